@@ -1,0 +1,78 @@
+# The contract with CI and with newcomers: every duty is one target, and each sets up what it needs.
+
+PY ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+
+# One thread beats two for networks of this size, and keeps parallel tests from fighting.
+export OMP_NUM_THREADS ?= 1
+export MPLBACKEND ?= Agg
+export SDL_VIDEODRIVER ?= dummy
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test slow check lint format types imports docs bench clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/pyvenv.cfg:
+	@command -v $(PY) >/dev/null || { echo "Python is missing. Install it: apt-get install python3 python3-venv (Debian), brew install python (macOS)."; exit 1; }
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "preferl needs Python 3.11 or newer, and $(PY) is $$($(PY) -V). Name another one: make PY=python3.12 ..."; exit 1; }
+	@$(PY) -m venv $(VENV) || { rm -rf $(VENV); echo "Python's venv module is missing. Install it: apt-get install python3-venv (Debian)."; exit 1; }
+
+# pip fetches torch, because uv ignores pip's settings and would take gigabytes of CUDA;
+# uv installs the rest in seconds, and pip does where uv cannot.
+define install_with
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch uv \
+	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q -c constraints.txt -e '$(1)' \
+	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
+	@touch $@
+endef
+
+$(CORE): $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "Installing preferl into $(VENV) (about half a minute, once) ..."
+	$(call install_with,.)
+
+$(DEV): $(CORE)
+	@echo "Installing the developers' tools into $(VENV) ..."
+	$(call install_with,.[dev])
+
+install: $(DEV) ## set up .venv with everything a developer needs
+
+demo: $(CORE) ## teach an agent from 200 comparisons and write a report
+	@$(BIN)/preferl demo
+
+test: $(DEV) ## the default tests
+	$(BIN)/python -m pytest -n 2
+
+slow: $(DEV) ## the tests that learn, and whole runs
+	$(BIN)/python -m pytest -m slow -n 2
+
+lint: $(DEV) ## format, lint and spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/codespell
+
+format: $(DEV) ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: $(DEV) ## mypy, strict
+	$(BIN)/mypy
+
+imports: $(DEV) ## imports point one way
+	$(BIN)/lint-imports
+
+docs: $(DEV) ## every link and code block of the documentation
+	$(BIN)/python -m pytest tests/docs -m 'slow or not slow' -q
+
+bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
+	$(BIN)/python benchmarks/run.py
+
+check: lint types imports test slow ## what CI runs
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
