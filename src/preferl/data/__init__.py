@@ -1,0 +1,37 @@
+"""Experience as arrays: episodes, segments, comparisons, and where they come from (numpy only)."""
+
+from preferl.data.arrays import (
+    content_id,
+    load_comparisons,
+    load_episodes,
+    save_comparisons,
+    save_episodes,
+)
+from preferl.data.comparisons import Comparisons, concatenate
+from preferl.data.episodes import Episodes, join
+from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
+from preferl.data.splits import folds, split, split_off_episodes
+from preferl.data.windows import History, window_indices
+
+__all__ = [
+    "Clips",
+    "Comparisons",
+    "Episodes",
+    "History",
+    "Segments",
+    "concatenate",
+    "content_id",
+    "crosses_end",
+    "cut",
+    "folds",
+    "join",
+    "left_out",
+    "load_comparisons",
+    "load_episodes",
+    "sample_segments",
+    "save_comparisons",
+    "save_episodes",
+    "split",
+    "split_off_episodes",
+    "window_indices",
+]

@@ -1,0 +1,247 @@
+"""Folders of `.npy` files: written atomically, read as memory maps, addressed by content."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
+from preferl.errors import DataError, StorageError, mismatch
+from preferl.shapes import Array, Observations
+
+FORMAT = 1
+"""Version of the folder layout, raised when it changes so that older readers say so."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends well.
+
+    The block creates a file or folder there. If it fails, nothing of it remains and what was at
+    `path` is untouched.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise StorageError(
+            mismatch(
+                f"folder {path.parent}",
+                expected="a folder that can be written to",
+                got=error,
+                fix="Choose another path or change its permissions.",
+            )
+        ) from error
+    try:
+        draft = holder / path.name
+        yield draft
+        if draft.is_dir() and path.is_dir():
+            path.rename(holder / "old")
+        draft.replace(path)
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that it is either whole or not there."""
+    with writing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write indented JSON so that it is either whole or not there; NaN is refused."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> None:
+    """Write a folder with one `.npy` per array and an `about.json`, all or nothing.
+
+    Args:
+        path: the folder, replaced if it exists.
+        arrays: names, in which `/` makes subfolders, to arrays of numbers.
+        about: what else to remember, as JSON.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+    """
+    with writing(Path(path)) as draft:
+        draft.mkdir()
+        for name, array in arrays.items():
+            file = draft / f"{name}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.save(file, array, allow_pickle=False)
+        (draft / "about.json").write_text(json.dumps({"format": FORMAT, **about}, indent=2))
+
+
+def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read what `save_arrays` wrote: `(arrays, about)`.
+
+    Args:
+        path: the folder.
+        memory_map: leave the numbers on disk until they are used (the default).
+
+    Raises:
+        DataError: not such a folder, a newer format, or a file that is cut off.
+    """
+    path = Path(path)
+    try:
+        about = json.loads((path / "about.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            mismatch(
+                f"{path}", expected="a folder written by preferl, with an about.json", got=error
+            )
+        ) from error
+    if about.get("format") != FORMAT:
+        raise DataError(
+            mismatch(
+                f"format of {path}",
+                expected=FORMAT,
+                got=about.get("format"),
+                fix="Read it with the version of preferl that wrote it.",
+            )
+        )
+    arrays = {}
+    for file in sorted(path.rglob("*.npy")):
+        name = file.relative_to(path).with_suffix("").as_posix()
+        try:
+            arrays[name] = np.load(file, mmap_mode="r" if memory_map else None, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(
+                mismatch(
+                    f"{file}",
+                    expected="a whole .npy file",
+                    got=error,
+                    fix="The file is damaged; restore it from a copy.",
+                )
+            ) from error
+    return arrays, about
+
+
+def save_episodes(path: Path, episodes: Episodes) -> None:
+    """Write episodes as a folder of arrays."""
+    arrays = {
+        **_flat("observations", episodes.observations),
+        **_flat("final_observations", episodes.final_observations),
+        "actions": episodes.actions,
+        "rewards": episodes.rewards,
+        "terminated": episodes.terminated,
+        "lengths": episodes.lengths,
+    }
+    if episodes.states is not None:
+        arrays["states"] = episodes.states
+    save_arrays(path, arrays, {"kind": "episodes"})
+
+
+def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
+    """Read episodes, left on disk until used.
+
+    Raises:
+        DataError: the folder holds something else, or is damaged.
+    """
+    arrays, _ = _load(path, "episodes", memory_map)
+    return Episodes(
+        observations=_nested("observations", arrays),
+        actions=arrays["actions"],
+        rewards=arrays["rewards"],
+        terminated=arrays["terminated"],
+        final_observations=_nested("final_observations", arrays),
+        lengths=arrays["lengths"],
+        states=arrays.get("states"),
+    )
+
+
+def save_comparisons(path: Path, comparisons: Comparisons) -> None:
+    """Write comparisons with only the steps they need, each once."""
+    comparisons = comparisons.compact()
+    segments = comparisons.segments
+    arrays = {
+        **_flat("observations", segments.observations),
+        "actions": segments.actions,
+        "rewards": segments.rewards,
+        "start": segments.start,
+        "real": segments.real,
+        "pairs": comparisons.pairs,
+        "preference": comparisons.preference,
+        "weight": comparisons.weight,
+    }
+    optional = {
+        "origin": segments.origin,
+        "states": segments.states,
+        "annotator": comparisons.annotator,
+    }
+    arrays |= {name: array for name, array in optional.items() if array is not None}
+    save_arrays(path, arrays, {"kind": "comparisons", "length": segments.length})
+
+
+def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
+    """Read comparisons, left on disk until used.
+
+    Raises:
+        DataError: the folder holds something else, or is damaged.
+    """
+    arrays, about = _load(path, "comparisons", memory_map)
+    return Comparisons(
+        Segments(
+            observations=_nested("observations", arrays),
+            actions=arrays["actions"],
+            rewards=arrays["rewards"],
+            start=arrays["start"],
+            real=arrays["real"],
+            length=int(about["length"]),
+            origin=arrays.get("origin"),
+            states=arrays.get("states"),
+        ),
+        arrays["pairs"],
+        arrays["preference"],
+        arrays["weight"],
+        arrays.get("annotator"),
+    )
+
+
+def content_id(*arrays: Array) -> str:
+    """A name for arrays by their content, equal in every process and on every machine.
+
+    >>> content_id(np.zeros(2)) == content_id(np.zeros(2)), content_id(np.zeros((2, 1)))[:8]
+    (True, 'cee5f447')
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _load(path: Path, kind: str, memory_map: bool) -> tuple[dict[str, Array], dict[str, Any]]:
+    arrays, about = load_arrays(path, memory_map=memory_map)
+    if about.get("kind") != kind:
+        raise DataError(mismatch(f"{path}", expected=kind, got=about.get("kind")))
+    return arrays, about
+
+
+def _flat(name: str, observations: Observations) -> dict[str, Array]:
+    if isinstance(observations, dict):
+        return {f"{name}/{key}": array for key, array in observations.items()}
+    return {name: observations}
+
+
+def _nested(name: str, arrays: Mapping[str, Array]) -> Observations:
+    if name in arrays:
+        return arrays[name]
+    prefix = f"{name}/"
+    found = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
+    if not found:
+        raise DataError(mismatch("array folder", expected=f"an array {name!r}", got=list(arrays)))
+    return found

@@ -1,0 +1,170 @@
+"""Comparisons: pairs of segments and how likely the first of each is preferred."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+
+from preferl.data.segments import Segments, join_segments
+from preferl.errors import DataError, mismatch
+from preferl.shapes import BoolArray, FloatArray, IntArray
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Answered questions; each clip is stored once, however often it was compared.
+
+    Attributes:
+        segments: the clips.
+        pairs: `[P, 2]` rows of `segments`, in the order shown.
+        preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie,
+            NaN an answer that was declined.
+        weight: `[P]` how much each answer counts, at least 0; ones by default.
+        annotator: `[P]` row of a table of people, or None for one teacher.
+
+    Raises:
+        DataError: shapes that do not agree, preferences outside [0, 1], negative weights, pairs
+            that name no segment.
+    """
+
+    segments: Segments
+    pairs: IntArray
+    preference: FloatArray
+    weight: FloatArray
+    annotator: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.pairs)
+        if self.pairs.ndim != 2 or self.pairs.shape[1] != 2:
+            raise DataError(
+                mismatch("Comparisons.pairs", expected="shape [P, 2]", got=self.pairs.shape)
+            )
+        check_preference(self.preference, count)
+        if self.weight.shape != (count,) or not (self.weight >= 0).all():
+            raise DataError(
+                mismatch(
+                    "Comparisons.weight",
+                    expected=f"{count} numbers of at least 0",
+                    got=f"shape {self.weight.shape}"
+                    if self.weight.shape != (count,)
+                    else f"{self.weight.min()}",
+                )
+            )
+        if self.annotator is not None and self.annotator.shape != (count,):
+            raise DataError(
+                mismatch("Comparisons.annotator", expected=f"[{count}]", got=self.annotator.shape)
+            )
+        if count and (self.pairs.min() < 0 or self.pairs.max() >= len(self.segments)):
+            raise DataError(
+                mismatch(
+                    "Comparisons.pairs",
+                    expected=f"rows of {len(self.segments)} segments",
+                    got=f"rows {self.pairs.min()} to {self.pairs.max()}",
+                )
+            )
+
+    @classmethod
+    def of(
+        cls,
+        segments: Segments,
+        pairs: IntArray,
+        preference: FloatArray,
+        weight: FloatArray | None = None,
+        annotator: IntArray | None = None,
+    ) -> Self:
+        """Comparisons that keep just the segments and steps their pairs need.
+
+        Args:
+            segments: candidates, most of which may not have been asked about.
+            pairs: `[P, 2]`
+            preference: `[P]`
+            weight: `[P]`; ones by default.
+            annotator: `[P]` or None.
+        """
+        pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
+        used, renumbered = np.unique(pairs, return_inverse=True)
+        return cls(
+            segments.select(used),
+            renumbered.reshape(pairs.shape),
+            np.asarray(preference, np.float64),
+            np.ones(len(pairs)) if weight is None else np.asarray(weight, np.float64),
+            annotator,
+        )
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def decided(self) -> BoolArray:
+        """`[P]` true where one of the two was preferred: neither a tie nor declined."""
+        return (self.preference != 0.5) & ~np.isnan(self.preference)
+
+    @property
+    def answered(self) -> BoolArray:
+        """`[P]` true where there is an answer, ties included."""
+        return ~np.isnan(self.preference)
+
+    def __getitem__(self, rows: IntArray | BoolArray | slice) -> Self:
+        """Some comparisons, over the same segments; nothing large is copied."""
+        return replace(
+            self,
+            pairs=self.pairs[rows],
+            preference=self.preference[rows],
+            weight=self.weight[rows],
+            annotator=None if self.annotator is None else self.annotator[rows],
+        )
+
+    def compact(self) -> Self:
+        """The same with only the segments and steps that are still compared."""
+        return type(self).of(
+            self.segments, self.pairs, self.preference, self.weight, self.annotator
+        )
+
+    def swapped(self) -> Self:
+        """The same answers with the two sides of every pair exchanged."""
+        return replace(self, pairs=self.pairs[:, ::-1], preference=1 - self.preference)
+
+
+def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
+    """All comparisons of all parts, oldest first.
+
+    Raises:
+        DataError: nothing to concatenate, or parts of different segment length.
+    """
+    if not parts:
+        raise DataError("There are no comparisons to concatenate. Ask at least one question.")
+    if len(parts) == 1:
+        return parts[0]
+    offsets = np.cumsum([0] + [len(part.segments) for part in parts[:-1]])
+    people = [part.annotator for part in parts if part.annotator is not None]
+    return Comparisons(
+        join_segments([part.segments for part in parts]),
+        np.concatenate([part.pairs + o for part, o in zip(parts, offsets, strict=True)]),
+        np.concatenate([part.preference for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+        np.concatenate(people) if len(people) == len(parts) else None,
+    )
+
+
+def check_preference(preference: FloatArray, count: int) -> None:
+    """Raise `DataError` unless there are `count` preferences in [0, 1] or NaN."""
+    if preference.shape != (count,):
+        raise DataError(
+            mismatch(
+                "preference",
+                expected=f"one number per pair, shape ({count},)",
+                got=f"shape {preference.shape}",
+            )
+        )
+    wrong = (preference < 0) | (preference > 1)
+    if wrong.any():
+        raise DataError(
+            mismatch(
+                "preference",
+                expected="the probability in [0, 1] that the first is preferred, NaN if declined",
+                got=f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}",
+                fix="Labels of other projects are converted by preferl.data.sources.labels.",
+            )
+        )

@@ -1,0 +1,326 @@
+"""Segments: windows of L steps over one block of steps, drawn by index arithmetic."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self, final
+
+import numpy as np
+
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, DataError, mismatch
+from preferl.shapes import (
+    Array,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Observations,
+    leaves,
+    map_observations,
+    take,
+)
+
+Short = Literal["drop", "pad"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Clips:
+    """Segments with their steps laid out, `[..., L]`: what teachers see and models read.
+
+    Attributes:
+        observations: `[..., L, *obs]`
+        actions: `[..., L, *act]`
+        mask: `[..., L]` true where a step is real; real steps come last.
+        rewards: `[..., L]` the environment's; zero where padded.
+        states: `[..., L, *state]` or None.
+    """
+
+    observations: Observations
+    actions: Array
+    mask: BoolArray
+    rewards: FloatArray
+    states: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def __getitem__(self, rows: object) -> Self:
+        """The same along the leading axes, without a copy where `rows` is a slice or number."""
+        return replace(
+            self,
+            observations=take(self.observations, rows),
+            actions=take(self.actions, rows),
+            mask=take(self.mask, rows),
+            rewards=take(self.rewards, rows),
+            states=None if self.states is None else take(self.states, rows),
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """N windows over one block of steps; windows that overlap share their steps.
+
+    Nothing is copied until `segments[rows]` lays steps out as `Clips`, so ten thousand
+    candidates cost two integers each, and a model that looks at single steps can score each
+    step once, however many windows hold it.
+
+    Attributes:
+        observations: `[T, *obs]`, may be a memory map.
+        actions: `[T, *act]`
+        rewards: `[T]` the environment's; scripted teachers and evaluation only.
+        start: `[N]` row of the first real step of each window.
+        real: `[N]` how many steps of each window are real, in 1...L.
+        length: `L`. Windows with fewer real steps are padded on the left.
+        origin: `[N, 3]` where a window was cut: its episode, its first step within that, and the
+            episode of its last step, another one only where a label file crosses an end.
+        states: `[T, *state]` for rendering on demand, or None.
+
+    >>> block = np.arange(6.0)[:, None]
+    >>> segments = Segments(block, block, np.zeros(6), np.array([0, 4]), np.array([3, 2]), 3)
+    >>> segments[np.array([1])].observations[..., 0].tolist(), segments.mask().tolist()
+    ([[4.0, 4.0, 5.0]], [[True, True, True], [False, True, True]])
+    """
+
+    observations: Observations
+    actions: Array
+    rewards: FloatArray
+    start: IntArray
+    real: IntArray
+    length: int
+    origin: IntArray | None = None
+    states: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ConfigError(mismatch("segment length", expected="at least 1", got=self.length))
+        steps = len(self.rewards)
+        columns = {"actions": self.actions} | (
+            {} if self.states is None else {"states": self.states}
+        )
+        for leaf in leaves(self.observations):
+            columns[f"observations {leaf.shape}"] = leaf
+        for name, array in columns.items():
+            if len(array) != steps:
+                raise DataError(
+                    mismatch(f"Segments.{name}", expected=f"{steps} rows", got=len(array))
+                )
+        if self.start.shape != self.real.shape or self.start.ndim != 1:
+            raise DataError(
+                mismatch(
+                    "Segments.start and .real",
+                    expected="one axis [N] each",
+                    got=f"shapes {self.start.shape} and {self.real.shape}",
+                )
+            )
+        if self.origin is not None and self.origin.shape != (len(self.start), 3):
+            raise DataError(
+                mismatch(
+                    "Segments.origin", expected=f"shape {(len(self), 3)}", got=self.origin.shape
+                )
+            )
+        if len(self.start) and (
+            self.start.min() < 0
+            or self.real.min() < 1
+            or self.real.max() > self.length
+            or (self.start + self.real).max() > steps
+        ):
+            raise DataError(
+                mismatch(
+                    "Segments.start and .real",
+                    expected=f"windows of 1 to {self.length} steps inside {steps} steps",
+                    got=f"rows {int(self.start.min())} to {int((self.start + self.real).max())}",
+                )
+            )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def steps(self) -> int:
+        """`T`, the distinct steps that the windows share."""
+        return len(self.rewards)
+
+    def rows(self, segments: object = slice(None)) -> IntArray:
+        """`[..., L]` the steps of each window; a padded place repeats the first real step."""
+        start = take(self.start, segments)[..., None]
+        real = take(self.real, segments)[..., None]
+        return np.maximum(start + np.arange(self.length) - (self.length - real), start)
+
+    def mask(self, segments: object = slice(None)) -> BoolArray:
+        """`[..., L]` true where a step is real."""
+        return np.arange(self.length) >= self.length - take(self.real, segments)[..., None]
+
+    def __getitem__(self, segments: object) -> Clips:
+        """Lay windows out: `segments[pairs]` is `[P, 2, L, ...]`, since a pair is an axis."""
+        rows, mask = self.rows(segments), self.mask(segments)
+        return Clips(
+            observations=take(self.observations, rows),
+            actions=self.actions[rows],
+            mask=mask,
+            rewards=self.rewards[rows] * mask,
+            states=None if self.states is None else self.states[rows],
+        )
+
+    def returns(self, segments: object = slice(None)) -> FloatArray:
+        """`[...]` the sum of the environment's rewards over each window."""
+        rows, mask = self.rows(segments), self.mask(segments)
+        return np.asarray((np.asarray(self.rewards, np.float64)[rows] * mask).sum(-1))
+
+    def select(self, segments: IntArray | BoolArray | slice) -> Self:
+        """Some windows with just the steps they need, copied, so the rest can be freed."""
+        chosen = np.arange(len(self))[segments]
+        start, real = self.start[chosen], self.real[chosen]
+        change = np.zeros(self.steps + 1, np.int64)
+        np.add.at(change, start, 1)
+        np.add.at(change, start + real, -1)
+        covered = np.cumsum(change[:-1]) > 0
+        kept = np.flatnonzero(covered)
+        position = np.cumsum(covered) - 1
+        return replace(
+            self,
+            observations=take(self.observations, kept),
+            actions=self.actions[kept],
+            rewards=self.rewards[kept],
+            start=position[start] if len(start) else start,
+            real=real,
+            origin=None if self.origin is None else self.origin[chosen],
+            states=None if self.states is None else self.states[kept],
+        )
+
+
+def join_segments(parts: list[Segments]) -> Segments:
+    """The windows of all parts, over their blocks of steps laid end to end.
+
+    Raises:
+        DataError: nothing to join, or parts of different segment length.
+    """
+    if not parts:
+        raise DataError("There are no segments to join. Ask at least one question first.")
+    if len(parts) == 1:
+        return parts[0]
+    lengths = {part.length for part in parts}
+    if len(lengths) > 1:
+        raise DataError(
+            mismatch("segments to join", expected="one segment length", got=sorted(lengths))
+        )
+    offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
+    origins = [part.origin for part in parts if part.origin is not None]
+    states = [part.states for part in parts if part.states is not None]
+    complete = len(parts)
+    return Segments(
+        observations=map_observations(
+            lambda *arrays: np.concatenate(arrays), *(part.observations for part in parts)
+        ),
+        actions=np.concatenate([part.actions for part in parts]),
+        rewards=np.concatenate([part.rewards for part in parts]),
+        start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
+        real=np.concatenate([part.real for part in parts]),
+        length=parts[0].length,
+        origin=np.concatenate(origins) if len(origins) == complete else None,
+        states=np.concatenate(states) if len(states) == complete else None,
+    )
+
+
+def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
+    """The windows of `length` steps that begin at these rows, as a label file names them.
+
+    Windows may run across an episode's end (some published label files do): find those with
+    `crosses_end` and drop them, or keep them knowingly.
+
+    Args:
+        episodes: where to cut.
+        start: `[N]` rows of `episodes`.
+        length: `L`.
+
+    Raises:
+        DataError: a window that leaves the data, which means the labels belong to other data.
+    """
+    start = np.asarray(start, np.int64)
+    if len(start) and (start.min() < 0 or start.max() + length > episodes.steps):
+        raise DataError(
+            mismatch(
+                "segment starts",
+                expected=f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps",
+                got=f"rows in [{start.min()}, {start.max()}]",
+                fix="Load the data set that the labels were made for.",
+            )
+        )
+    return _windows(episodes, start, np.full(len(start), length), length)
+
+
+def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
+    """`[N]` true where a window of `length` steps runs across its episode's end."""
+    first = np.asarray(start)
+    return np.asarray(episodes.start_of_step[first] != episodes.start_of_step[first + length - 1])
+
+
+def sample_segments(
+    episodes: Episodes,
+    count: int,
+    length: int,
+    rng: np.random.Generator,
+    *,
+    short: Short = "drop",
+) -> Segments:
+    """Draw segments uniformly over all windows of all episodes, never across an episode's end.
+
+    Args:
+        episodes: experience to cut from; the result refers to its arrays.
+        count: `N`. Windows are distinct while there are enough of them.
+        length: `L` steps per segment.
+        rng: where the draw comes from.
+        short: what becomes of an episode with fewer than `L` steps: `"drop"` leaves it out
+            (the default: segments then hold equal evidence), `"pad"` makes it one window that
+            is padded on the left.
+
+    Raises:
+        ConfigError: a negative count or a length below 1.
+        DataError: no episode is long enough.
+
+    >>> episodes = Episodes(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.zeros(5, bool),
+    ...                     np.zeros((2, 1)), np.array([2, 3]))
+    >>> segments = sample_segments(episodes, 3, 2, np.random.default_rng(0))
+    >>> sorted(segments.start.tolist())
+    [0, 2, 3]
+    """
+    if count < 0 or length < 1:
+        raise ConfigError(
+            mismatch("segments", expected="count >= 0 and length >= 1", got=(count, length))
+        )
+    windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
+    total = int(windows.sum())
+    if total == 0:
+        longest = int(episodes.lengths.max()) if len(episodes) else 0
+        raise DataError(
+            mismatch(
+                "segment length",
+                expected=f"at most {longest}, the longest of {len(episodes)} episodes",
+                got=length,
+                fix='Shorten the segments, record longer episodes, or pass short="pad".',
+            )
+        )
+    drawn = rng.choice(total, count, replace=count > total, shuffle=True)
+    ends = np.cumsum(windows)
+    episode = np.searchsorted(ends, drawn, side="right")
+    start = episodes.starts[episode] + drawn - (ends - windows)[episode]
+    return _windows(episodes, start, np.minimum(episodes.lengths[episode], length), length)
+
+
+def left_out(episodes: Episodes, length: int) -> int:
+    """How many episodes are too short to hold a segment of `length` steps."""
+    return int((episodes.lengths < length).sum())
+
+
+def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:
+    episode = np.searchsorted(episodes.ends, start, side="right")
+    last = np.searchsorted(episodes.ends, start + real - 1, side="right")
+    return Segments(
+        observations=episodes.observations,
+        actions=episodes.actions,
+        rewards=episodes.rewards,
+        start=start,
+        real=real,
+        length=length,
+        origin=np.stack([episode, start - episodes.starts[episode], last], axis=1),
+        states=episodes.states,
+    )

@@ -1,0 +1,84 @@
+"""History windows by index arithmetic, and one rolling buffer for acting."""
+
+from typing import final
+
+import numpy as np
+
+from preferl.shapes import Array, BoolArray, IntArray, Observations, map_observations
+
+
+def window_indices(start_of_step: IntArray, length: int) -> tuple[IntArray, BoolArray]:
+    """Rows of the last `length` steps up to and including each step.
+
+    Args:
+        start_of_step: `[T]` row at which the episode of each step begins.
+        length: `H`, how far a reward may look back.
+
+    Returns:
+        `(rows, mask)`, both `[T, H]`. The last column is the step itself. Before the episode
+        began, `mask` is false and `rows` repeats the step, so gathering is always in range.
+
+    >>> rows, mask = window_indices(np.array([0, 0, 2]), 2)
+    >>> rows.tolist(), mask.tolist()
+    ([[0, 0], [0, 1], [2, 2]], [[False, True], [True, True], [False, True]])
+    """
+    return windows_at(np.arange(len(start_of_step)), start_of_step, length)
+
+
+def windows_at(steps: IntArray, starts: IntArray, length: int) -> tuple[IntArray, BoolArray]:
+    """The same for chosen steps only: `[B]` steps and their episodes' starts to `[B, H]`.
+
+    >>> windows_at(np.array([4]), np.array([3]), 3)[0].tolist()
+    [[4, 3, 4]]
+    """
+    rows = steps[:, None] + np.arange(1 - length, 1)
+    mask = rows >= starts[:, None]
+    return np.where(mask, rows, steps[:, None]), mask
+
+
+@final
+class History:
+    """The last `H` steps of `V` environments while they act.
+
+    The arrays handed out are its own buffers: consume them before the next `append`.
+
+    Attributes:
+        length: `H`.
+
+    >>> history = History(length=2, environments=1)
+    >>> _ = history.append(np.array([[1.0]]), np.array([[0.0]]))
+    >>> observations, actions, mask = history.append(np.array([[2.0]]), np.array([[0.0]]))
+    >>> observations.tolist(), mask.tolist()
+    ([[[1.0], [2.0]]], [[True, True]])
+    """
+
+    def __init__(self, length: int, environments: int) -> None:
+        self.length = length
+        self._mask = np.zeros((environments, length), bool)
+        self._observations: Observations | None = None
+        self._actions: Array | None = None
+
+    def append(
+        self, observations: Observations, actions: Array
+    ) -> tuple[Observations, Array, BoolArray]:
+        """Add one step of every environment; gives windows `[V, H, ...]` and mask `[V, H]`."""
+        if self._observations is None or self._actions is None:
+            self._observations = map_observations(self._empty, observations)
+            self._actions = self._empty(actions)
+        map_observations(_push, self._observations, observations)
+        _push(self._actions, actions)
+        self._mask[:, :-1] = self._mask[:, 1:]
+        self._mask[:, -1] = True
+        return self._observations, self._actions, self._mask
+
+    def forget(self, environments: BoolArray | slice = slice(None)) -> None:
+        """Begin a new episode in these environments; all of them by default."""
+        self._mask[environments] = False
+
+    def _empty(self, step: Array) -> Array:
+        return np.zeros((len(step), self.length, *step.shape[1:]), step.dtype)
+
+
+def _push(buffer: Array, step: Array) -> None:
+    buffer[:, :-1] = buffer[:, 1:]
+    buffer[:, -1] = step

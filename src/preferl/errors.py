@@ -1,0 +1,66 @@
+"""Every error that preferl raises on purpose.
+
+    PreferlError
+    ├── DataError (ValueError)        arrays, files and labels that are not what they should be
+    │   └── UnsafePickleError         a foreign pickle that wants to do more than hold arrays
+    ├── SpaceError (ValueError)       observations or actions of another space
+    ├── ConfigError (ValueError)      a setting out of its range
+    ├── FeedbackError (ValueError)    a teacher, sampler or feedback that broke its contract
+    ├── CheckpointError (ValueError)  a model file that cannot be loaded
+    ├── StorageError (OSError)        a folder that cannot be read or written
+    └── MissingExtraError (ImportError)  an optional dependency that is not installed
+
+Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
+"""
+
+
+class PreferlError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class DataError(PreferlError, ValueError):
+    """Arrays, files or labels that are not what they should be."""
+
+
+class UnsafePickleError(DataError):
+    """A foreign pickle that wants to do more than hold arrays."""
+
+
+class SpaceError(PreferlError, ValueError):
+    """Observations or actions that belong to another space."""
+
+
+class ConfigError(PreferlError, ValueError):
+    """A setting that is out of its range, or does not go with another."""
+
+
+class FeedbackError(PreferlError, ValueError):
+    """A teacher, sampler or feedback that broke its contract."""
+
+
+class CheckpointError(PreferlError, ValueError):
+    """A model file that cannot be loaded."""
+
+
+class StorageError(PreferlError, OSError):
+    """A folder or file that cannot be read or written."""
+
+
+class MissingExtraError(PreferlError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+def mismatch(what: str, *, expected: object, got: object, fix: str = "") -> str:
+    """Word an error: the thing, what was expected, what was got, what to do.
+
+    >>> mismatch("preference", expected="numbers in [0, 1]", got=7, fix="Divide by 10.")
+    'preference: expected numbers in [0, 1], got 7. Divide by 10.'
+    """
+    return f"{what}: expected {expected}, got {got}." + (f" {fix}" if fix else "")
+
+
+def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:
+    """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range."""
+    if not low <= value <= high:
+        expected = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}]"
+        raise ConfigError(mismatch(what, expected=expected, got=value, fix=fix))

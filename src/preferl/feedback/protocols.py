@@ -1,0 +1,49 @@
+"""The extension points of asking and answering; plain functions implement the first three."""
+
+from typing import Protocol
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.segments import Clips, Segments
+from preferl.shapes import FloatArray, IntArray
+
+
+class Scorer(Protocol):
+    """Scores segments, once per member: what active selection asks about disagreement."""
+
+    def __call__(self, segments: Segments) -> FloatArray:
+        """`[E, N]` scores; differences are preference logits."""
+        ...
+
+
+class PairSampler(Protocol):
+    """Chooses what to ask."""
+
+    def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        """`[count, 2]` rows of `segments`, two different ones each."""
+        ...
+
+
+class Teacher(Protocol):
+    """Answers at once: a script, or a person at a blocking prompt."""
+
+    def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
+        """`[P, 2, L]` clips to `[P]` probabilities that the first is preferred; NaN = declined."""
+        ...
+
+
+class Feedback(Protocol):
+    """Takes questions and sooner or later has answers: the seam between all modes."""
+
+    def ask(self, segments: Segments, pairs: IntArray) -> None:
+        """Take questions; hands back nothing, since people answer when they like."""
+        ...
+
+    def comparisons(self) -> Comparisons:
+        """Everything answered so far, oldest first.
+
+        Raises:
+            FeedbackError: nothing has been answered yet.
+        """
+        ...

@@ -1,0 +1,32 @@
+"""Many members to one reward."""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor
+
+Combine = Callable[[Tensor], Tensor]
+"""`[E, ...]` to `[...]`."""
+
+
+def mean(rewards: Tensor) -> Tensor:
+    """The members' mean: `[E, ...]` to `[...]`."""
+    return rewards.mean(0)
+
+
+def lower_bound(deviations: float = 1.0) -> Combine:
+    """Mean minus some standard deviations over members: a pessimist where they disagree.
+
+    Args:
+        deviations: how many, any sign; negative ones reward disagreement, as exploration
+            bonuses do.
+
+    >>> import torch
+    >>> lower_bound(1.0)(torch.tensor([[0.0], [2.0]])).tolist()
+    [0.0]
+    """
+    return partial(_lower_bound, deviations=deviations)
+
+
+def _lower_bound(rewards: Tensor, deviations: float) -> Tensor:
+    return rewards.mean(0) - deviations * rewards.std(0, correction=0)

@@ -1,0 +1,90 @@
+"""The likelihood of an answer given two scores (Bradley and Terry 1952; Christiano et al. 2017).
+
+Everything works on logits in log space, so that a comparison the model finds absurd still has an
+exact gradient.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def preference_logits(scores: Tensor) -> Tensor:
+    """Log-odds that the first of each pair is preferred: `[..., P, 2]` scores to `[..., P]`.
+
+    >>> preference_logits(torch.tensor([[3.0, 1.0]])).tolist()
+    [2.0]
+    """
+    return scores[..., 0] - scores[..., 1]
+
+
+def preference_probability(logits: Tensor, *, noise: float = 0.0) -> Tensor:
+    """Probability that the first is preferred, by a teacher who errs at random.
+
+    Args:
+        logits: `[...]`
+        noise: share of answers given uniformly at random, in [0, 1] (Christiano et al. 2017,
+            section 2.2.3 assume 0.1).
+
+    >>> preference_probability(torch.tensor([0.0, 100.0]), noise=0.1).tolist()
+    [0.5, 0.949999988079071]
+    """
+    return noise / 2 + (1 - noise) * torch.sigmoid(logits)
+
+
+def preference_loss(
+    logits: Tensor, preference: Tensor, weight: Tensor | None = None, *, noise: float = 0.0
+) -> Tensor:
+    """Cross-entropy of answers under the model, one number per member.
+
+    With `q = sigmoid(logits)` and noise `ε`, an answer that the first is preferred has probability
+    `ε/2 + (1 - ε) q`. The noise floor lies inside the logarithm, so it does change gradients: a
+    comparison that strongly contradicts the model is treated as a random answer.
+
+    Args:
+        logits: `[..., P]`
+        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) counts
+            for nothing.
+        weight: `[P]` or `[..., P]`; ones by default.
+        noise: `ε` in [0, 1).
+
+    Returns:
+        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend
+        on its size and bootstrap weights keep their meaning.
+
+    >>> preference_loss(torch.zeros(1), torch.tensor([1.0])).item()  # log 2
+    0.6931471824645996
+    """
+    answered = ~torch.isnan(preference)
+    target = torch.where(answered, preference, 0.5)
+    if noise:
+        floor, rest = math.log(noise / 2), math.log1p(-noise)
+        first = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(logits))
+        second = torch.logaddexp(logits.new_tensor(floor), rest + F.logsigmoid(-logits))
+    else:
+        first, second = F.logsigmoid(logits), F.logsigmoid(-logits)
+    loss = -(target * first + (1 - target) * second) * answered
+    return (loss if weight is None else loss * weight).sum(-1) / max(1, preference.shape[-1])
+
+
+def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:
+    """Share of decided answers on the side the model expects; an undecided model gets half.
+
+    Ties and declined answers do not count, and without decided answers the result is NaN.
+
+    Args:
+        logits: `[..., P]`
+        preference: `[P]`
+
+    Returns:
+        `[...]`
+
+    >>> preference_accuracy(torch.tensor([2.0, -1.0, 0.0]), torch.tensor([1.0, 1.0, 0.5])).item()
+    0.5
+    """
+    side = torch.sign(torch.nan_to_num(preference, nan=0.5) - 0.5)
+    right = (torch.sign(logits) * side + 1) / 2
+    decided = side != 0
+    return (right * decided).sum(-1) / decided.sum(-1)

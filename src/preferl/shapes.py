@@ -1,0 +1,55 @@
+"""Axis letters and array types, declared once and used in every docstring.
+
+`T` steps end to end · `K` episodes · `N` segments · `L` steps per segment · `H` steps of history a
+reward may see · `P` pairs · `B` rows of a minibatch · `E` ensemble members · `S` seeds trained at
+once · `V` parallel environments.
+
+Real steps come last everywhere: windows shorter than their axis are padded on the left.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+BoolArray = NDArray[np.bool_]
+
+Observations = Array | dict[str, Array]
+"""One array, or flat keys to arrays that share their leading axes; nesting is joined by `/`."""
+
+Tree = TypeVar("Tree")
+
+
+def map_observations(function: Callable[..., Any], *observations: Tree) -> Tree:
+    """Apply `function` to each array of one or more alike observations.
+
+    Works for numpy arrays and torch tensors, since it only looks at the dictionary around them.
+
+    >>> map_observations(lambda a: a.shape, {"arm": np.zeros((2, 3)), "hand": np.zeros(2)})
+    {'arm': (2, 3), 'hand': (2,)}
+    """
+    first = observations[0]
+    if isinstance(first, Mapping):
+        return cast(
+            "Tree",
+            {key: function(*(o[key] for o in cast("Any", observations))) for key in first},
+        )
+    return cast("Tree", function(*observations))
+
+
+def leaves(observations: Any) -> list[Any]:
+    """The arrays of an observation, in the order of their keys."""
+    return list(observations.values()) if isinstance(observations, Mapping) else [observations]
+
+
+def take(observations: Tree, rows: Any) -> Tree:
+    """Rows of an observation, along the first axis of each of its arrays.
+
+    >>> take(np.array([5, 6, 7]), np.array([[0, 2]])).tolist()
+    [[5, 7]]
+    """
+    return map_observations(lambda array: array[rows], observations)

@@ -1,0 +1,25 @@
+"""Fixtures that every test may use."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared data; tests that need it skip where it is absent."""
+    default = Path(__file__).parents[2] / "shared"
+    folder = Path(os.environ.get("PREFERL_SHARED", default))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"no shared data at {folder}; set PREFERL_SHARED to the folder that holds it")
+    return folder
