@@ -1,0 +1,208 @@
+"""Where numbers go while something trains: JSON lines, TensorBoard, Weights & Biases, several."""
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.errors import DataError, StorageError, mismatch
+from preferl.shapes import FloatArray
+
+
+class MetricSink(Protocol):
+    """Takes numbers as they come about."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Record named numbers; `step` counts environment steps unless a docstring differs."""
+        ...
+
+    def close(self) -> None:
+        """Write what is pending and let go of files."""
+        ...
+
+
+@final
+class JsonlSink:
+    """One JSON object per call and line, on disk before `log` returns; NaN becomes null.
+
+    Args:
+        path: appended to if it exists, so a resumed run goes on in the same file; a last line
+            that a crash cut off is dropped first.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        path = Path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _drop_unfinished_line(path)
+            self._file = path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise StorageError(
+                mismatch(f"{path}", expected="a file that can be written", got=error)
+            ) from error
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Append one line: the numbers and, under `step`, the step."""
+        line = {name: _finite(value) for name, value in values.items()} | {"step": int(step)}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@final
+class TensorBoardSink:
+    """Scalars for TensorBoard.
+
+    Args:
+        folder: where its event files go.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        tensorboard = require("torch.utils.tensorboard", extra="all")
+        self._writer: Any = tensorboard.SummaryWriter(str(folder))
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Add one point per name."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, float(value), int(step))
+
+    def close(self) -> None:
+        """Flush and close the event file."""
+        self._writer.close()
+
+
+@final
+class WandbSink:
+    """Numbers for Weights & Biases.
+
+    Args:
+        project: the project there.
+        name: the run's name; drawn by the service if None.
+        folder: where its local files go.
+        mode: `"online"`, or `"offline"` to upload later with `wandb sync`.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        *,
+        name: str | None = None,
+        folder: Path | str | None = None,
+        mode: str = "online",
+    ) -> None:
+        wandb = require("wandb", extra="wandb")
+        self._run: Any = wandb.init(
+            project=project, name=name, dir=None if folder is None else str(folder), mode=mode
+        )
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log the numbers with the step as one of them, since wandb refuses steps that go back."""
+        self._run.log({**values, "step": int(step)})
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._run.finish()
+
+
+@final
+class Sinks:
+    """Several sinks as one.
+
+    Args:
+        *sinks: all of them get every number; none at all makes a sink that forgets.
+    """
+
+    def __init__(self, *sinks: MetricSink) -> None:
+        self._sinks = sinks
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Hand the numbers to each."""
+        for sink in self._sinks:
+            sink.log(values, step)
+
+    def close(self) -> None:
+        """Close each, even if one of them fails."""
+        with ExitStack() as stack:
+            for sink in self._sinks:
+                stack.callback(sink.close)
+
+
+@final
+class _Prefixed:
+    def __init__(self, sink: MetricSink, prefix: str) -> None:
+        self._sink, self._prefix = sink, prefix
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self._sink.log({self._prefix + name: value for name, value in values.items()}, step)
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+def prefixed(sink: MetricSink, prefix: str) -> MetricSink:
+    """The same sink under names that begin with `prefix`, such as `"reward/"`."""
+    return _Prefixed(sink, prefix)
+
+
+def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
+    """What `JsonlSink` wrote, as columns of one row per line; NaN where a line lacks a name.
+
+    A last line that a crash cut off is left out.
+
+    Raises:
+        StorageError: the file cannot be read.
+        DataError: another line is not a JSON object of numbers.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     sink = JsonlSink(f"{folder}/metrics.jsonl")
+    ...     sink.log({"loss": 0.5}, step=1)
+    ...     sink.close()
+    ...     read_jsonl(f"{folder}/metrics.jsonl")["loss"].tolist()
+    [0.5]
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(mismatch(f"{path}", expected="a readable file", got=error)) from error
+    lines = text.split("\n")[:-1]
+    rows = [_row(line, number, path) for number, line in enumerate(lines, start=1)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}
+
+
+def _row(line: str, number: int, path: Path | str) -> dict[str, float]:
+    try:
+        values = json.loads(line)
+        return {
+            str(name): math.nan if value is None else float(value) for name, value in values.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(
+            mismatch(f"line {number} of {path}", expected="a JSON object of numbers", got=line)
+        ) from error
+
+
+def _finite(value: float) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _drop_unfinished_line(path: Path) -> None:
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            with path.open("rb+") as file:
+                file.truncate(whole)

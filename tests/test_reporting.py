@@ -1,0 +1,91 @@
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preferl.errors import DataError, MissingExtraError, StorageError
+from preferl.reporting import JsonlSink, Sinks, TensorBoardSink, WandbSink, prefixed, read_jsonl
+
+
+class Memory:
+    def __init__(self, *, fails: bool = False) -> None:
+        self.lines: list[tuple[dict[str, float], int]] = []
+        self.closed = False
+        self.fails = fails
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        self.lines.append((dict(values), step))
+
+    def close(self) -> None:
+        self.closed = True
+        if self.fails:
+            raise RuntimeError("full disk")
+
+
+def test_lines_become_columns(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.log({"loss": np.float32(0.5)}, step=10)
+    sink.log({"loss": math.nan, "return": -3.0}, step=20)
+    columns = read_jsonl(path)  # before close: each line is flushed
+    sink.close()
+    np.testing.assert_array_equal(columns["step"], [10, 20])
+    np.testing.assert_array_equal(columns["loss"], [0.5, np.nan])
+    np.testing.assert_array_equal(columns["return"], [np.nan, -3.0])
+    assert path.read_text().splitlines()[1] == '{"loss": null, "return": -3.0, "step": 20}'
+
+
+def test_a_resumed_run_drops_the_line_a_crash_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"loss": 1.0, "step": 1}\n{"loss": 0.')
+    assert read_jsonl(path)["loss"].tolist() == [1.0]
+    sink = JsonlSink(path)
+    sink.log({"loss": 2.0}, step=2)
+    sink.close()
+    assert read_jsonl(path)["loss"].tolist() == [1.0, 2.0]
+
+
+def test_damaged_and_missing_files_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"loss": 1.0}\nnonsense\n')
+    with pytest.raises(DataError, match="line 2"):
+        read_jsonl(path)
+    with pytest.raises(StorageError):
+        read_jsonl(tmp_path / "none")
+    with pytest.raises(StorageError):
+        JsonlSink(path / "below-a-file")
+
+
+def test_prefix_and_fan_out() -> None:
+    first, second = Memory(), Memory()
+    prefixed(Sinks(first, second), "reward/").log({"loss": 1.0}, step=3)
+    assert first.lines == second.lines == [({"reward/loss": 1.0}, 3)]
+    prefixed(first, "a").close()
+    assert first.closed
+
+
+def test_all_sinks_close_even_if_one_fails() -> None:
+    sinks = Memory(), Memory(fails=True), Memory()
+    with pytest.raises(RuntimeError, match="full disk"):
+        Sinks(*sinks).close()
+    assert all(sink.closed for sink in sinks)
+
+
+def test_tensorboard_holds_what_was_logged(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path)
+    sink.log({"loss": 0.25}, step=7)
+    sink.close()
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    (file,) = tmp_path.iterdir()
+    events = [e for e in EventFileLoader(str(file)).Load() if e.HasField("summary")]
+    assert events[0].step == 7
+    assert events[0].summary.value[0].tag == "loss"
+
+
+def test_wandb_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "wandb", None)
+    with pytest.raises(MissingExtraError, match="wandb"):
+        WandbSink("project")
