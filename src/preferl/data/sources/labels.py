@@ -1,0 +1,358 @@
+"""Published preference labels: folders of Uni-RLHF and of the Preference Transformer.
+
+Both name windows by the row at which they begin in a data set that is loaded separately, and
+both write 0 where the first was preferred, 1 where the second was, -1 where neither was. Here
+they become the probability that the first is preferred: 1, 0 and 0.5.
+
+Yuan et al. 2024, "Uni-RLHF: Universal Platform and Benchmark Suite for Reinforcement Learning
+with Diverse Human Feedback"; Kim et al. 2023, "Preference Transformer: Modeling Human
+Preferences using Transformers for RL".
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import crosses_end, cut
+from preferl.data.sources.pickles import load_pickle
+from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.shapes import Array, FloatArray, IntArray
+
+Crossing = Literal["drop", "keep"]
+
+PT_LENGTH = 100
+"""Steps per segment where a Preference Transformer file name has no `_q`: all D4RL sets."""
+
+_UNIRLHF = {
+    "labels": re.compile(r"(?:human|fake)_label_.*"),
+    "first": re.compile(r"indices_1_.*"),
+    "second": re.compile(r"indices_2_(?!num\d).*"),
+}
+_PT = {
+    "labels": re.compile(r"label_human"),
+    "first": re.compile(r"indices_num\d+(?:_q\d+)?"),
+    "second": re.compile(r"indices_2_num\d+(?:_q\d+)?"),
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LabelRows:
+    """A label folder as it is written, before it is joined with the data set it indexes.
+
+    Attributes:
+        first: `[P]` rows at which the first segments begin.
+        second: `[P]` rows at which the second segments begin.
+        preference: `[P]` probability that the first is preferred; 0.5 where they are equal.
+        length: `L` steps per segment.
+    """
+
+    first: IntArray
+    second: IntArray
+    preference: FloatArray
+    length: int
+
+    def __len__(self) -> int:
+        return len(self.preference)
+
+
+@final
+@dataclass(frozen=True)
+class LabelReport:
+    """What a label folder held, counted before anything was left out.
+
+    Attributes:
+        pairs: answered pairs.
+        first: pairs in which the first was preferred.
+        second: pairs in which the second was preferred.
+        ties: pairs judged equal.
+        crossing: pairs with a segment that runs across an episode's end.
+        dropped: pairs that were left out for it.
+        length: `L` steps per segment.
+    """
+
+    pairs: int
+    first: int
+    second: int
+    ties: int
+    crossing: int
+    dropped: int
+    length: int
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LabelledPairs:
+    """Comparisons read from a label folder, and the count of what was in it.
+
+    Attributes:
+        comparisons: the pairs that were kept, with the steps they need; each clip once.
+        report: counts, of what was left out too.
+    """
+
+    comparisons: Comparisons
+    report: LabelReport
+
+
+def load_labels(
+    folder: str | Path,
+    episodes: Episodes,
+    *,
+    length: int | None = None,
+    crossing: Crossing = "drop",
+) -> LabelledPairs:
+    """Read a label folder of either kind, told apart by the names of its files.
+
+    Args:
+        folder: holds one file of labels and two of rows.
+        episodes: the data set that the labels were made for, in the same view of its rows.
+        length: `L`; by default what the file names say, and 100 for a Preference Transformer
+            folder that does not say.
+        crossing: what becomes of pairs with a segment that runs across an episode's end.
+            `"drop"` (the default) leaves them out: such a window shows two unrelated pieces of
+            behaviour, and what people saw of it is unknown. On the door demonstrations they are
+            a third of the pairs; the true reward agrees with 91 % of the other answers but
+            69 % of these, and a linear reward trained without them ranks pairs of unseen
+            demonstrations better (90 % against 84 %) although it sees fewer. `"keep"` keeps
+            them, for comparison with results that did. Both count them in the report.
+
+    Raises:
+        DataError: missing, ambiguous or damaged files, or rows that are not in `episodes`.
+        StorageError: the folder cannot be read.
+        UnsafePickleError: a file that wants to run code.
+    """
+    return _join(read_labels(folder, length=length), folder, episodes, crossing)
+
+
+def load_unirlhf_labels(
+    folder: str | Path,
+    episodes: Episodes,
+    *,
+    length: int | None = None,
+    crossing: Crossing = "drop",
+) -> LabelledPairs:
+    """The same for a Uni-RLHF folder; `load_labels` documents arguments and errors.
+
+    It holds `human_label_*` or `fake_label_*`, `indices_1_*` and `indices_2_*`.
+    """
+    return _join(read_unirlhf_labels(folder, length=length), folder, episodes, crossing)
+
+
+def load_pt_labels(
+    folder: str | Path,
+    episodes: Episodes,
+    *,
+    length: int | None = None,
+    crossing: Crossing = "drop",
+) -> LabelledPairs:
+    """The same for a Preference Transformer folder; `load_labels` documents arguments and errors.
+
+    It holds `label_human`, `indices_num*` and `indices_2_num*`.
+    """
+    return _join(read_pt_labels(folder, length=length), folder, episodes, crossing)
+
+
+def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
+    """The rows and preferences of a folder of either kind, without the data set.
+
+    Raises:
+        DataError, StorageError, UnsafePickleError: as `load_labels`.
+    """
+    names = _names(folder)
+    unirlhf, pt = (
+        any(pattern.fullmatch(_stem(name)) for name in names for pattern in patterns.values())
+        for patterns in (_UNIRLHF, _PT)
+    )
+    if unirlhf == pt:
+        raise DataError(
+            mismatch(
+                f"{folder}",
+                expected="the label files of either Uni-RLHF or the Preference Transformer",
+                got=f"files of both: {names}" if pt else f"neither among {names}",
+                fix="Give the folder that holds the three files of one label set.",
+            )
+        )
+    reader: Callable[..., LabelRows] = read_unirlhf_labels if unirlhf else read_pt_labels
+    return reader(folder, length=length)
+
+
+def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
+    """The rows and preferences of a Uni-RLHF folder, without the data set.
+
+    Raises:
+        DataError, StorageError, UnsafePickleError: as `load_labels`.
+    """
+    files = _find(folder, _UNIRLHF)
+    said = _length_in_names(files, r"_len_(\d+)", length)
+    if said is None:
+        raise DataError(
+            mismatch(
+                f"{folder}",
+                expected="a segment length in the file names, as in `_len_50`",
+                got=[file.name for file in files.values()],
+                fix="Pass `length`.",
+            )
+        )
+    first, second = _rows(files["first"]), _rows(files["second"])
+    preference = _preference(files["labels"])
+    if not len(first) == len(second) == len(preference):
+        raise _unequal(folder, first, second, preference)
+    return LabelRows(first, second, preference, said)
+
+
+def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
+    """The rows and preferences of a Preference Transformer folder, without the data set.
+
+    Its index files may hold more rows than were labelled; labels belong to the first of them.
+
+    Raises:
+        DataError, StorageError, UnsafePickleError: as `load_labels`.
+    """
+    files = _find(folder, _PT)
+    said = _length_in_names(files, r"_q(\d+)$", length) or PT_LENGTH
+    first, second = _rows(files["first"]), _rows(files["second"])
+    preference = _preference(files["labels"])
+    count = len(preference)
+    if len(first) != len(second) or len(first) < count:
+        raise _unequal(folder, first, second, preference)
+    return LabelRows(first[:count], second[:count], preference, said)
+
+
+def _join(
+    rows: LabelRows, folder: str | Path, episodes: Episodes, crossing: Crossing
+) -> LabelledPairs:
+    if crossing not in ("drop", "keep"):
+        raise ConfigError(mismatch("crossing", expected='"drop" or "keep"', got=repr(crossing)))
+    start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
+    try:
+        segments = cut(episodes, start, rows.length)
+    except DataError as error:
+        raise DataError(f"{folder} does not belong to these episodes: {error}") from error
+    pairs = row.reshape(2, len(rows)).T  # [P, 2]
+    across = crosses_end(episodes, start, rows.length)[pairs].any(axis=1)
+    kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
+    report = LabelReport(
+        pairs=len(rows),
+        first=int((rows.preference > 0.5).sum()),
+        second=int((rows.preference < 0.5).sum()),
+        ties=int((rows.preference == 0.5).sum()),
+        crossing=int(across.sum()),
+        dropped=int((~kept).sum()),
+        length=rows.length,
+    )
+    return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
+
+
+def _names(folder: str | Path) -> list[str]:
+    try:
+        return sorted(path.name for path in Path(folder).iterdir())
+    except OSError as error:
+        raise StorageError(
+            mismatch(f"{folder}", expected="a folder of label files", got=error)
+        ) from error
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix(".pkl").removesuffix(".pickle")
+
+
+def _find(folder: str | Path, patterns: dict[str, re.Pattern[str]]) -> dict[str, Path]:
+    """The one file of each part, by its name: the sorted order differs between the formats."""
+    names = _names(folder)
+    found = {}
+    for part, pattern in patterns.items():
+        matching = [name for name in names if pattern.fullmatch(_stem(name))]
+        if len(matching) != 1:
+            raise DataError(
+                mismatch(
+                    f"{folder}, file of {part}",
+                    expected=f"one file named {pattern.pattern}",
+                    got=f"{matching or 'none'} among {names}",
+                    fix="Keep one label set per folder.",
+                )
+            )
+        found[part] = Path(folder) / matching[0]
+    return found
+
+
+def _length_in_names(files: dict[str, Path], pattern: str, asked: int | None) -> int | None:
+    """The segment length that the names and the caller agree on; None if nobody says."""
+    matches = [re.search(pattern, _stem(file.name)) for file in files.values()]
+    said = {int(match[1]) for match in matches if match} | ({asked} if asked is not None else set())
+    if len(said) > 1:
+        raise DataError(
+            mismatch(
+                "segment length",
+                expected="one for a label set",
+                got=f"{sorted(said)} in {[file.name for file in files.values()]}"
+                + (f" and length={asked}" if asked is not None else ""),
+            )
+        )
+    return next(iter(said), None)
+
+
+def _array(file: Path) -> Array:
+    found = load_pickle(file)
+    try:
+        return np.asarray(found)
+    except ValueError as error:  # a list of lists of different lengths
+        raise DataError(mismatch(f"{file}", expected="one array or list", got=error)) from error
+
+
+def _rows(file: Path) -> IntArray:
+    array = _array(file)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(
+            mismatch(
+                f"{file}",
+                expected="whole numbers [P], rows at which segments begin",
+                got=f"{array.dtype} of shape {array.shape}",
+            )
+        )
+    return array.astype(np.int64)
+
+
+def _preference(file: Path) -> FloatArray:
+    """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
+    array = _array(file)
+    if array.dtype.kind in "iuf" and array.ndim == 2 and array.shape[1] == 2:
+        valid = (array >= 0).all(axis=1) & np.isclose(array.sum(axis=1), 1)
+        preference = array[:, 0].astype(np.float64)
+        expected = "two shares per pair that sum to 1"
+    elif array.dtype.kind in "iuf" and array.ndim == 1:
+        valid = np.isin(array, (-1, 0, 1))
+        preference = np.where(array == -1, 0.5, 1.0 - array)
+        expected = "0 (first preferred), 1 (second) or -1 (equal)"
+    else:
+        raise DataError(
+            mismatch(
+                f"{file}",
+                expected="labels [P] or [P, 2]",
+                got=f"{array.dtype} of shape {array.shape}",
+            )
+        )
+    if not len(array):
+        raise DataError(mismatch(f"{file}", expected="at least one label", got="none"))
+    if not valid.all():
+        pair = int((~valid).argmax())
+        raise DataError(mismatch(f"{file}, pair {pair}", expected=expected, got=array[pair]))
+    return preference
+
+
+def _unequal(
+    folder: str | Path, first: IntArray, second: IntArray, preference: FloatArray
+) -> DataError:
+    return DataError(
+        mismatch(
+            f"{folder}",
+            expected="as many rows of first and second segments, and one of each per label",
+            got=f"{len(first)} first, {len(second)} second, {len(preference)} labels",
+            fix="Take the three files from the same label set.",
+        )
+    )

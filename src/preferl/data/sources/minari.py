@@ -1,0 +1,121 @@
+"""Data sets of Minari, the Farama Foundation's collection of offline trajectories."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.data.episodes import Episodes, join
+from preferl.errors import DataError, mismatch
+from preferl.shapes import Array, Observations, leaves, map_observations, take
+
+
+def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
+    """Read a Minari data set, whole, into memory.
+
+    Nested observations become one dictionary whose keys are joined by `/`; the parts of a tuple
+    are named by their position. `qpos` and `qvel` among the infos of every episode become
+    `states`, so that steps can be drawn again.
+
+    Args:
+        dataset: an id such as `"D4RL/door/human-v2"`, or a `minari.MinariDataset`.
+        download: fetch an id that is not on this machine. False by default, since data sets
+            may be many gigabytes.
+
+    Raises:
+        DataError: an unknown id, no episodes, or spaces that arrays of numbers cannot hold.
+        MissingExtraError: minari is not installed.
+    """
+    if isinstance(dataset, str):
+        dataset = _open(dataset, download)
+    name = f"Minari data set {dataset.spec.dataset_id}"
+    parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
+    if not parts:
+        raise DataError(mismatch(name, expected="at least one episode", got="none"))
+    return join(parts)
+
+
+def _open(name: str, download: bool) -> Any:
+    minari = require("minari", extra="minari")
+    try:
+        return minari.load_dataset(name, download=download)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            mismatch(
+                f"Minari data set {name!r}",
+                expected="the id of one that is on this machine",
+                got=error,
+                fix=f"See `minari list local` and `minari list remote`; fetch it with "
+                f"`minari download {name}`.",
+            )
+        ) from error
+
+
+def _episode(data: Any, name: str) -> Episodes:
+    steps = len(data.rewards)
+    observations = _observations(data.observations, name, steps)
+    return Episodes(
+        observations=take(observations, slice(steps)),
+        actions=_numbers(data.actions, f"{name}, actions"),
+        rewards=np.asarray(data.rewards),
+        terminated=np.asarray(data.terminations, bool),
+        final_observations=take(observations, slice(steps, None)),
+        lengths=np.array([steps]),
+        states=_states(data.infos or {}, steps),
+    )
+
+
+def _observations(nested: Any, name: str, steps: int) -> Observations:
+    """`[T + 1, *obs]`, each array checked."""
+    flat: Any = _flatten(nested) if isinstance(nested, Mapping | tuple) else nested
+    arrays: Observations = map_observations(lambda a: _numbers(a, f"{name}, observations"), flat)
+    rows = {len(array) for array in leaves(arrays)}
+    if rows != {steps + 1}:
+        raise DataError(
+            mismatch(
+                f"{name}, observations",
+                expected=f"{steps + 1} rows, one more than the {steps} steps",
+                got=f"{sorted(rows)} rows",
+            )
+        )
+    return arrays
+
+
+def _flatten(nested: Any) -> dict[str, Any]:
+    """Leaves of nested dictionaries and tuples by their path.
+
+    >>> _flatten({"arm": {"angle": 1, "force": 2}, "pair": (3, 4)})
+    {'arm/angle': 1, 'arm/force': 2, 'pair/0': 3, 'pair/1': 4}
+    """
+    items = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
+    flat: dict[str, Any] = {}
+    for key, value in items:
+        if isinstance(value, Mapping | tuple):
+            flat |= {f"{key}/{inner}": leaf for inner, leaf in _flatten(value).items()}
+        else:
+            flat[str(key)] = value
+    return flat
+
+
+def _numbers(value: Any, name: str) -> Array:
+    array = np.asarray(value) if not isinstance(value, Mapping | tuple) else None
+    if array is None or array.dtype.kind not in "biuf":
+        raise DataError(
+            mismatch(
+                name,
+                expected="a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)",
+                got=f"a {type(value).__name__}" if array is None else array.dtype,
+            )
+        )
+    return array
+
+
+def _states(infos: Mapping[str, Any], steps: int) -> Array | None:
+    """`[T, nq + nv]` of the simulator at each step's observation, or None."""
+    if "qpos" not in infos or "qvel" not in infos:
+        return None
+    parts = [np.asarray(infos[key]) for key in ("qpos", "qvel")]
+    if any(part.ndim != 2 or len(part) < steps for part in parts):
+        return None
+    return np.concatenate([part[:steps] for part in parts], axis=1)
