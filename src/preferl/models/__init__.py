@@ -1,1 +1,24 @@
-"""."""
+"""Reward models (torch)."""
+
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
+from preferl.models.checkpoint import load_reward_model, save_reward_model
+from preferl.models.encoders import VectorEncoder, check_spaces, infer_spaces
+from preferl.models.ensemble import Ensemble
+from preferl.models.mlp import MLPReward, MLPRewardConfig
+
+__all__ = [
+    "Ensemble",
+    "EnsembleConfig",
+    "MLPReward",
+    "MLPRewardConfig",
+    "RewardModel",
+    "RewardModelConfig",
+    "RewardOutput",
+    "VectorEncoder",
+    "build_reward_model",
+    "check_spaces",
+    "infer_spaces",
+    "load_reward_model",
+    "save_reward_model",
+]

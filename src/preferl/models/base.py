@@ -1,7 +1,7 @@
 """What every reward model is: windows in, rewards per step and one score per segment out."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from gymnasium import spaces
@@ -20,49 +20,75 @@ class RewardOutput(NamedTuple):
     scores: Tensor
 
 
+class Encoder(Protocol):
+    """Observations and actions to features, without parameters; a `nn.Module` with buffers."""
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+
+    def __call__(self, observations: Any, actions: Tensor) -> Any:
+        """`[..., *obs]` and `[..., *act]` to features `[..., F]`, or a dictionary of such."""
+        ...
+
+    def observe(self, observations: Any, actions: Tensor) -> None:
+        """Set input statistics from all steps of a training set, each step once.
+
+        The trainer calls this once per fit, so neither repeated epochs nor validation data nor
+        queries can move them.
+        """
+        ...
+
+
 class RewardModel(nn.Module, ABC):
     """Windows of observations and actions to rewards and scores, for every member at once.
 
-    A single network is an ensemble of one: the member axis `E` is always present.
+    A model is an encoder, which has no parameters, and a body that judges features. Features of
+    a training set are made once and gathered by index for each minibatch. A single network is an
+    ensemble of one: the member axis `E` is always present.
 
     Attributes:
-        observation_space: what observations look like; checked when a policy is paid.
-        action_space: what actions look like.
+        encoder: spaces, input statistics, and what a step becomes.
         context: `H`, how many steps a reward may see; 1 means Markovian.
         members: `E`.
     """
 
-    observation_space: spaces.Space[Any]
-    action_space: spaces.Space[Any]
-    context: int = 1
-    members: int = 1
+    def __init__(self, encoder: nn.Module, *, context: int, members: int) -> None:
+        super().__init__()
+        self.encoder = cast("Any", encoder)
+        self.context = context
+        self.members = members
 
     @abstractmethod
-    def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards and scores of windows.
+    def judge(self, features: Any, mask: Tensor) -> RewardOutput:
+        """Rewards and scores of encoded windows.
 
         Args:
-            observations: `[B, L, *obs]` tensor, or a dictionary of such.
-            actions: `[B, L, *act]`
+            features: `[B, L, F]`, or a dictionary of such, as the encoder makes them.
             mask: `[B, L]` true where a step is real; real steps come last. What stands where
                 the mask is false must not matter.
         """
 
     @abstractmethod
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]` from step rewards `[E, B, L]` alone.
+        """Scores `[E, B]` from step rewards `[E, B, L]` alone, as `judge` makes them.
 
-        A Markovian model's `forward` scores segments by exactly this, so each distinct step can
-        be scored once however many segments share it. Models whose score is not a function of
-        the step rewards have `context > 1` and are never asked.
+        It lets each distinct step be scored once, however many segments share it. Only models
+        with `context == 1` are asked.
         """
 
-    def observe(self, observations: Any, actions: Tensor) -> None:
-        """Set input statistics from all steps of a training set: `[T, *obs]` and `[T, *act]`.
+    def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
+        """Rewards and scores of windows `[B, L, ...]` with their mask `[B, L]`."""
+        return self.judge(self.encoder(observations, actions), mask)
 
-        The trainer calls this once per fit with each distinct step once, so neither repeated
-        epochs nor validation data nor queries can move them. Nothing by default.
-        """
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """What observations look like."""
+        return cast("spaces.Space[Any]", self.encoder.observation_space)
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """What actions look like."""
+        return cast("spaces.Space[Any]", self.encoder.action_space)
 
     @property
     def device(self) -> torch.device:

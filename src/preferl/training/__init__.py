@@ -1,1 +1,17 @@
-"""."""
+"""From comparisons to a usable reward (torch)."""
+
+from preferl.training.regularisation import AdaptivePenalty
+from preferl.training.relabel import relabel
+from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_trainer import FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training.scaling import RewardScaler
+
+__all__ = [
+    "AdaptivePenalty",
+    "FitReport",
+    "RewardFunction",
+    "RewardScaler",
+    "RewardTrainer",
+    "RewardTrainerConfig",
+    "relabel",
+]

@@ -1,0 +1,213 @@
+"""Reward models as folders: safetensors for numbers, JSON for shape, spaces and version."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+import preferl
+from preferl.data.arrays import writing
+from preferl.errors import CheckpointError, SpaceError, mismatch
+from preferl.models.base import RewardModel
+from preferl.models.build import (
+    KINDS,
+    EnsembleConfig,
+    RewardModelConfig,
+    build_reward_model,
+    config_of,
+)
+
+FORMAT = 1
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+def save_reward_model(path: Path | str, model: RewardModel) -> None:
+    """Write a model with its input statistics as a folder, all or nothing.
+
+    Args:
+        path: the folder, replaced if it exists.
+        model: of a kind that `build_reward_model` knows.
+
+    Raises:
+        ConfigError: a model of one's own class.
+        StorageError: the folder cannot be written to.
+    """
+    about = {
+        "format": FORMAT,
+        "preferl": preferl.__version__,
+        "model": _config_to_json(config_of(model)),
+        "observation_space": space_to_json(model.observation_space),
+        "action_space": space_to_json(model.action_space),
+    }
+    tensors = {name: t.detach().cpu().contiguous() for name, t in _own_state(model).items()}
+    with writing(Path(path)) as draft:
+        draft.mkdir()
+        save_file(tensors, draft / WEIGHTS)
+        (draft / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+
+def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:
+    """Read a model; every number is the one that was saved.
+
+    Args:
+        path: the folder that `save_reward_model` wrote.
+        device: where the model goes.
+
+    Raises:
+        CheckpointError: no such folder, a damaged or cut-off file, or one of another format.
+    """
+    path = Path(path)
+    try:
+        about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        tensors = load_file(path / WEIGHTS)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise CheckpointError(
+            mismatch(
+                f"reward model {path}",
+                expected=f"a folder with a whole {WEIGHTS} and {CONFIG}",
+                got=error,
+                fix="Name the folder that a preferl run wrote, or restore it from a copy.",
+            )
+        ) from error
+    if about.get("format") != FORMAT:
+        raise CheckpointError(
+            mismatch(
+                f"format of {path}",
+                expected=FORMAT,
+                got=about.get("format"),
+                fix=f"It was written by preferl {about.get('preferl', 'of an unknown version')}.",
+            )
+        )
+    model = _rebuild(path, about)
+    _fill(path, model, tensors)
+    return model.to(device).eval()
+
+
+def _rebuild(path: Path, about: dict[str, Any]) -> RewardModel:
+    try:
+        return build_reward_model(
+            _config_from_json(about["model"]),
+            space_from_json(about["observation_space"]),
+            space_from_json(about["action_space"]),
+            seed=0,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            mismatch(f"{path / CONFIG}", expected="the shape of a known model", got=error)
+        ) from error
+
+
+def _fill(path: Path, model: RewardModel, tensors: dict[str, torch.Tensor]) -> None:
+    own = _own_state(model)
+    different = set(own) ^ set(tensors) or {
+        name for name, tensor in own.items() if tensor.shape != tensors[name].shape
+    }
+    if different:
+        raise CheckpointError(
+            mismatch(
+                f"{path / WEIGHTS}",
+                expected=f"the numbers of the model in {CONFIG}",
+                got=f"other names or shapes for {sorted(different)[:3]}",
+                fix="The two files belong to different models; restore the folder as a whole.",
+            )
+        )
+    model.load_state_dict(tensors, strict=False)
+
+
+def _own_state(model: RewardModel) -> dict[str, torch.Tensor]:
+    """The state without the second names of an encoder that members share."""
+    seen: dict[int, str] = {}
+    return {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if seen.setdefault(tensor.data_ptr() if tensor.numel() else hash(name), name) == name
+    }
+
+
+def _config_to_json(config: RewardModelConfig) -> dict[str, Any]:
+    if isinstance(config, EnsembleConfig):
+        return {"kind": "ensemble", "models": [_config_to_json(part) for part in config.models]}
+    kind = next(name for name, cls in KINDS.items() if cls is type(config))
+    return {"kind": kind, **asdict(config)}
+
+
+def _config_from_json(data: dict[str, Any]) -> RewardModelConfig:
+    fields = {key: value for key, value in data.items() if key != "kind"}
+    if data["kind"] == "ensemble":
+        return EnsembleConfig(tuple(_config_from_json(part) for part in fields["models"]))
+    config: RewardModelConfig = KINDS[data["kind"]](
+        **{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
+    )
+    return config
+
+
+def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A gymnasium space as JSON.
+
+    Raises:
+        SpaceError: a space of another kind.
+
+    >>> space_to_json(spaces.Discrete(3))
+    {'kind': 'Discrete', 'n': 3, 'start': 0}
+    """
+    match space:
+        case spaces.Dict():
+            return {"kind": "Dict", "spaces": {k: space_to_json(s) for k, s in space.items()}}
+        case spaces.Box():
+            return {
+                "kind": "Box",
+                "low": _bound(space.low),
+                "high": _bound(space.high),
+                "shape": list(space.shape),
+                "dtype": str(space.dtype),
+            }
+        case spaces.Discrete():
+            return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete():
+            return {"kind": "MultiDiscrete", "nvec": np.asarray(space.nvec).tolist()}
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "n": list(space.shape)}
+    raise SpaceError(mismatch("space", expected="a space that reward models know", got=space))
+
+
+def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
+    """The space that `space_to_json` wrote.
+
+    Raises:
+        SpaceError: a kind of space that is not known.
+    """
+    match data["kind"]:
+        case "Dict":
+            return spaces.Dict({k: space_from_json(s) for k, s in data["spaces"].items()})
+        case "Box":
+            shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+            low, high = (np.asarray(data[side], np.float64) for side in ("low", "high"))
+            return spaces.Box(
+                np.broadcast_to(low, shape).astype(dtype),
+                np.broadcast_to(high, shape).astype(dtype),
+                dtype=dtype.type,
+            )
+        case "Discrete":
+            return spaces.Discrete(data["n"], start=data["start"])
+        case "MultiDiscrete":
+            return spaces.MultiDiscrete(np.asarray(data["nvec"]))
+        case "MultiBinary":
+            return spaces.MultiBinary(data["n"])
+    raise SpaceError(mismatch("space", expected="a known kind", got=data["kind"]))
+
+
+def _bound(array: Any) -> Any:
+    """One number where all are equal, as in most boxes; infinities become strings for JSON."""
+    values = np.asarray(array, np.float64)
+    flat = np.unique(values)
+    compact = flat[0] if len(flat) == 1 else values
+    finite = np.isfinite(compact)
+    return (
+        np.where(finite, compact, compact.astype(str)) if not finite.all() else compact
+    ).tolist()

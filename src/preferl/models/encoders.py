@@ -1,0 +1,220 @@
+"""Observations and actions of any common space to one vector of features per step."""
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.errors import SpaceError, mismatch
+from preferl.shapes import Array, Observations, map_observations
+
+CLIP = 10.0
+"""Normalised features are cut off at this many deviations, so that a policy that wanders off
+cannot make the reward explode."""
+
+
+@final
+class VectorEncoder(nn.Module):
+    """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
+
+    It has no parameters. Boxes are flattened and normalised by statistics that `observe` sets
+    and that are saved with the model; images are scaled to [0, 1]; discrete values become
+    one-hot vectors.
+
+    Attributes:
+        observation_space: what observations look like.
+        action_space: what actions look like.
+        size: `F`.
+
+    Raises:
+        SpaceError: a space of another kind.
+
+    >>> encoder = VectorEncoder(spaces.Box(-1, 1, (2,)), spaces.Discrete(3))
+    >>> encoder(torch.zeros(4, 2), torch.tensor([0, 1, 2, 0])).shape
+    torch.Size([4, 5])
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    count: Tensor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        normalise: bool = True,
+        use_actions: bool = True,
+    ) -> None:
+        super().__init__()
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.use_actions = use_actions
+        seen = [observation_space, action_space] if use_actions else [observation_space]
+        self.size = sum(feature_size(space) for space in seen)
+        measured = [_is_measured(space) for space in seen]
+        scaled = torch.cat(measured) if normalise else torch.zeros(self.size, dtype=torch.bool)
+        self.register_buffer("_scaled", scaled, persistent=False)
+        self.register_buffer("mean", torch.zeros(self.size))
+        self.register_buffer("deviation", torch.ones(self.size))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, observations: Any, actions: Tensor) -> Tensor:
+        """`[..., *obs]` and `[..., *act]` to normalised features `[..., F]`."""
+        raw = self._raw(observations, actions)
+        return ((raw - self.mean) / self.deviation).clamp_(-CLIP, CLIP)
+
+    def observe(self, observations: Any, actions: Tensor) -> None:
+        """Set the statistics from all steps of a training set, `[T, ...]`, each step once."""
+        rows = len(actions)
+        if rows == 0:
+            return
+        chunks = torch.arange(rows, device=actions.device).split(65_536)
+        total = sum(
+            self._part(observations, actions, c).sum(0, dtype=torch.float64) for c in chunks
+        )
+        mean = torch.as_tensor(total) / rows
+        squares = sum((self._part(observations, actions, c) - mean).square().sum(0) for c in chunks)
+        deviation = (torch.as_tensor(squares) / rows).sqrt()
+        # A feature that never moved has no scale: keep it as it is, about its mean.
+        deviation = torch.where(deviation > 1e-6 * (1 + mean.abs()), deviation, 1.0)
+        scaled = self.get_buffer("_scaled")
+        self.mean.copy_(torch.where(scaled, mean, 0.0))
+        self.deviation.copy_(torch.where(scaled, deviation, 1.0))
+        self.count.fill_(rows)
+
+    def _part(self, observations: Any, actions: Tensor, rows: Tensor) -> Tensor:
+        return self._raw(map_observations(lambda a: a[rows], observations), actions[rows])
+
+    def _raw(self, observations: Any, actions: Tensor) -> Tensor:
+        parts = _features(self.observation_space, observations)
+        if self.use_actions:
+            parts += _features(self.action_space, actions)
+        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+
+
+def feature_size(space: spaces.Space[Any]) -> int:
+    """How many features a space becomes.
+
+    Raises:
+        SpaceError: a space of a kind that has no encoding.
+    """
+    match space:
+        case spaces.Box() | spaces.MultiBinary():
+            return int(np.prod(space.shape))
+        case spaces.Discrete():
+            return int(space.n)
+        case spaces.MultiDiscrete():
+            return int(np.asarray(space.nvec).sum())
+        case spaces.Dict():
+            return sum(feature_size(part) for part in space.values())
+    raise SpaceError(
+        mismatch(
+            "space",
+            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
+            got=space,
+            fix="Turn it into one of these with a gymnasium wrapper.",
+        )
+    )
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether a space holds 8-bit pictures."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def _is_measured(space: spaces.Space[Any]) -> Tensor:
+    """`[F]` true for features that have a scale to normalise by: numbers, not categories."""
+    if isinstance(space, spaces.Dict):
+        return torch.cat([_is_measured(part) for part in space.values()])
+    measured = isinstance(space, spaces.Box) and not is_image(space)
+    return torch.full((feature_size(space),), measured)
+
+
+def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
+    match space:
+        case spaces.Dict():
+            if not isinstance(values, Mapping) or set(values) != set(space.keys()):
+                raise SpaceError(
+                    mismatch(
+                        "observation",
+                        expected=f"the keys {sorted(space.keys())}",
+                        got=sorted(values) if isinstance(values, Mapping) else type(values),
+                    )
+                )
+            return [part for key in space for part in _features(space[key], values[key])]
+        case spaces.Discrete():
+            return [F.one_hot(values.long() - int(space.start), int(space.n)).float()]
+        case spaces.MultiDiscrete():
+            sizes = np.asarray(space.nvec).ravel()
+            flat = values.long().reshape(*values.shape[: values.ndim - len(space.shape)], -1)
+            return [F.one_hot(flat[..., i], int(n)).float() for i, n in enumerate(sizes)]
+    flat = values.reshape(*values.shape[: values.ndim - len(space.shape or ())], -1).float()
+    return [flat / 255 if is_image(space) else flat]
+
+
+def check_spaces(
+    expected_observations: spaces.Space[Any],
+    expected_actions: spaces.Space[Any],
+    observations: Observations,
+    actions: Array,
+    *,
+    what: str = "data",
+) -> None:
+    """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces by shape and keys."""
+
+    def check(name: str, space: spaces.Space[Any], array: Any) -> None:
+        if isinstance(space, spaces.Dict):
+            if not isinstance(array, Mapping) or set(array) != set(space.keys()):
+                got = sorted(array) if isinstance(array, Mapping) else f"an array {array.shape}"
+                raise SpaceError(
+                    mismatch(f"{name} of the {what}", expected=sorted(space.keys()), got=got)
+                )
+            for key in space:
+                check(f"{name}/{key}", space[key], array[key])
+        elif isinstance(array, Mapping) or array.shape[1:] != space.shape:
+            got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
+            raise SpaceError(
+                mismatch(
+                    f"{name} of the {what}",
+                    expected=f"shape {space.shape} as the reward model was built for",
+                    got=got,
+                    fix="Use the data or environment that the model belongs to.",
+                )
+            )
+
+    check("observations", expected_observations, observations)
+    check("actions", expected_actions, actions)
+
+
+def infer_spaces(
+    observations: Observations, actions: Array
+) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
+
+    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` up to the
+    largest seen (or `MultiDiscrete` for several per step).
+
+    >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
+    (Box(-inf, inf, (2,), float64), Discrete(4))
+    """
+
+    def infer(array: Any) -> spaces.Space[Any]:
+        if isinstance(array, Mapping):
+            return spaces.Dict({key: infer(value) for key, value in array.items()})
+        if array.dtype == np.uint8 and array.ndim == 4:
+            return spaces.Box(0, 255, array.shape[1:], np.uint8)
+        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
+            highest = array.max(axis=0) + 1
+            return (
+                spaces.Discrete(int(highest)) if array.ndim == 1 else spaces.MultiDiscrete(highest)
+            )
+        if array.dtype == np.bool_:
+            return spaces.MultiBinary(array.shape[1:])
+        return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
+
+    return infer(observations), infer(actions)

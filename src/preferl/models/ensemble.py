@@ -1,0 +1,107 @@
+"""Several reward models as one; those that are alike become one batched computation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.mlp import MLPReward
+
+
+@final
+class Ensemble(RewardModel):
+    """Members of any kind behind one `RewardModel`; the member axis runs over all of them.
+
+    `MLPReward` members of one shape are fused on construction, in place of the models given:
+    an ensemble of ten of them costs one batched forward.
+    """
+
+    def __init__(self, models: Sequence[RewardModel]) -> None:
+        """Join models.
+
+        Args:
+            models: at least one, all for the same spaces and encoded alike.
+
+        Raises:
+            ConfigError: no models, or contexts that differ by more than Markovian or not.
+            SpaceError: models for different spaces.
+        """
+        if not models:
+            raise ConfigError(mismatch("Ensemble", expected="at least one model", got="none"))
+        first = models[0]
+        for model in models:
+            if (model.observation_space, model.action_space) != (
+                first.observation_space,
+                first.action_space,
+            ):
+                raise SpaceError(
+                    mismatch(
+                        "spaces of an ensemble's members",
+                        expected=(first.observation_space, first.action_space),
+                        got=(model.observation_space, model.action_space),
+                    )
+                )
+        contexts = {model.context for model in models} - {1}
+        if len(contexts) > 1:
+            raise ConfigError(
+                mismatch(
+                    "contexts of an ensemble's members",
+                    expected="1 and at most one other, so that windows suit all",
+                    got=sorted(contexts),
+                )
+            )
+        fused = _fuse(models)
+        super().__init__(
+            fused[0].encoder,
+            context=max([1, *contexts]),
+            members=sum(model.members for model in fused),
+        )
+        self._models = nn.ModuleList(fused)
+        for model in fused:  # one encoder, one set of statistics
+            model.encoder = self.encoder
+
+    @property
+    def models(self) -> list[RewardModel]:
+        """The members after fusing, in the order of the first of each kind."""
+        return [model for model in self._models if isinstance(model, RewardModel)]
+
+    def judge(self, features: Any, mask: Tensor) -> RewardOutput:
+        """Rewards `[E, B, L]` and scores `[E, B]`, members of each model in turn."""
+        outputs = [model.judge(features, mask) for model in self.models]
+        return RewardOutput(
+            torch.cat([output.rewards for output in outputs]),
+            torch.cat([output.scores for output in outputs]),
+        )
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """Scores `[E, B]`, each model pooling its own members' rewards."""
+        parts = rewards.split([model.members for model in self.models])
+        scores = [m.pool(part, mask) for m, part in zip(self.models, parts, strict=True)]
+        return torch.cat(scores)
+
+
+def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
+    """The models with each group of alike `MLPReward` replaced by one that has all members."""
+    groups: dict[object, list[RewardModel]] = {}
+    for model in models:
+        alike = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)
+        groups.setdefault(alike, []).append(model)
+    return [_merge(group) for group in groups.values()]
+
+
+def _merge(group: list[RewardModel]) -> RewardModel:
+    first = group[0]
+    if len(group) == 1 or not isinstance(first, MLPReward):
+        return first
+    config = replace(first.config, members=sum(model.members for model in group))
+    merged = MLPReward(first.observation_space, first.action_space, config, seed=0)
+    states = [model.networks.state_dict() for model in group if isinstance(model, MLPReward)]
+    merged.networks.load_state_dict(
+        {name: torch.cat([state[name] for state in states]) for name in states[0]}
+    )
+    merged.encoder = first.encoder
+    return merged

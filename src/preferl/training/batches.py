@@ -1,0 +1,98 @@
+"""Comparisons on a device: features made once, windows gathered by index for each minibatch."""
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.segments import Segments
+from preferl.models.base import RewardModel
+from preferl.models.encoders import check_spaces
+from preferl.shapes import Array, Observations, map_observations
+
+
+def to_tensor(array: Array, device: torch.device | str) -> Tensor:
+    """An array on a device: floats as float32, anything else as it is; memory maps are read."""
+    dtype = np.float32 if np.issubdtype(array.dtype, np.floating) else array.dtype
+    return torch.from_numpy(np.ascontiguousarray(array, dtype)).to(device)
+
+
+def to_tensors(observations: Observations, device: torch.device | str) -> Any:
+    """The same for each array of an observation."""
+    return map_observations(lambda array: to_tensor(array, device), observations)
+
+
+@final
+class Windows:
+    """The features of a block of steps on a device, and windows into them.
+
+    Attributes:
+        length: `L`.
+    """
+
+    def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
+        """Encode every distinct step once.
+
+        Args:
+            model: whose encoder and device are used.
+            segments: windows; only observations and actions are looked at.
+            observe: whether the encoder's statistics are set from these steps first.
+
+        Raises:
+            SpaceError: steps of another shape than the model was built for.
+        """
+        check_spaces(
+            model.observation_space,
+            model.action_space,
+            segments.observations,
+            segments.actions,
+            what="comparisons",
+        )
+        device = model.device
+        observations = to_tensors(segments.observations, device)
+        actions = to_tensor(segments.actions, device)
+        self.length = segments.length
+        with torch.no_grad():
+            if observe:
+                model.encoder.observe(observations, actions)
+            self._features = model.encoder(observations, actions)
+        self._start = torch.from_numpy(np.ascontiguousarray(segments.start)).to(device)
+        self._real = torch.from_numpy(np.ascontiguousarray(segments.real)).to(device)
+        self._offset = torch.arange(self.length, device=device)
+        self._full = bool((segments.real == self.length).all())
+        self._all = torch.ones(1, dtype=torch.bool, device=device)
+
+    def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
+        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
+        start = self._start[rows, None]
+        if self._full:
+            index = start + self._offset
+            mask = self._all.expand(len(rows), self.length)
+        else:
+            missing = self.length - self._real[rows, None]
+            index = torch.maximum(start + self._offset - missing, start)
+            mask = self._offset >= missing
+        return map_observations(lambda features: features[index], self._features), mask
+
+
+@final
+class Answers:
+    """Pairs, preferences and weights on a device.
+
+    Attributes:
+        pairs: `[P, 2]`
+        preference: `[P]`
+        weight: `[E, P]` the answers' weights times each member's bootstrap counts.
+    """
+
+    def __init__(
+        self, comparisons: Comparisons, bootstrap: Array, device: torch.device | str
+    ) -> None:
+        self.pairs = torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device)
+        self.preference = to_tensor(comparisons.preference, device)
+        self.weight = to_tensor(bootstrap * comparisons.weight, device)
+
+    def __len__(self) -> int:
+        return len(self.pairs)

@@ -1,0 +1,209 @@
+"""A frozen snapshot of a reward model: arrays in, arrays out."""
+
+from copy import deepcopy
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
+from preferl.data.windows import windows_at
+from preferl.functional.combine import Combine, mean
+from preferl.models.base import RewardModel
+from preferl.models.encoders import check_spaces
+from preferl.shapes import (
+    Array,
+    BoolArray,
+    FloatArray,
+    Observations,
+    take,
+)
+from preferl.training.batches import to_tensor, to_tensors
+from preferl.training.scaling import RewardScaler
+
+CHUNK = 4096
+"""Rows per forward: large enough to keep the processor busy, small enough for its cache."""
+
+
+@final
+class RewardFunction:
+    """What a policy is paid: a copy of a model that no later training can change.
+
+    Attributes:
+        context: `H`, how many steps it looks at.
+        members: `E`.
+
+    >>> from gymnasium.spaces import Box
+    >>> from preferl.models import MLPReward
+    >>> model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
+    >>> reward = RewardFunction(model)
+    >>> reward(np.zeros((5, 1, 3)), np.zeros((5, 1, 1)), np.ones((5, 1), bool)).shape
+    (5,)
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        *,
+        combine: Combine = mean,
+        scaler: RewardScaler | None = None,
+    ) -> None:
+        """Take a snapshot.
+
+        Args:
+            model: copied, set to evaluation, without gradients.
+            combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
+            scaler: applied to each member before they are combined; None leaves rewards as the
+                model makes them.
+        """
+        self._model = deepcopy(model).eval().requires_grad_(False)
+        self._combine = combine
+        self.scaler = scaler
+        self.context = model.context
+        self.members = model.members
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """What observations must look like."""
+        return self._model.observation_space
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """What actions must look like."""
+        return self._model.action_space
+
+    @property
+    def model(self) -> RewardModel:
+        """A copy of the model, to save or to train on."""
+        return deepcopy(self._model).requires_grad_(True)
+
+    def scaled(self, episodes: Episodes, *, target: float = 1.0, centre: bool = True) -> Self:
+        """The same with rewards of zero mean and a chosen deviation over these episodes.
+
+        Args:
+            episodes: steps like those that will be paid, for example the latest.
+            target: deviation of each member's rewards.
+            centre: whether the mean becomes zero.
+        """
+        rewards = self.member_rewards(episodes)
+        scaler = RewardScaler.fit(rewards, target=target, centre=centre)
+        return type(self)(self._model, combine=self._combine, scaler=scaler)
+
+    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+        """Reward of the last step of each window.
+
+        Args:
+            observations: `[B, H, *obs]`; `H` may exceed the model's context.
+            actions: `[B, H, *act]`
+            mask: `[B, H]` true where a step is real; real steps come last.
+
+        Returns:
+            `[B]` as float32.
+        """
+        if self.context == 1 and mask.shape[1] > 1:
+            observations, actions = take(observations, np.s_[:, -1:]), actions[:, -1:]
+            mask = mask[:, -1:]
+        return self.combine(self._last_rewards(observations, actions, mask))
+
+    def combine(self, rewards: FloatArray) -> FloatArray:
+        """Members' rewards `[E, ...]`, scaled if they are to be, to one, `[...]`."""
+        scaled = rewards if self.scaler is None else self.scaler(rewards)
+        return np.asarray(self._combine(torch.from_numpy(scaled)).numpy())
+
+    def member_rewards(self, episodes: Episodes) -> FloatArray:
+        """`[E, T]` what each member pays for each step, unscaled.
+
+        Raises:
+            SpaceError: episodes of another shape than the model was built for.
+        """
+        self._check(episodes.observations, episodes.actions)
+        if self.context == 1:
+            return self._step_rewards(episodes.observations, episodes.actions)
+        return self._history_rewards(episodes)
+
+    def scores(self, segments: Segments) -> FloatArray:
+        """`[E, N]` one score per member and segment; differences are preference logits.
+
+        A Markovian model judges each distinct step once, however many segments hold it.
+
+        Raises:
+            SpaceError: segments of another shape than the model was built for.
+        """
+        self._check(segments.observations, segments.actions)
+        if self.context == 1:
+            return self._pooled_scores(segments)
+        parts = [
+            self._forward(clips.observations, clips.actions, clips.mask)[1]
+            for clips in (
+                segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length)
+            )
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _pooled_scores(self, segments: Segments) -> FloatArray:
+        needed = segments.select(slice(None)) if _sparse(segments) else segments
+        rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
+        parts = [
+            self._model.pool(
+                rewards[:, torch.from_numpy(needed.rows(rows))],
+                torch.from_numpy(needed.mask(rows)),
+            )
+            for rows in _chunks(len(needed), CHUNK)
+        ]
+        return np.asarray(torch.cat(parts, dim=1).numpy())
+
+    def _step_rewards(self, observations: Observations, actions: Array) -> FloatArray:
+        """`[E, T]` for a Markovian model: every step is a window of its own."""
+        parts = [
+            self._forward(
+                take(observations, np.s_[rows, None]),
+                actions[rows, None],
+                np.ones((rows.stop - rows.start, 1), bool),
+            )[0][:, :, 0]
+            for rows in _chunks(len(actions), CHUNK)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _history_rewards(self, episodes: Episodes) -> FloatArray:
+
+        parts = []
+        for steps in _chunks(episodes.steps, max(1, CHUNK // self.context)):
+            rows, mask = windows_at(
+                np.arange(steps.start, steps.stop), episodes.start_of_step[steps], self.context
+            )
+            parts.append(
+                self._last_rewards(
+                    take(episodes.observations, rows), take(episodes.actions, rows), mask
+                )
+            )
+        return np.concatenate(parts, axis=1)
+
+    def _last_rewards(
+        self, observations: Observations, actions: Array, mask: BoolArray
+    ) -> FloatArray:
+        return np.asarray(self._forward(observations, actions, mask)[0][:, :, -1])
+
+    @torch.inference_mode()
+    def _forward(
+        self, observations: Observations, actions: Array, mask: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        device = self._model.device
+        rewards, scores = self._model(
+            to_tensors(observations, device), to_tensor(actions, device), to_tensor(mask, device)
+        )
+        return rewards.cpu().numpy(), scores.cpu().numpy()
+
+    def _check(self, observations: Observations, actions: Array) -> None:
+        check_spaces(self._model.observation_space, self._model.action_space, observations, actions)
+
+
+def _chunks(count: int, size: int) -> list[slice]:
+    size = max(1, size)
+    return [slice(i, min(i + size, count)) for i in range(0, count, size)]
+
+
+def _sparse(segments: Segments) -> bool:
+    """Whether the windows can cover only a part of a much larger block of steps."""
+    return len(segments) * segments.length < segments.steps

@@ -1,0 +1,431 @@
+"""Fits any reward model, with any number of members, to comparisons."""
+
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from preferl.data.comparisons import Comparisons
+from preferl.errors import ConfigError, DataError, mismatch, require_in
+from preferl.functional.preference import (
+    preference_accuracy,
+    preference_logits,
+    preference_loss,
+    preference_probability,
+)
+from preferl.models.base import RewardModel
+from preferl.shapes import FloatArray
+from preferl.training.batches import Answers, Windows
+from preferl.training.regularisation import AdaptivePenalty
+
+OnEpoch = Callable[[int, dict[str, float]], None]
+"""Called after each epoch with its number, from 1, and its metrics."""
+
+
+@dataclass(frozen=True)
+class RewardTrainerConfig:
+    """How a reward model is fitted.
+
+    Attributes:
+        epochs: passes over the comparisons, at most.
+        batch_size: pairs per optimiser step.
+        minibatch_size: pairs per forward; gradients of a batch are accumulated over them. None
+            takes the whole batch at once; smaller ones save memory.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW, decoupled from the loss.
+        noise: share of answers the likelihood takes to be random, in [0, 1); 0.1 in the DRLHP
+            paper. Nonzero values forgive answers that contradict the model strongly.
+        bootstrap: whether each of several members sees its own resample of the answers.
+        penalty: on the weights, fixed or adaptive.
+        patience: epochs without a better validation loss after which to stop; None never stops
+            early. Needs validation comparisons.
+        stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
+            0.97.
+        keep_best: whether the state of the epoch with the best validation loss is what remains,
+            where there are validation comparisons.
+        restart: whether each fit begins from the initial weights rather than the last fit's.
+        compile: whether `torch.compile` compiles the training step; it pays from some thousands
+            of steps on and needs a C++ compiler.
+    """
+
+    epochs: int = 50
+    batch_size: int = 32
+    minibatch_size: int | None = None
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    noise: float = 0.0
+    bootstrap: bool = True
+    penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
+    patience: int | None = None
+    stop_accuracy: float | None = None
+    keep_best: bool = True
+    restart: bool = False
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            require_in(name, getattr(self, name), 1, float("inf"))
+        if self.minibatch_size is not None and (
+            self.minibatch_size < 1 or self.batch_size % self.minibatch_size
+        ):
+            raise ConfigError(
+                mismatch(
+                    "minibatch_size",
+                    expected=f"a divisor of batch_size {self.batch_size}",
+                    got=self.minibatch_size,
+                )
+            )
+        require_in("learning_rate", self.learning_rate, 1e-12, float("inf"))
+        require_in("weight_decay", self.weight_decay, 0, float("inf"))
+        if not 0 <= self.noise < 1:
+            raise ConfigError(mismatch("noise", expected="in [0, 1)", got=self.noise))
+        if self.patience is not None:
+            require_in("patience", self.patience, 1, float("inf"))
+        if self.stop_accuracy is not None:
+            require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """What a fit did; means per answer, natural logarithms.
+
+    Attributes:
+        pairs: comparisons trained on.
+        members: `E`.
+        epochs: passes made.
+        best_epoch: the epoch whose state remains, from 1.
+        train_loss: `[epochs]` mean over members, on their own bootstraps.
+        train_accuracy: `[epochs]` on decided answers.
+        validation_loss: `[epochs]` mean over members on held-out comparisons, or else on the
+            answers each member's bootstrap left out; NaN where there are neither.
+        validation_accuracy: `[epochs]` of the same.
+        penalty: strength of the weight penalty at the end.
+        seconds: wall time.
+    """
+
+    pairs: int
+    members: int
+    epochs: int
+    best_epoch: int
+    train_loss: FloatArray
+    train_accuracy: FloatArray
+    validation_loss: FloatArray
+    validation_accuracy: FloatArray
+    penalty: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as numbers, lists and None, for files."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return [None if np.isnan(v) else round(float(v), 6) for v in value]
+            return value
+
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+
+@final
+class RewardTrainer:
+    """One trainer for every model: pairs, members and bootstraps are axes.
+
+    The optimiser and its moments live as long as the trainer, so that fits over growing
+    comparisons go on where the last one ended. The environment's rewards are never read.
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        config: RewardTrainerConfig | None = None,
+        *,
+        seed: int,
+        device: str = "cpu",
+    ) -> None:
+        """Prepare to train.
+
+        Args:
+            model: trained in place; moved to `device`.
+            config: how; the defaults if None.
+            seed: of bootstraps, the order of pairs, and dropout.
+            device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
+        """
+        self.config = config or RewardTrainerConfig()
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model = model.to(device)
+        self._seed = seed
+        self._order = torch.Generator().manual_seed(seed)
+        self._initial = deepcopy(model.state_dict()) if self.config.restart else None
+        self._optimiser = self._fresh_optimiser()
+        self._penalty = self.config.penalty
+        self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
+
+    def fit(
+        self,
+        train: Comparisons,
+        validation: Comparisons | None = None,
+        *,
+        epochs: int | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> FitReport:
+        """Train on comparisons.
+
+        Args:
+            train: declined answers in it count for nothing.
+            validation: held out, for early stopping and the choice of the best epoch.
+            epochs: instead of the config's, for a longer first fit.
+            on_epoch: told of each epoch's metrics.
+
+        Raises:
+            DataError: no answered comparisons, or of another segment length than the model can
+                see.
+            SpaceError: steps of another shape than the model was built for.
+        """
+        train = train[train.answered]
+        self._check(train, validation)
+        if self._initial is not None:
+            self.model.load_state_dict(self._initial)
+            self._optimiser = self._fresh_optimiser()
+        # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
+        with torch.random.fork_rng(_devices(self.model)):
+            torch.manual_seed(int(torch.randint(2**31, (), generator=self._order)))
+            return _Fit(self, train, validation, epochs or self.config.epochs).run(on_epoch)
+
+    def evaluate(self, comparisons: Comparisons) -> tuple[float, float]:
+        """Loss (mean over members) and accuracy (of the members' mean) on comparisons."""
+        comparisons = comparisons[comparisons.answered]
+        windows = Windows(self.model, comparisons.segments, observe=False)
+        answers = Answers(comparisons, np.ones((1, len(comparisons))), self.model.device)
+        return self._evaluate(windows, answers)
+
+    def bootstrap(self, pairs: int) -> FloatArray:
+        """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
+
+        The counts of the first answers do not change when more arrive, so members keep their
+        differences as comparisons grow.
+        """
+        members = self.model.members
+        if not self.config.bootstrap or members == 1:
+            return np.ones((members, pairs))
+        rng = np.random.default_rng([self._seed, 0xB007])
+        return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
+
+    def _batch_loss(
+        self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs."""
+        scores = self.model.judge(features, mask).scores
+        logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
+        return preference_loss(logits, preference, weight, noise=self.config.noise), logits
+
+    @torch.no_grad()
+    def _evaluate(self, windows: Windows, answers: Answers) -> tuple[float, float]:
+        training = self.model.training
+        self.model.eval()
+        logits = torch.cat(
+            [
+                preference_logits(
+                    self.model.judge(*windows(pairs.flatten())).scores.unflatten(1, (-1, 2))
+                )
+                for pairs in answers.pairs.split(256)
+            ],
+            dim=1,
+        )
+        self.model.train(training)
+        noise = self.config.noise
+        loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
+        total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
+        consensus = preference_probability(logits).mean(0) - 0.5
+        return (
+            float((loss / total).mean()),
+            float(preference_accuracy(consensus, answers.preference)),
+        )
+
+    def _check(self, train: Comparisons, validation: Comparisons | None) -> None:
+        if not len(train):
+            raise DataError(
+                mismatch(
+                    "comparisons to train on",
+                    expected="at least one answered",
+                    got="none",
+                    fix="Ask questions first, or check the label files.",
+                )
+            )
+        length, context = train.segments.length, self.model.context
+        if context > 1 and length > context:
+            raise ConfigError(
+                mismatch(
+                    "segment length",
+                    expected=f"at most the model's context {context}",
+                    got=length,
+                    fix="Give the model a longer context or cut shorter segments.",
+                )
+            )
+        if self.config.patience is not None and validation is None and self.model.members == 1:
+            raise ConfigError(
+                "patience needs validation comparisons to judge by. Pass some with `split`, or "
+                "use several members, whose bootstraps leave answers out."
+            )
+
+    def _fresh_optimiser(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(
+            self.model.parameters(),
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            fused=True,
+        )
+
+
+@final
+class _Fit:
+    """The state of one fit."""
+
+    def __init__(
+        self,
+        trainer: RewardTrainer,
+        train: Comparisons,
+        validation: Comparisons | None,
+        epochs: int,
+    ) -> None:
+        self._trainer = trainer
+        self._model = trainer.model
+        self._epochs = epochs
+        bootstrap = trainer.bootstrap(len(train))
+        device = self._model.device
+        self._windows = Windows(self._model, train.segments, observe=True)
+        self._answers = Answers(train, bootstrap, device)
+        left_out = (bootstrap == 0) * train.weight
+        self._left_out = torch.from_numpy(left_out).float().to(device)
+        self._held_out: tuple[Windows, Answers] | None = None
+        if validation is not None:
+            validation = validation[validation.answered]
+            self._held_out = (
+                Windows(self._model, validation.segments, observe=False),
+                Answers(validation, np.ones((1, len(validation))), device),
+            )
+        self._judged = self._held_out is not None or bool(left_out.any())
+
+    def run(self, on_epoch: OnEpoch | None) -> FitReport:
+        began = time.perf_counter()
+        history: list[dict[str, float]] = []
+        best, best_epoch, best_state = np.inf, 0, None
+        self._model.train()
+        for epoch in range(1, self._epochs + 1):
+            metrics = self._epoch()
+            history.append(metrics)
+            if on_epoch:
+                on_epoch(epoch, metrics)
+            self._adapt(metrics)
+            if not self._judged or metrics["validation_loss"] < best:
+                best, best_epoch = metrics["validation_loss"], epoch
+                if self._held_out is not None and self._trainer.config.keep_best:
+                    best_state = deepcopy(self._model.state_dict())
+            if self._is_over(epoch - best_epoch, metrics):
+                break
+        if best_state is not None:
+            self._model.load_state_dict(best_state)
+        else:
+            best_epoch = len(history)
+        self._model.eval()
+        return self._report(history, best_epoch, time.perf_counter() - began)
+
+    def _epoch(self) -> dict[str, float]:
+        losses, logits, rows = [], [], []
+        for batch in self._batches():
+            loss, batch_logits = self._step(batch)
+            losses.append(loss * len(batch))
+            logits.append(batch_logits)
+            rows.append(batch)
+        order = torch.cat(rows)
+        return self._metrics(torch.stack(losses).sum(0), torch.cat(logits, dim=1), order)
+
+    def _batches(self) -> Iterator[Tensor]:
+        order = torch.randperm(len(self._answers), generator=self._trainer._order)
+        yield from order.to(self._model.device).split(self._trainer.config.batch_size)
+
+    def _step(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """One optimiser step on a batch of rows; its loss `[E]` and logits `[E, B]`."""
+        trainer, answers = self._trainer, self._answers
+        trainer._optimiser.zero_grad(set_to_none=True)
+        total: Any = 0.0
+        logits = []
+        for rows in batch.split(trainer.config.minibatch_size or len(batch)):
+            features, mask = self._windows(answers.pairs[rows].flatten())
+            loss, part = trainer._loss(
+                features, mask, answers.preference[rows], answers.weight[:, rows]
+            )
+            share = len(rows) / len(batch)
+            (loss.sum() * share).backward()
+            total = total + loss.detach() * share
+            logits.append(part.detach())
+        penalty = trainer._penalty.of(self._model.parameters())
+        if isinstance(penalty, Tensor):
+            penalty.backward()
+        trainer._optimiser.step()
+        return total, torch.cat(logits, dim=1)
+
+    def _metrics(self, loss: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
+        preference = self._answers.preference[order]
+        weight = self._answers.weight.sum(1).clamp(min=1e-9)
+        consensus = preference_probability(logits).mean(0) - 0.5
+        metrics = {
+            "train_loss": float((loss / weight).mean()),
+            "train_accuracy": float(preference_accuracy(consensus, preference)),
+            "validation_loss": float("nan"),
+            "validation_accuracy": float("nan"),
+        }
+        if self._held_out is not None:
+            held = self._trainer._evaluate(*self._held_out)
+            metrics["validation_loss"], metrics["validation_accuracy"] = held
+        elif self._judged:
+            metrics |= self._out_of_bag(logits, preference, self._left_out[:, order])
+        return metrics
+
+    def _out_of_bag(self, logits: Tensor, preference: Tensor, weight: Tensor) -> dict[str, float]:
+        """Loss and accuracy of each member on the answers its bootstrap left out."""
+        total = weight.sum(1)
+        used = total > 0
+        noise = self._trainer.config.noise
+        loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
+        votes = torch.where(weight > 0, preference_probability(logits) - 0.5, 0.0).sum(0)
+        seen = (weight > 0).any(0)
+        return {
+            "validation_loss": float((loss[used] / total[used]).mean()),
+            "validation_accuracy": float(preference_accuracy(votes[seen], preference[seen])),
+        }
+
+    def _adapt(self, metrics: dict[str, float]) -> None:
+        if self._judged:
+            self._trainer._penalty = self._trainer._penalty.after(
+                metrics["train_loss"], metrics["validation_loss"]
+            )
+
+    def _is_over(self, since_best: int, metrics: dict[str, float]) -> bool:
+        config = self._trainer.config
+        tired = config.patience is not None and since_best >= config.patience
+        target = config.stop_accuracy
+        return tired or (target is not None and metrics["train_accuracy"] >= target)
+
+    def _report(
+        self, history: list[dict[str, float]], best_epoch: int, seconds: float
+    ) -> FitReport:
+        columns = {name: np.array([metrics[name] for metrics in history]) for name in history[0]}
+        return FitReport(
+            pairs=len(self._answers),
+            members=self._model.members,
+            epochs=len(history),
+            best_epoch=best_epoch,
+            penalty=self._trainer._penalty.strength,
+            seconds=seconds,
+            **columns,
+        )
+
+
+def _devices(model: RewardModel) -> list[torch.device]:
+    return [model.device] if model.device.type == "cuda" else []
