@@ -6,7 +6,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.errors import ConfigError, DataError, mismatch
-from preferl.shapes import IntArray
+from preferl.shapes import BoolArray, IntArray
 
 
 def split(
@@ -94,9 +94,12 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
         DataError: one of the halves would be empty.
     """
     first, last = episode_span(comparisons)
-    held_inside = np.isin(first, held) & np.isin(last, held)
-    touched = np.isin(first, held) | np.isin(last, held)
-    train, validate = ~touched.any(axis=1), held_inside.all(axis=1)
+    episodes = int(last.max(initial=-1)) + 1
+    held_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held)))
+    # A window over short episodes may also hold whole ones between its first and its last.
+    touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
+    train: BoolArray = (touched == 0).all(axis=1)
+    validate: BoolArray = (touched == last - first + 1).all(axis=1)
     if not train.any() or not validate.any():
         raise DataError(
             mismatch(
