@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -29,29 +29,43 @@ def writing(path: Path) -> Iterator[Path]:
     `path` is untouched.
 
     Raises:
-        StorageError: the folder cannot be written to.
+        StorageError: the folder cannot be written to, is full, or `path` is a folder where a
+            file should come or the other way round.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            draft = holder / path.name
+            yield draft
+            _replace(path, draft, holder / "old")
+        finally:
+            shutil.rmtree(holder, ignore_errors=True)
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(
             mismatch(
-                f"folder {path.parent}",
-                expected="a folder that can be written to",
+                f"{path}",
+                expected="a place that can be written to",
                 got=error,
-                fix="Choose another path or change its permissions.",
+                fix="Choose another path, change its permissions or free some space.",
             )
         ) from error
-    try:
-        draft = holder / path.name
-        yield draft
-        if draft.is_dir() and path.is_dir():
-            path.rename(holder / "old")
+
+
+def _replace(path: Path, draft: Path, aside: Path) -> None:
+    """Put `draft` at `path`; a folder that was there is back if that fails."""
+    if not (draft.is_dir() and path.is_dir()):
         draft.replace(path)
-    finally:
-        shutil.rmtree(holder, ignore_errors=True)
+        return
+    path.rename(aside)
+    try:
+        draft.replace(path)
+    except OSError:
+        aside.rename(path)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -74,15 +88,29 @@ def save_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any
         about: what else to remember, as JSON.
 
     Raises:
-        StorageError: the folder cannot be written to.
+        DataError: an array of objects, or a name that points outside the folder.
+        StorageError: the folder cannot be written to, or holds something else than arrays,
+            which would be lost.
     """
-    with writing(Path(path)) as draft:
+    path = Path(path)
+    _require_writable(arrays)
+    if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
+        raise StorageError(
+            mismatch(
+                f"{path}",
+                expected="a new or empty folder, or one written by preferl",
+                got="a folder that holds something else",
+                fix="Choose another name: what is there would be replaced.",
+            )
+        )
+    remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
+    with writing(path) as draft:
         draft.mkdir()
         for name, array in arrays.items():
             file = draft / f"{name}.npy"
             file.parent.mkdir(parents=True, exist_ok=True)
             np.save(file, array, allow_pickle=False)
-        (draft / "about.json").write_text(json.dumps({"format": FORMAT, **about}, indent=2))
+        (draft / "about.json").write_text(json.dumps(remembered, indent=2), encoding="utf-8")
 
 
 def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -96,6 +124,12 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
         DataError: not such a folder, a newer format, or a file that is cut off.
     """
     path = Path(path)
+    about = _about(path)
+    names = about.pop("arrays")  # in the order they were saved, since that of keys has a meaning
+    return {name: _load_array(path / f"{name}.npy", memory_map) for name in names}, about
+
+
+def _about(path: Path) -> dict[str, Any]:
     try:
         about = json.loads((path / "about.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -104,30 +138,32 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
                 f"{path}", expected="a folder written by preferl, with an about.json", got=error
             )
         ) from error
-    if about.get("format") != FORMAT:
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
         raise DataError(
             mismatch(
                 f"format of {path}",
                 expected=FORMAT,
-                got=about.get("format"),
+                got=found,
                 fix="Read it with the version of preferl that wrote it.",
             )
         )
-    arrays = {}
-    for file in sorted(path.rglob("*.npy")):
-        name = file.relative_to(path).with_suffix("").as_posix()
-        try:
-            arrays[name] = np.load(file, mmap_mode="r" if memory_map else None, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(
-                mismatch(
-                    f"{file}",
-                    expected="a whole .npy file",
-                    got=error,
-                    fix="The file is damaged; restore it from a copy.",
-                )
-            ) from error
-    return arrays, about
+    return cast("dict[str, Any]", about)
+
+
+def _load_array(file: Path, memory_map: bool) -> Array:
+    try:
+        array = np.load(file, mmap_mode="r" if memory_map else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(
+            mismatch(
+                f"{file}",
+                expected="a whole .npy file",
+                got=error,
+                fix="The file is damaged or gone; restore it from a copy.",
+            )
+        ) from error
+    return cast("Array", array)
 
 
 def save_episodes(path: Path, episodes: Episodes) -> None:
@@ -214,14 +250,30 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
 def content_id(*arrays: Array) -> str:
     """A name for arrays by their content, equal in every process and on every machine.
 
+    Raises:
+        DataError: an array of objects, whose bytes are addresses.
+
     >>> content_id(np.zeros(2)) == content_id(np.zeros(2)), content_id(np.zeros((2, 1)))[:8]
     (True, 'cee5f447')
     """
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
+        _require_plain("array", array)
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _require_plain(name: str, array: Array) -> None:
+    if array.dtype.hasobject:
+        raise DataError(mismatch(name, expected="numbers or strings", got="Python objects"))
+
+
+def _require_writable(arrays: Mapping[str, Array]) -> None:
+    for name, array in arrays.items():
+        _require_plain(f"array {name!r}", array)
+        if not all(part.strip(".") for part in name.split("/")):
+            raise DataError(mismatch("array name", expected="words joined by '/'", got=repr(name)))
 
 
 def _load(path: Path, kind: str, memory_map: bool) -> tuple[dict[str, Array], dict[str, Any]]:
