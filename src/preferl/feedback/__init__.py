@@ -1,1 +1,54 @@
-"""."""
+"""Asking and answering: which pairs, when, and who answers (numpy only)."""
+
+from preferl.feedback.acquisition import (
+    Acquisition,
+    entropy,
+    label_variance,
+    logit_variance,
+    probability_variance,
+)
+from preferl.feedback.coverage import CoveringPairs, mean_observation
+from preferl.feedback.instant import InstantFeedback
+from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
+from preferl.feedback.prompt import PromptTeacher, sparklines
+from preferl.feedback.protocols import Feedback, PairSampler, Scorer, Teacher
+from preferl.feedback.sampling import InformativePairs, UniformPairs
+from preferl.feedback.schedule import (
+    Schedule,
+    Turn,
+    apportion,
+    constant,
+    hyperbolic,
+    inverse_quadratic,
+    plan,
+)
+from preferl.feedback.scripted import ScriptedTeacher
+
+__all__ = [
+    "Acquisition",
+    "CoveringPairs",
+    "Feedback",
+    "FeedbackInterrupted",
+    "InformativePairs",
+    "InputEndedError",
+    "InstantFeedback",
+    "PairSampler",
+    "PromptTeacher",
+    "Schedule",
+    "Scorer",
+    "ScriptedTeacher",
+    "Teacher",
+    "Turn",
+    "UniformPairs",
+    "apportion",
+    "constant",
+    "entropy",
+    "hyperbolic",
+    "inverse_quadratic",
+    "label_variance",
+    "logit_variance",
+    "mean_observation",
+    "plan",
+    "probability_variance",
+    "sparklines",
+]

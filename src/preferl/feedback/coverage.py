@@ -1,0 +1,147 @@
+"""Pairs that lie far apart, so that few answers cover much of what was seen.
+
+Greedy k-center: Sener and Savarese, "Active learning for convolutional neural networks: a core-set
+approach" (2018); for preferences, Lee et al., "B-Pref" (2021), section 4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.segments import Segments
+from preferl.errors import FeedbackError, mismatch, require_in
+from preferl.feedback.protocols import PairSampler
+from preferl.feedback.sampling import MOST_OVERSAMPLING, UniformPairs, oversampled
+from preferl.shapes import FloatArray, IntArray, leaves
+
+
+def mean_observation(segments: Segments) -> FloatArray:
+    """`[N, F]` observations of each window, flattened and averaged over its real steps.
+
+    >>> block = np.arange(4.0)[:, None]
+    >>> segments = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([3, 1]), 3)
+    >>> mean_observation(segments).tolist()
+    [[1.0], [2.0]]
+    """
+    rows, mask = segments.rows(), segments.mask()
+    features = []
+    for leaf in leaves(segments.observations):
+        flat = leaf.reshape(len(leaf), -1)  # [T, *obs] to [T, F]
+        total = np.zeros((len(segments), flat.shape[1]))
+        for step in range(segments.length):  # never [N, L, F] at once: it may be pixels
+            total += flat[rows[:, step]] * mask[:, step, None]
+        features.append(total / segments.real[:, None])
+    return np.concatenate(features, axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class CoveringPairs:
+    """Candidate pairs, thinned so that each one taken is as far as can be from those before it.
+
+    The distance of two pairs is Euclidean over the features of both clips, whichever way round
+    they are nearer, since a pair asked the other way round is the same question. Each feature is
+    divided by its deviation over the segments, so that units do not matter.
+
+    Attributes:
+        candidates: where pairs come from; uniform by default. With `InformativePairs(scorer,
+            oversampling=2)` and `oversampling=5` these are B-Pref's hybrids: ten pairs are drawn
+            for each one asked, the half that tells more is kept, and that is thinned.
+        oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
+        features: `[N, F]` numbers per segment; the mean observation by default. Choose
+            others for pixels, whose mean says little.
+        asked: comparisons to keep away from, too, such as `feedback.comparisons`; until that has
+            any, and by default, the first candidate is the first pair.
+
+    Raises:
+        ConfigError: oversampling below 1.
+    """
+
+    candidates: PairSampler = field(default_factory=UniformPairs)
+    oversampling: float = 10
+    features: Callable[[Segments], FloatArray] = mean_observation
+    asked: Callable[[], Comparisons] | None = None
+
+    def __post_init__(self) -> None:
+        require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
+
+    def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        """`[count, 2]` rows of `segments`, in the order taken.
+
+        Raises:
+            FeedbackError: features of a wrong shape, too few candidates, or fewer than two
+                different windows.
+        """
+        pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
+        if len(pairs) < count:
+            raise FeedbackError(
+                mismatch("candidate pairs", expected=f"at least {count}", got=len(pairs))
+            )
+        if count == 0:
+            return pairs[:0]
+        features = _check_features(self.features(segments), len(segments))
+        deviation = features.std(axis=0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        nearest = self._distance_to_asked((features / scale)[pairs], scale)
+        return pairs[farthest_first((features / scale)[pairs], count, nearest)]
+
+    def _distance_to_asked(self, points: FloatArray, scale: FloatArray) -> FloatArray:
+        try:
+            comparisons = None if self.asked is None else self.asked()
+        except FeedbackError:  # nothing has been answered yet
+            comparisons = None
+        if comparisons is None or len(comparisons) == 0:
+            return np.full(len(points), np.inf)
+        known = comparisons.segments
+        features = _check_features(self.features(known), len(known)) / scale
+        centres = features[comparisons.pairs]  # [A, 2, F]
+        ways = (_squared(points, centres), _squared(points, centres[:, ::-1]))
+        return np.asarray(np.minimum(*ways).min(axis=1))
+
+
+def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
+    """Rows of `count` points, each the farthest from those taken before it.
+
+    Args:
+        points: `[C, 2, F]` features of both clips of each candidate pair.
+        count: how many to take, at most `C`.
+        nearest: `[C]` squared distance to what is covered already; infinite where nothing is.
+
+    >>> points = np.array([0.0, 1.0, 5.0, 6.0])[:, None, None] * np.ones((1, 2, 1))
+    >>> farthest_first(points, 3, np.full(4, np.inf)).tolist()
+    [0, 3, 1]
+    """
+    nearest = nearest.copy()
+    taken = np.empty(count, np.int64)
+    for turn in range(count):
+        taken[turn] = np.argmax(nearest)
+        centre = points[taken[turn]]
+        for way in (centre, centre[::-1]):
+            np.minimum(nearest, ((points - way) ** 2).sum(axis=(1, 2)), out=nearest)
+        nearest[taken[: turn + 1]] = -1.0  # even where all points coincide, none is taken twice
+    return taken
+
+
+def _squared(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """`[C, A]` squared distances, without a `[C, A, F]` in between."""
+    left = points.reshape(len(points), -1)  # [C, 2, F] to [C, 2F]
+    right = centres.reshape(len(centres), -1)  # [A, 2, F] to [A, 2F]
+    square = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
+    return np.asarray(np.maximum(square, 0.0))  # rounding may fall below zero
+
+
+def _check_features(features: FloatArray, count: int) -> FloatArray:
+    features = np.asarray(features, np.float64)
+    if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
+        raise FeedbackError(
+            mismatch(
+                "features of segments",
+                expected=f"finite numbers of shape [{count}, F]",
+                got=f"shape {features.shape}"
+                + ("" if np.isfinite(features).all() else " with NaN or infinity"),
+            )
+        )
+    return features

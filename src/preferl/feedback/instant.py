@@ -1,0 +1,154 @@
+"""Feedback from a teacher in this process: answers are there as soon as questions are asked."""
+
+from math import inf
+from typing import final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons, check_preference, concatenate
+from preferl.data.segments import Segments
+from preferl.errors import DataError, FeedbackError, mismatch, require_in
+from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
+from preferl.feedback.protocols import Teacher
+from preferl.shapes import FloatArray, IntArray
+
+
+@final
+class InstantFeedback:
+    """Asks a teacher and keeps what it answers.
+
+    Only the steps of clips that were compared are kept, as copies, so the experience they were
+    cut from can be freed. Should a person stop in the middle, what they answered is kept, too.
+
+    Attributes:
+        teacher: who answers; may be exchanged between questions.
+        rng: where the teacher's draws come from.
+        max_comparisons: how many answers to keep, the newest; None keeps all.
+        asked: questions that were put, whether or not they were answered.
+        declined: questions that the teacher would not decide; they are not among `comparisons()`.
+
+    Raises:
+        ConfigError: max_comparisons below 1.
+
+    >>> from preferl.feedback.scripted import ScriptedTeacher
+    >>> block = np.zeros((4, 1))
+    >>> segments = Segments(block, block, np.arange(4.0), np.array([0, 2]), np.array([2, 2]), 2)
+    >>> feedback = InstantFeedback(ScriptedTeacher.oracle(), 0)
+    >>> feedback.ask(segments, np.array([[0, 1], [1, 0]]))
+    >>> feedback.comparisons().preference.tolist()
+    [0.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        teacher: Teacher,
+        rng: np.random.Generator | int,
+        *,
+        max_comparisons: int | None = None,
+    ) -> None:
+        if max_comparisons is not None:
+            require_in("max_comparisons", max_comparisons, 1, inf)
+        self.teacher = teacher
+        self.rng = np.random.default_rng(rng)
+        self.max_comparisons = max_comparisons
+        self.asked = 0
+        self.declined = 0
+        self._blocks: list[Comparisons] = []
+
+    def ask(self, segments: Segments, pairs: IntArray) -> None:
+        """Put questions to the teacher, all in one call.
+
+        Args:
+            segments: candidates.
+            pairs: `[P, 2]` rows of `segments`.
+
+        Raises:
+            FeedbackError: pairs that are not rows of `segments`, or answers that break the
+                teacher's contract; nothing of the call is kept then.
+            FeedbackInterrupted: the person stopped; their answers up to then are kept.
+            InputEndedError: the input was closed; the answers up to then are kept.
+        """
+        pairs = check_pairs(pairs, len(segments))
+        if not len(pairs):
+            return
+        try:
+            answers = self.teacher(segments[pairs], self.rng)
+        except (FeedbackInterrupted, InputEndedError) as stopped:
+            done = pairs[: len(stopped.answers)]
+            self._keep(segments, done, check_answers(stopped.answers, len(done)))
+            raise
+        self._keep(segments, pairs, check_answers(answers, len(pairs)))
+
+    def comparisons(self) -> Comparisons:
+        """Everything answered so far, oldest first; put together once and then handed out again.
+
+        Raises:
+            FeedbackError: nothing has been answered yet.
+        """
+        if not self._blocks:
+            raise FeedbackError(
+                f"There are no answers yet: {self.asked} questions were asked and {self.declined} "
+                "declined. Ask some, or a teacher that declines less."
+            )
+        self._blocks = [concatenate(self._blocks)]
+        return self._blocks[0]
+
+    def remember(self, comparisons: Comparisons) -> None:
+        """Take in earlier answers, say of a run that is resumed, as if they had been given now."""
+        answered = comparisons[comparisons.answered].compact()
+        self.asked += len(comparisons)
+        self.declined += len(comparisons) - len(answered)
+        self._append(answered)
+
+    def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
+        answered = ~np.isnan(answers)
+        self.asked += len(answers)
+        self.declined += int((~answered).sum())
+        self._append(Comparisons.of(segments, pairs[answered], answers[answered]))
+
+    def _append(self, block: Comparisons) -> None:
+        if not len(block):
+            return
+        self._blocks.append(block)
+        if self.max_comparisons is None:
+            return
+        excess = sum(map(len, self._blocks)) - self.max_comparisons
+        while excess >= len(self._blocks[0]):
+            excess -= len(self._blocks.pop(0))
+        if excess > 0:
+            self._blocks[0] = self._blocks[0][excess:].compact()
+
+
+def check_pairs(pairs: IntArray, count: int) -> IntArray:
+    """`pairs` as integers `[P, 2]`.
+
+    Raises:
+        FeedbackError: another shape or type, or rows that are none of `count` segments.
+    """
+    pairs = np.asarray(pairs)
+    whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
+    if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
+        raise FeedbackError(
+            mismatch(
+                "pairs",
+                expected=f"whole numbers of shape [P, 2], rows of {count} segments",
+                got=f"rows {pairs.min()} to {pairs.max()}"
+                if whole
+                else f"{pairs.dtype} of shape {pairs.shape}",
+            )
+        )
+    return pairs
+
+
+def check_answers(answers: FloatArray, count: int) -> FloatArray:
+    """A teacher's answers as floats `[count]`.
+
+    Raises:
+        FeedbackError: another shape, or numbers that are no probabilities.
+    """
+    try:
+        preference = np.asarray(answers, np.float64)
+        check_preference(preference, count)
+    except (DataError, TypeError, ValueError) as error:
+        raise FeedbackError(f"The teacher's answers cannot be used. {error}") from error
+    return preference

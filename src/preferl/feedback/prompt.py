@@ -1,0 +1,148 @@
+"""A person at a terminal, who sees two clips and presses a key."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TextIO, final
+
+import numpy as np
+
+from preferl.data.segments import Clips
+from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
+from preferl.shapes import Array, BoolArray, FloatArray
+
+KEYS = {"l": 1.0, "r": 0.0, "e": 0.5, "n": float("nan"), "": float("nan")}
+"""What is typed to the preference it means; Enter alone cannot tell."""
+
+HELP = "l left, r right, e equal, n or Enter cannot tell, q stop"
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+PLAIN = "_.-:=+*#"
+
+
+@final
+@dataclass(frozen=True)
+class PromptTeacher:
+    """Shows one pair after the other and waits for a key: l, r, e, n or Enter, and q to stop.
+
+    Attributes:
+        show: presents one pair, given its clips `[2, L]` and its number from 0; None writes
+            `sparklines` to `output`. Play videos or plot here.
+        ask: puts a question and gives what was typed.
+        output: where everything but the question goes; None is standard output.
+    """
+
+    show: Callable[[Clips, int], None] | None = None
+    ask: Callable[[str], str] = input
+    output: TextIO | None = None
+
+    def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
+        """`[P, 2, L]` clips to `[P]` preferences, as typed.
+
+        Raises:
+            FeedbackInterrupted: the person stopped, by q or Ctrl-C; holds the answers so far.
+            InputEndedError: the input was closed, as where no terminal is attached.
+        """
+        del rng  # people decide for themselves
+        answers: list[float] = []
+        try:
+            for number in range(len(shown)):
+                self._present(shown[number], number)
+                answers.append(self._answer(f"[{number + 1}/{len(shown)}] {HELP}: "))
+        except EOFError as error:
+            raise InputEndedError(
+                f"The input ended after {len(answers)} of {len(shown)} answers. Run in a terminal "
+                "in which a person can type, or use a ScriptedTeacher.",
+                np.array(answers, np.float64),
+            ) from error
+        except KeyboardInterrupt as stop:
+            raise FeedbackInterrupted(np.array(answers, np.float64)) from stop
+        return np.array(answers, np.float64)
+
+    def _answer(self, question: str) -> float:
+        while True:
+            typed = self.ask(question).strip().lower()
+            if typed == "q":
+                raise KeyboardInterrupt
+            if typed in KEYS:
+                return KEYS[typed]
+            self._write(f"{typed!r} is none of the keys.")
+
+    def _present(self, clips: Clips, number: int) -> None:
+        if self.show is not None:
+            self.show(clips, number)
+        else:
+            self._write("\n" + sparklines(clips, levels=self._levels()))
+
+    def _levels(self) -> str:
+        try:
+            BLOCKS.encode(getattr(self.output or sys.stdout, "encoding", None) or "utf-8")
+        except UnicodeEncodeError:
+            return PLAIN
+        return BLOCKS
+
+    def _write(self, text: str) -> None:
+        output = self.output or sys.stdout
+        output.write(text + "\n")
+        output.flush()
+
+
+def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = BLOCKS) -> str:
+    """Two clips as one line per number in their observations and actions, side by side.
+
+    Both sides of a line share its scale, whose ends are written behind it. Padded steps are blank.
+    The environment's reward is not shown: the person is to judge, not to read it off.
+
+    Args:
+        clips: `[2, L]`
+        width: columns for each clip; of longer ones, steps are left out.
+        rows: lines at most; what is left out is counted.
+        levels: characters from low to high.
+
+    >>> steps = np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 0.0]])[..., None]
+    >>> clips = Clips(steps, steps, np.array([[True] * 3, [False, True, True]]), steps[..., 0])
+    >>> print(sparklines(clips, levels="_-#").replace(" ", "~"))
+    ~~~~~~~~~~~~~~~left~~~right
+    observation~0~~_-#~~~~~__~~~~0~to~2
+    action~0~~~~~~~_-#~~~~~__~~~~0~to~2
+    """
+    named = _columns(clips)
+    label = max((len(name) for name, _ in named[:rows]), default=0)
+    steps = clips.mask.shape[1]
+    chosen = np.linspace(0, steps - 1, min(steps, width)).round().astype(np.int64)
+    side = max(len(chosen), len("right"))
+    lines = [f"{'':{label}}  {'left':{side}}  {'right':{side}}".rstrip()]
+    for name, values in named[:rows]:
+        left, right, ends = _line(values[:, chosen], clips.mask[:, chosen], levels)
+        lines.append(f"{name:{label}}  {left:{side}}  {right:{side}}  {ends}")
+    if len(named) > rows:
+        lines.append(f"and {len(named) - rows} more; pass `show` to see them in another way")
+    return "\n".join(lines)
+
+
+def _columns(clips: Clips) -> list[tuple[str, Array]]:
+    """Names and `[2, L]` values of each number in observations and actions."""
+    observations = clips.observations
+    named = (
+        {f"observation {key}": array for key, array in observations.items()}
+        if isinstance(observations, dict)
+        else {"observation": observations}
+    )
+    columns = []
+    for name, array in {**named, "action": clips.actions}.items():
+        flat = array.reshape(*array.shape[:2], -1)  # [2, L, *] to [2, L, F]
+        columns += [(f"{name} {i}", flat[..., i]) for i in range(flat.shape[-1])]
+    return columns
+
+
+def _line(values: Array, mask: BoolArray, levels: str) -> tuple[str, str, str]:
+    """Two strips of characters for `[2, W]` values, and the ends of their common scale."""
+    values = np.asarray(values, np.float64)
+    visible = mask & np.isfinite(values)
+    if not visible.any():
+        return "", "", "nothing to show"
+    low, high = values[visible].min(), values[visible].max()
+    height = (np.where(visible, values, low) - low) / ((high - low) or 1.0)
+    level = np.minimum((height * len(levels)).astype(np.int64), len(levels) - 1)
+    characters = np.where(visible, np.array(list(levels))[level], " ")
+    return "".join(characters[0]), "".join(characters[1]), f"{low:.3g} to {high:.3g}"

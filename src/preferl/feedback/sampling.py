@@ -1,0 +1,160 @@
+"""Which pairs to ask about: any two, or those on which the members of an ensemble disagree.
+
+Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import final
+
+import numpy as np
+
+from preferl.data.segments import Segments
+from preferl.errors import FeedbackError, mismatch, require_in
+from preferl.feedback.acquisition import Acquisition, probability_variance
+from preferl.shapes import FloatArray, IntArray
+
+MaybeScorer = Callable[[Segments], FloatArray | None]
+"""A scorer that may answer None as long as there is no reward model to score with."""
+
+MOST_OVERSAMPLING = 1e6
+"""More candidates per question than anyone scores; larger settings are mistakes."""
+
+
+@final
+@dataclass(frozen=True)
+class UniformPairs:
+    """Pairs of two different windows, every pair equally likely.
+
+    Windows are matched as in a tournament: all of them are shown equally often, give or take
+    one, and no two meet twice until each has met all others. `2 count` windows are thus shown
+    exactly once each. Which of the two comes first is tossed.
+
+    >>> block = np.zeros((9, 1))
+    >>> segments = Segments(block, block, np.zeros(9), np.arange(4), np.full(4, 3), 3)
+    >>> pairs = UniformPairs()(segments, 6, np.random.default_rng(0))
+    >>> sorted(np.sort(pairs).tolist())
+    [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    """
+
+    def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        """`[count, 2]` rows of `segments`.
+
+        Raises:
+            ConfigError: a negative count.
+            FeedbackError: fewer than two different windows.
+        """
+        require_in("count", count, 0, inf)
+        if count == 0:
+            return np.empty((0, 2), np.int64)
+        windows = rng.permutation(distinct_windows(segments))
+        if len(windows) < 2:
+            raise FeedbackError(
+                mismatch(
+                    "segments to pair",
+                    expected="at least 2 different windows",
+                    got=len(windows),
+                    fix="Record more steps or shorten the segments.",
+                )
+            )
+        return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class InformativePairs:
+    """The pairs, out of many drawn uniformly, whose answers would tell the most.
+
+    Attributes:
+        scorer: `[E, N]` scores of segments, such as `RewardFunction.scores`. None, or a scorer
+            that gives None, draws uniformly: there is no reward model before the first answers.
+        acquisition: what makes a pair worth asking; the disagreement of predicted preferences by
+            default, as in DRLHP.
+        oversampling: pairs drawn for each one asked, at least 1; 10 as in B-Pref.
+
+    Raises:
+        ConfigError: oversampling below 1.
+    """
+
+    scorer: MaybeScorer | None = None
+    acquisition: Acquisition = probability_variance
+    oversampling: float = 10
+
+    def __post_init__(self) -> None:
+        require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
+
+    def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        """`[count, 2]` rows of `segments`, the most informative first, ties as drawn.
+
+        Raises:
+            FeedbackError: scores of a wrong shape or that are not numbers, one member where the
+                acquisition needs several, or fewer than two different windows.
+        """
+        scores = None if self.scorer is None or count == 0 else self.scorer(segments)
+        if scores is None:
+            return UniformPairs()(segments, count, rng)
+        drawn = oversampled(segments, count, self.oversampling)
+        candidates = UniformPairs()(segments, drawn, rng)
+        scores = _check_scores(scores, len(segments))
+        logits = scores[:, candidates[:, 0]] - scores[:, candidates[:, 1]]  # [E, candidates]
+        value = _check_value(self.acquisition(logits), len(candidates))
+        return candidates[np.argsort(-value, kind="stable")[:count]]
+
+
+def distinct_windows(segments: Segments) -> IntArray:
+    """Rows of `segments` that hold different windows, since windows may have been drawn twice."""
+    window = segments.start.astype(np.int64) * (segments.length + 1) + segments.real
+    return np.asarray(np.unique(window, return_index=True)[1])
+
+
+def oversampled(segments: Segments, count: int, oversampling: float) -> int:
+    """How many candidate pairs to draw: no more than there are, unless that many are asked."""
+    require_in("count", count, 0, inf)
+    windows = len(distinct_windows(segments))
+    return max(count, min(ceil(oversampling * count), windows * (windows - 1) // 2))
+
+
+def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
+    """`[count, 2]` meetings of a round-robin tournament, whole rounds in random order.
+
+    All but the last player sit in a circle; in round `r` seats at equal distance either side of
+    seat `r` meet, and seat `r` meets the last player, who is nobody if the number is odd.
+    """
+    seats = players - 1 + players % 2
+    rounds = ceil(count / (players // 2))
+    order = np.concatenate([rng.permutation(seats) for _ in range(ceil(rounds / seats))])
+    middle = order[:rounds, None]
+    distance = np.arange(1, seats // 2 + 1)
+    pairs = np.stack([(middle + distance) % seats, (middle - distance) % seats], axis=-1)
+    if players % 2 == 0:
+        last = np.stack([middle, np.full_like(middle, seats)], axis=-1)
+        pairs = np.concatenate([last, pairs], axis=1)
+    return np.asarray(pairs.reshape(-1, 2)[:count])  # [rounds, players // 2, 2] to [count, 2]
+
+
+def _check_scores(scores: FloatArray, count: int) -> FloatArray:
+    scores = np.asarray(scores, np.float64)
+    if scores.ndim != 2 or scores.shape[1] != count or not np.isfinite(scores).all():
+        raise FeedbackError(
+            mismatch(
+                "scores of segments",
+                expected=f"finite numbers of shape [members, {count}]",
+                got=f"shape {scores.shape}"
+                + ("" if np.isfinite(scores).all() else " with NaN or infinity"),
+            )
+        )
+    return scores
+
+
+def _check_value(value: FloatArray, count: int) -> FloatArray:
+    value = np.asarray(value, np.float64)
+    if value.shape != (count,) or np.isnan(value).any():
+        raise FeedbackError(
+            mismatch(
+                "acquisition",
+                expected=f"one number per pair, shape ({count},)",
+                got="NaN" if value.shape == (count,) else f"shape {value.shape}",
+            )
+        )
+    return value

@@ -1,0 +1,198 @@
+"""How many questions when: a plan whose steps and questions add up to what was asked for.
+
+The schedules are those of imitation's preference comparisons; the hyperbola follows Christiano et
+al., "Deep RL from human preferences" (2017), appendix A.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, inf, isfinite
+from typing import Literal, final
+
+import numpy as np
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.feedback.sampling import MOST_OVERSAMPLING
+from preferl.shapes import FloatArray, IntArray
+
+Schedule = Callable[[float], float]
+"""The elapsed share of training, in [0, 1], to a weight of at least 0: how densely to ask then."""
+
+ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic"]
+
+
+def constant(elapsed: float) -> float:
+    """Ask at the same rate throughout.
+
+    >>> constant(0.0), constant(1.0)
+    (1.0, 1.0)
+    """
+    del elapsed
+    return 1.0
+
+
+def hyperbolic(elapsed: float) -> float:
+    """Ask half as often at the end as at the beginning.
+
+    >>> hyperbolic(0.0), hyperbolic(1.0)
+    (1.0, 0.5)
+    """
+    return 1 / (1 + elapsed)
+
+
+def inverse_quadratic(elapsed: float) -> float:
+    """Ask half as often at the end, slowing down later than `hyperbolic`.
+
+    >>> inverse_quadratic(0.5), inverse_quadratic(1.0)
+    (0.8, 0.5)
+    """
+    return 1 / (1 + elapsed**2)
+
+
+_NAMED: dict[str, Schedule] = {
+    "constant": constant,
+    "hyperbolic": hyperbolic,
+    "inverse_quadratic": inverse_quadratic,
+}
+
+
+@final
+@dataclass(frozen=True)
+class Turn:
+    """One round of act, ask and fit.
+
+    Attributes:
+        steps: environment steps to take, over all parallel environments.
+        questions: pairs to ask about afterwards; 0 asks nothing.
+        candidates: segments to cut for choosing those pairs from; 0 where nothing is asked.
+    """
+
+    steps: int
+    questions: int
+    candidates: int
+
+
+def plan(
+    *,
+    steps: int,
+    questions: int,
+    turns: int,
+    schedule: ScheduleName | Schedule = "hyperbolic",
+    initial_fraction: float = 0.1,
+    initial_steps: int = 0,
+    oversampling: float = 1.0,
+) -> list[Turn]:
+    """Spread steps and questions over `1 + turns` turns; both add up exactly.
+
+    The first turn takes `initial_steps` without learning and asks the initial share. In each turn
+    after it the policy learns; all but the last then ask their part of the rest. The last asks
+    nothing, so that the policy has learnt from every answer.
+
+    Args:
+        steps: environment steps in total, the initial ones included.
+        questions: pairs asked about in total. With a single turn all of them are initial.
+        turns: turns in which the policy learns, at least 1. Their steps differ by at most one.
+        schedule: a name, or a function of the share of learning that has elapsed when asking.
+        initial_fraction: share of the questions asked before the policy learns, in [0, 1]; 0.1
+            as in imitation, 0.25 in the DRLHP paper's MuJoCo runs.
+        initial_steps: steps of the untrained policy that the initial questions are about; 0 if
+            there is experience already.
+        oversampling: pairs the sampler draws for each one it asks, at least 1; two segments are
+            cut for each of them.
+
+    Raises:
+        ConfigError: a number out of its range, an unknown schedule, or one without weight.
+
+    >>> for turn in plan(steps=1000, questions=20, turns=3, initial_steps=100):
+    ...     turn
+    Turn(steps=100, questions=2, candidates=4)
+    Turn(steps=300, questions=10, candidates=20)
+    Turn(steps=300, questions=8, candidates=16)
+    Turn(steps=300, questions=0, candidates=0)
+    """
+    steps, questions = _count("steps", steps), _count("questions", questions)
+    turns, initial_steps = _count("turns", turns, 1), _count("initial_steps", initial_steps)
+    require_in("initial_steps", initial_steps, 0, steps, fix="They are part of `steps`.")
+    require_in("initial_fraction", initial_fraction, 0, 1)
+    require_in("oversampling", oversampling, 1, MOST_OVERSAMPLING)
+    initial = round(initial_fraction * questions) if turns > 1 else questions
+    later = apportion(_weights(schedule, turns), questions - initial) if turns > 1 else ()
+    taken = [initial_steps, *apportion(np.ones(turns), steps - initial_steps)]
+    asked = [initial, *later, 0]
+    return [
+        Turn(int(s), int(q), ceil(2 * int(q) * oversampling))
+        for s, q in zip(taken, asked, strict=True)
+    ]
+
+
+def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
+    """Whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
+
+    Each is its share rounded up or down; where remainders are equal the earlier one is rounded up.
+    Shares are exact fractions, so no rounding error can shift the sum.
+
+    Args:
+        weights: one or more numbers of at least 0, not all 0 unless `total` is.
+        total: at least 0.
+
+    Raises:
+        ConfigError: weights or a total out of range.
+
+    >>> apportion([1, 1, 1], 10).tolist(), apportion([2, 1, 0], 10).tolist()
+    ([4, 3, 3], [7, 3, 0])
+    """
+    total = _count("total", total)
+    exact = _fractions(weights)
+    whole = sum(exact, Fraction(0))
+    if whole == 0:
+        if total or not exact:
+            raise ConfigError(
+                mismatch("weights", expected="at least one above 0", got=list(map(float, exact)))
+            )
+        return np.zeros(len(exact), np.int64)
+    shares = [total * weight / whole for weight in exact]
+    counts = [int(share) for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: counts[i] - shares[i])
+    for i in order[: total - sum(counts)]:
+        counts[i] += 1
+    return np.array(counts, np.int64)
+
+
+def _fractions(weights: FloatArray | Sequence[float]) -> list[Fraction]:
+    numbers = [float(weight) for weight in weights]
+    if not all(isfinite(number) and number >= 0 for number in numbers):
+        raise ConfigError(mismatch("weights", expected="numbers of at least 0", got=numbers))
+    return [Fraction(number) for number in numbers]
+
+
+def _weights(schedule: ScheduleName | Schedule, turns: int) -> FloatArray:
+    """`[turns - 1]` weights at the end of each turn but the last."""
+    if isinstance(schedule, str):
+        if schedule not in _NAMED:
+            expected = f"one of {', '.join(_NAMED)}, or a function"
+            raise ConfigError(mismatch("schedule", expected=expected, got=repr(schedule)))
+        schedule = _NAMED[schedule]
+    moments = np.arange(1, turns) / turns
+    weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any() or not weights.any():
+        at = float(moments[wrong.argmax()])
+        raise ConfigError(
+            mismatch(
+                "schedule",
+                expected="weights of at least 0, not all of them 0",
+                got=f"{weights[wrong.argmax()]} at elapsed = {at:g}",
+            )
+        )
+    return weights
+
+
+def _count(name: str, value: int, low: int = 0) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise ConfigError(mismatch(name, expected="a whole number", got=repr(value))) from error
+    require_in(name, number, low, inf)
+    return number

@@ -1,0 +1,258 @@
+"""Teachers that read the environment's reward: Boltzmann-rational, and B-Pref's imperfect ones.
+
+Lee et al., "B-Pref: Benchmarking Preference-Based Reinforcement Learning" (2021), section 3;
+Christiano et al., "Deep RL from human preferences" (2017), section 2.2.3.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from typing import Literal, Self, final
+
+import numpy as np
+
+from preferl.data.segments import Clips, Segments
+from preferl.errors import ConfigError, FeedbackError, mismatch, require_in
+from preferl.feedback.acquisition import sigmoid
+from preferl.shapes import BoolArray, FloatArray
+
+Scale = Literal["deviation", "length"] | float | None
+
+
+@final
+@dataclass(frozen=True)
+class ScriptedTeacher:
+    """Prefers the clip with the higher return, as reliably as its settings say.
+
+    A pair goes through these stages, in B-Pref's order: it is declined if neither clip is worth
+    judging; the weighted returns are compared, sharply or by a Boltzmann draw; the answer may be
+    a guess, or turned round by mistake; and returns too close to tell apart are called equal,
+    whatever was answered before. Thresholds look at plain returns, the comparison at weighted
+    ones. Padded steps never count.
+
+    Attributes:
+        temperature: how much differences of returns are blurred, in units of `scale`. 0 always
+            prefers the higher return and calls exact ties equal; infinity tosses coins. Its
+            inverse is B-Pref's rationality.
+        scale: what differences of returns are divided by, so that one temperature means the same
+            in every environment; returns in the hundreds would otherwise never err.
+            `"deviation"` (the default): their root mean square over the pairs of one call, so
+            that at temperature 1 a typical pair is answered as the reward says three times in
+            four. It depends on nothing but the call, and on which pairs are in it: where they
+            are few, fix it once with `scaled_to`. `"length"`: the steps of a segment, which
+            compares mean rewards. A number: that many units of return. None: nothing.
+        discount: factor in [0, 1] by which each step counts less than the one before it; 1
+            counts all alike.
+        recency: factor in [0, 1] by which each step counts less than the one after it, so that
+            the last counts fully: B-Pref's myopic teacher.
+        sample: draw answers (the default, as people give them), or tell their probabilities.
+        guess_rate: share of answers given by tossing a coin, half of which are right by luck;
+            DRLHP assumes 0.1 of people.
+        error_rate: share of answers turned round; every one of them is wrong if the teacher is
+            sharp. B-Pref's mistakes.
+        skip_below: decline where both plain returns are at most this; None never declines.
+        equal_within: call a pair equal where its plain returns differ by less than this.
+        largest_logit: bound on the Boltzmann logit, beyond which the exponential would overflow.
+
+    Raises:
+        ConfigError: a setting out of its range, when made.
+        FeedbackError: clips that are not pairs, or rewards that are not numbers, when asked.
+
+    >>> rewards = np.array([[[1.0, 1.0], [0.0, 5.0]], [[2.0, 0.0], [0.0, 2.0]]])
+    >>> shown = Clips(rewards, rewards, np.ones((2, 2, 2), bool), rewards)
+    >>> ScriptedTeacher.oracle()(shown, np.random.default_rng(0)).tolist()
+    [0.0, 0.5]
+    >>> ScriptedTeacher(temperature=0, recency=0.5)(shown, np.random.default_rng(0)).tolist()
+    [0.0, 0.0]
+    """
+
+    temperature: float = 1.0
+    scale: Scale = "deviation"
+    discount: float = 1.0
+    recency: float = 1.0
+    sample: bool = True
+    guess_rate: float = 0.0
+    error_rate: float = 0.0
+    skip_below: float | None = None
+    equal_within: float = 0.0
+    largest_logit: float = 50.0
+
+    def __post_init__(self) -> None:
+        require_in("temperature", self.temperature, 0, inf)
+        _check_scale(self.scale)
+        for name in ("discount", "recency", "guess_rate", "error_rate"):
+            require_in(name, getattr(self, name), 0, 1)
+        if self.skip_below is not None and self.skip_below != self.skip_below:
+            raise ConfigError(mismatch("skip_below", expected="a return or None", got="NaN"))
+        require_in("equal_within", self.equal_within, 0, inf)
+        if not 0 < self.largest_logit < inf:
+            raise ConfigError(
+                mismatch("largest_logit", expected="a positive number", got=self.largest_logit)
+            )
+
+    @classmethod
+    def oracle(cls) -> Self:
+        """B-Pref's: never errs."""
+        return cls(temperature=0)
+
+    @classmethod
+    def mistake(cls, rate: float = 0.1) -> Self:
+        """B-Pref's: turns a share of its answers round."""
+        return cls(temperature=0, error_rate=rate)
+
+    @classmethod
+    def noisy(cls, rationality: float = 1.0, scale: Scale = None) -> Self:
+        """B-Pref's: errs where returns are close.
+
+        Args:
+            rationality: inverse temperature, above 0.
+            scale: None as in B-Pref, whose segments return at most 50; see `ScriptedTeacher`.
+        """
+        if not rationality > 0:
+            raise ConfigError(mismatch("rationality", expected="above 0", got=rationality))
+        return cls(temperature=1 / rationality, scale=scale)
+
+    @classmethod
+    def skip(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
+        """B-Pref's: declines pairs that both show next to nothing of the task.
+
+        The threshold lies at `margin` of the way from `worst` to `typical`. B-Pref has worst = 0,
+        which turns its skipping off where returns are negative.
+
+        Args:
+            typical: mean return of a segment, say `segments.returns().mean()`; B-Pref takes the
+                mean return of the last ten episodes by the share of an episode in a segment, and
+                renews it as the policy learns.
+            margin: share in [0, 1].
+            worst: return of a segment that shows nothing; below `typical`.
+        """
+        return cls(temperature=0, skip_below=worst + _margin(typical, margin, worst))
+
+    @classmethod
+    def equal(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
+        """B-Pref's: cannot tell returns apart that differ by less than a margin.
+
+        Args:
+            typical: mean return of a segment, as for `skip`.
+            margin: share in [0, 1] of the way from `worst` to `typical`.
+            worst: return of a segment that shows nothing; below `typical`.
+        """
+        return cls(temperature=0, equal_within=_margin(typical, margin, worst))
+
+    @classmethod
+    def myopic(cls, recency: float = 0.9) -> Self:
+        """B-Pref's: remembers the end of a clip better than its beginning."""
+        return cls(temperature=0, recency=recency)
+
+    def scaled_to(self, segments: Segments) -> Self:
+        """The same with `scale` fixed to these segments' returns, however pairs are shown later.
+
+        The scale is what `"deviation"` would be for pairs drawn independently from `segments`.
+        """
+        mask = segments.mask()
+        rewards = np.asarray(segments.rewards, np.float64)[segments.rows()]
+        returns = (rewards * self._weights(mask)).sum(-1)
+        deviation = float(np.sqrt(2) * returns.std()) if len(returns) else 0.0
+        return replace(self, scale=deviation or 1.0)
+
+    def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
+        """`[P, 2, L]` clips to `[P]` preferences; NaN = declined."""
+        chance, settled = self._judge(shown)
+        if not self.sample:
+            return chance
+        drawn = (rng.random(len(chance)) < chance).astype(np.float64)
+        return np.where(settled, chance, drawn)
+
+    def probabilities(self, shown: Clips) -> FloatArray:
+        """`[P]` chance that the first is preferred; 0.5 where called equal, NaN where declined."""
+        return self._judge(shown)[0]
+
+    def _judge(self, shown: Clips) -> tuple[FloatArray, BoolArray]:
+        """Probabilities `[P]`, and `[P]` where they are the answer itself: ties and declines."""
+        rewards = _rewards(shown)
+        returns = (rewards * shown.mask).sum(-1)  # [P, 2]
+        weighted = (rewards * self._weights(shown.mask)).sum(-1)  # [P, 2]
+        difference = weighted[:, 0] - weighted[:, 1]
+        equal = np.abs(returns[:, 0] - returns[:, 1]) < self.equal_within
+        if self.temperature == 0:
+            equal |= difference == 0
+            chance = 0.5 * (1 + np.sign(difference))
+        else:
+            chance = sigmoid(self._logits(difference, weighted, rewards.shape[-1]))
+        chance = (1 - self.guess_rate) * chance + self.guess_rate / 2
+        chance = (1 - self.error_rate) * chance + self.error_rate * (1 - chance)
+        chance = np.where(equal, 0.5, chance)
+        if self.skip_below is None:
+            return chance, equal
+        declined = returns.max(-1) <= self.skip_below
+        return np.where(declined, np.nan, chance), equal | declined
+
+    def _weights(self, mask: BoolArray) -> FloatArray:
+        """`[..., L]` how much each step counts; 0 where padded."""
+        before = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)  # real steps come last
+        after = np.arange(mask.shape[-1])[::-1]
+        return np.asarray(mask * self.discount**before * self.recency**after)
+
+    def _logits(self, difference: FloatArray, returns: FloatArray, length: int) -> FloatArray:
+        scale = _scale(self.scale, difference, returns, length)
+        with np.errstate(over="ignore"):  # infinite logits are bounded next
+            logits = difference / scale / self.temperature
+        return np.asarray(np.clip(logits, -self.largest_logit, self.largest_logit))
+
+
+def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: int) -> float:
+    if scale is None:
+        return 1.0
+    if scale == "length":
+        return float(length)
+    if scale != "deviation":
+        return float(scale)
+    if not len(difference):
+        return 1.0
+    # Returns that differ by rounding alone must not be blown up to certain preferences.
+    rounding = 1e-9 * float(np.abs(returns).max())
+    return max(float(np.sqrt(np.mean(difference**2))), rounding) or 1.0
+
+
+def _check_scale(scale: Scale) -> None:
+    if scale is None or scale in ("deviation", "length"):
+        return
+    if isinstance(scale, str) or not 0 < scale < inf:
+        expected = '"deviation", "length", a positive number or None'
+        raise ConfigError(mismatch("scale", expected=expected, got=repr(scale)))
+
+
+def _margin(typical: float, margin: float, worst: float) -> float:
+    require_in("margin", margin, 0, 1)
+    if not (isfinite(typical) and isfinite(worst) and typical > worst):
+        raise ConfigError(
+            mismatch(
+                "typical",
+                expected=f"a mean return of segments above worst = {worst:g}",
+                got=typical,
+                fix="Where returns are negative, pass the least a segment can return as `worst`.",
+            )
+        )
+    return margin * (typical - worst)
+
+
+def _rewards(shown: Clips) -> FloatArray:
+    rewards = np.asarray(shown.rewards, np.float64)
+    if rewards.ndim != 3 or rewards.shape[1] != 2 or shown.mask.shape != rewards.shape:
+        raise FeedbackError(
+            mismatch(
+                "clips shown to a scripted teacher",
+                expected="rewards and mask of shape [P, 2, L]",
+                got=f"shapes {rewards.shape} and {shown.mask.shape}",
+                fix="Show segments[pairs], with pairs [P, 2].",
+            )
+        )
+    if not np.isfinite(rewards[shown.mask]).all():
+        raise FeedbackError(
+            mismatch(
+                "rewards shown to a scripted teacher",
+                expected="finite numbers",
+                got="NaN or infinity",
+                fix="Data without the environment's rewards need a person to answer.",
+            )
+        )
+    return np.where(shown.mask, rewards, 0.0)
