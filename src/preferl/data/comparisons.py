@@ -56,14 +56,7 @@ class Comparisons:
             raise DataError(
                 mismatch("Comparisons.annotator", expected=f"[{count}]", got=self.annotator.shape)
             )
-        if count and (self.pairs.min() < 0 or self.pairs.max() >= len(self.segments)):
-            raise DataError(
-                mismatch(
-                    "Comparisons.pairs",
-                    expected=f"rows of {len(self.segments)} segments",
-                    got=f"rows {self.pairs.min()} to {self.pairs.max()}",
-                )
-            )
+        _require_rows(self.pairs, len(self.segments))
 
     @classmethod
     def of(
@@ -82,8 +75,12 @@ class Comparisons:
             preference: `[P]`
             weight: `[P]`; ones by default.
             annotator: `[P]` or None.
+
+        Raises:
+            DataError: pairs that name no segment, or what `Comparisons` refuses.
         """
         pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
+        _require_rows(pairs, len(segments))
         used, renumbered = np.unique(pairs, return_inverse=True)
         return cls(
             segments.select(used),
@@ -99,7 +96,7 @@ class Comparisons:
     @property
     def decided(self) -> BoolArray:
         """`[P]` true where one of the two was preferred: neither a tie nor declined."""
-        return (self.preference != 0.5) & ~np.isnan(self.preference)
+        return np.asarray((self.preference != 0.5) & ~np.isnan(self.preference))
 
     @property
     def answered(self) -> BoolArray:
@@ -146,6 +143,17 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
         np.concatenate([part.weight for part in parts]),
         np.concatenate(people) if len(people) == len(parts) else None,
     )
+
+
+def _require_rows(pairs: IntArray, segments: int) -> None:
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= segments):
+        raise DataError(
+            mismatch(
+                "Comparisons.pairs",
+                expected=f"rows of {segments} segments",
+                got=f"rows {pairs.min()} to {pairs.max()}",
+            )
+        )
 
 
 def check_preference(preference: FloatArray, count: int) -> None:

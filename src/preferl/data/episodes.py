@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from preferl.shapes import (
     FloatArray,
     IntArray,
     Observations,
+    Tree,
     leaves,
     map_observations,
     take,
@@ -56,9 +57,11 @@ class Episodes:
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
-        if lengths.ndim != 1 or (lengths < 1).any():
+        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise DataError(
-                mismatch("Episodes.lengths", expected="[K] numbers of at least 1", got=lengths)
+                mismatch(
+                    "Episodes.lengths", expected="[K] whole numbers of at least 1", got=lengths
+                )
             )
         steps = int(lengths.sum())
         named = {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
@@ -74,6 +77,7 @@ class Episodes:
                     got=f"shapes {self.rewards.shape} and {self.terminated.shape}",
                 )
             )
+        require_alike("Episodes.final_observations", [self.observations, self.final_observations])
         map_observations(
             lambda o, f: _require_observations(o, f, steps, len(lengths)),
             self.observations,
@@ -86,6 +90,10 @@ class Episodes:
             ("rewards", self.rewards),
         ):
             _require_finite(f"Episodes.{name}", value)
+        if self.terminated.dtype != bool:
+            raise DataError(
+                mismatch("Episodes.terminated", expected="booleans", got=self.terminated.dtype)
+            )
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
         if inside.any():
@@ -169,21 +177,50 @@ def join(parts: Sequence[Episodes]) -> Episodes:
     """The episodes of all parts, one after another; states are kept if every part has them.
 
     Raises:
-        DataError: nothing to join.
+        DataError: nothing to join, or steps of different shapes or keys.
     """
     if not parts:
         raise DataError("There are no episodes to join. Record or load at least one episode.")
     if len(parts) == 1:
         return parts[0]
     names = [f.name for f in fields(Episodes) if f.name != "states"]
-    joined = {
-        name: map_observations(
-            lambda *arrays: np.concatenate(arrays), *(getattr(part, name) for part in parts)
-        )
+    joined: dict[str, Any] = {
+        name: end_to_end(f"{name} of episodes to join", [getattr(part, name) for part in parts])
         for name in names
     }
     states = [part.states for part in parts if part.states is not None]
-    return Episodes(**joined, states=np.concatenate(states) if len(states) == len(parts) else None)
+    complete = len(states) == len(parts)
+    return Episodes(
+        **joined, states=end_to_end("states of episodes to join", states) if complete else None
+    )
+
+
+def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
+    """Concatenate arrays, or dictionaries of them, along their first axis.
+
+    Raises:
+        DataError: parts of other keys, or whose rows have other shapes.
+    """
+    require_alike(name, parts)
+    return map_observations(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def require_alike(name: str, parts: Sequence[Any]) -> None:
+    """Raise `DataError` unless all parts have the keys and row shapes of the first."""
+    shapes = [_row_shapes(part) for part in parts]
+    for k, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise DataError(
+                mismatch(
+                    name, expected=f"rows of {shapes[0]}, as in part 0", got=f"{shape} in part {k}"
+                )
+            )
+
+
+def _row_shapes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: array.shape[1:] for key, array in value.items()}
+    return value.shape[1:]
 
 
 def _require_rows(name: str, array: Array, rows: int) -> None:
@@ -199,7 +236,7 @@ def _require_rows(name: str, array: Array, rows: int) -> None:
 
 def _require_observations(observations: Array, final: Array, steps: int, episodes: int) -> None:
     _require_rows("Episodes.observations", observations, steps)
-    if len(final) != episodes or final.shape[1:] != observations.shape[1:]:
+    if len(final) != episodes:
         raise DataError(
             mismatch(
                 "Episodes.final_observations",

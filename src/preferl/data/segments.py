@@ -1,11 +1,11 @@
 """Segments: windows of L steps over one block of steps, drawn by index arithmetic."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, final
+from typing import Literal, Self, final, get_args
 
 import numpy as np
 
-from preferl.data.episodes import Episodes
+from preferl.data.episodes import Episodes, end_to_end
 from preferl.errors import ConfigError, DataError, mismatch
 from preferl.shapes import (
     Array,
@@ -14,7 +14,6 @@ from preferl.shapes import (
     IntArray,
     Observations,
     leaves,
-    map_observations,
     take,
 )
 
@@ -144,7 +143,7 @@ class Segments:
         """`[..., L]` the steps of each window; a padded place repeats the first real step."""
         start = take(self.start, segments)[..., None]
         real = take(self.real, segments)[..., None]
-        return np.maximum(start + np.arange(self.length) - (self.length - real), start)
+        return np.asarray(np.maximum(start + np.arange(self.length) - (self.length - real), start))
 
     def mask(self, segments: object = slice(None)) -> BoolArray:
         """`[..., L]` true where a step is real."""
@@ -192,7 +191,7 @@ def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
     Raises:
-        DataError: nothing to join, or parts of different segment length.
+        DataError: nothing to join, or parts of different segment length, shapes or keys.
     """
     if not parts:
         raise DataError("There are no segments to join. Ask at least one question first.")
@@ -208,16 +207,14 @@ def join_segments(parts: list[Segments]) -> Segments:
     states = [part.states for part in parts if part.states is not None]
     complete = len(parts)
     return Segments(
-        observations=map_observations(
-            lambda *arrays: np.concatenate(arrays), *(part.observations for part in parts)
-        ),
-        actions=np.concatenate([part.actions for part in parts]),
+        observations=end_to_end("observations to join", [part.observations for part in parts]),
+        actions=end_to_end("actions to join", [part.actions for part in parts]),
         rewards=np.concatenate([part.rewards for part in parts]),
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
         length=parts[0].length,
         origin=np.concatenate(origins) if len(origins) == complete else None,
-        states=np.concatenate(states) if len(states) == complete else None,
+        states=end_to_end("states to join", states) if len(states) == complete else None,
     )
 
 
@@ -274,7 +271,7 @@ def sample_segments(
             is padded on the left.
 
     Raises:
-        ConfigError: a negative count or a length below 1.
+        ConfigError: a negative count, a length below 1, or another `short`.
         DataError: no episode is long enough.
 
     >>> episodes = Episodes(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.zeros(5, bool),
@@ -287,6 +284,8 @@ def sample_segments(
         raise ConfigError(
             mismatch("segments", expected="count >= 0 and length >= 1", got=(count, length))
         )
+    if short not in get_args(Short):
+        raise ConfigError(mismatch("short", expected=get_args(Short), got=repr(short)))
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())
     if total == 0:
