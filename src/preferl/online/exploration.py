@@ -1,0 +1,143 @@
+"""A policy that is replaced by a random one now and then, so that comparisons see more states."""
+
+from typing import Any, Protocol, final
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.errors import SpaceError, mismatch, require_in
+from preferl.shapes import Array, BoolArray, Observations, leaves
+
+
+class Predictor(Protocol):
+    """Anything that acts by the convention of SB3: algorithms and their policies."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[Array, ...] | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, tuple[Array, ...] | None]:
+        """Actions `[V, *act]` for observations `[V, *obs]`, and the next hidden state."""
+        ...
+
+
+def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Array:
+    """Random values of an action space, `[count, *act]`, drawn at once.
+
+    As `space.sample()` does: uniform between bounds, exponential from the only bound there is,
+    standard normal where there is none.
+
+    Raises:
+        SpaceError: not a Box, Discrete, MultiDiscrete or MultiBinary.
+
+    >>> random_actions(spaces.Discrete(2, start=5), 4, np.random.default_rng(0)).tolist()
+    [6, 6, 6, 5]
+    """
+    if isinstance(space, spaces.Box):
+        return _random_box(space, count, rng)
+    if isinstance(space, spaces.Discrete):
+        return np.asarray(space.start + rng.integers(space.n, size=count), space.dtype)
+    if isinstance(space, spaces.MultiDiscrete):
+        drawn = rng.integers(space.nvec, size=(count, *space.nvec.shape))
+        return np.asarray(space.start + drawn, space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return rng.integers(2, size=(count, *space.shape), dtype=np.int8)
+    raise SpaceError(
+        mismatch(
+            "action space to explore",
+            expected="Box, Discrete, MultiDiscrete or MultiBinary",
+            got=space,
+        )
+    )
+
+
+def _random_box(space: spaces.Box, count: int, rng: np.random.Generator) -> Array:
+    shape = (count, *space.shape)
+    whole = not np.issubdtype(space.dtype, np.floating)
+    below, above = space.bounded_below, space.bounded_above
+    low = np.where(below, space.low, 0.0).astype(np.float64)
+    high = np.where(above, space.high, 0.0).astype(np.float64) + whole
+    away = rng.exponential(size=shape)
+    drawn = np.select(
+        [below & above, below, above],
+        [low + rng.random(shape) * (high - low), low + away, high - away],
+        rng.normal(size=shape),
+    )
+    if not whole:
+        return np.asarray(drawn, space.dtype)
+    # Rounding down can leave the bounds by rounding errors only; an integer must not wrap.
+    return np.asarray(np.clip(np.floor(drawn), space.low, space.high), space.dtype)
+
+
+@final
+class ExplorationPolicy:
+    """Acts as `policy` does or at random, each environment for itself, for stretches of time.
+
+    Args:
+        policy: the agent; it is asked at every step, for all environments at once.
+        action_space: where random actions come from.
+        rng: draws who acts and what random policies do.
+        random_probability: that a draw chooses the random policy; 0 is the agent alone.
+        switch_probability: that an environment draws again at a step; 0 keeps the choice for
+            whole episodes, 1 draws at every step. At .5 a stretch lasts two steps or more.
+
+    Raises:
+        ConfigError: a probability outside of [0, 1].
+    """
+
+    def __init__(
+        self,
+        policy: Predictor,
+        action_space: spaces.Space[Any],
+        rng: np.random.Generator,
+        random_probability: float = 0.5,
+        switch_probability: float = 0.5,
+    ) -> None:
+        require_in("random_probability", random_probability, 0.0, 1.0)
+        require_in("switch_probability", switch_probability, 0.0, 1.0)
+        self.policy = policy
+        self.action_space = action_space
+        self.rng = rng
+        self.random_probability = random_probability
+        self.switch_probability = switch_probability
+        self._random: BoolArray | None = None  # [V] where the random policy acts
+
+    def predict(
+        self,
+        observation: Observations,
+        state: tuple[Array, ...] | None = None,
+        episode_start: Array | None = None,
+        deterministic: bool = False,
+    ) -> tuple[Array, tuple[Array, ...] | None]:
+        """Actions `[V, *act]` for a batch of observations, by the convention of SB3.
+
+        Args:
+            observation: `[V, *obs]`, or a dictionary of such; `V` is read from the leading axis.
+            state: hidden state of a recurrent policy, passed to it.
+            episode_start: `[V]` true where an episode begins, which draws again there.
+            deterministic: passed to the policy.
+
+        Returns:
+            The actions and the policy's next hidden state.
+        """
+        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+        environments = len(leaves(observation)[0])
+        at_random = self._draw(environments, episode_start)
+        random = random_actions(self.action_space, environments, self.rng)
+        chosen = at_random.reshape(-1, *[1] * (random.ndim - 1))
+        return np.where(chosen, random, actions), state
+
+    def _draw(self, environments: int, episode_start: Array | None) -> BoolArray:
+        """`[V]` where the random policy acts at this step."""
+        draws = self.rng.random((2, environments))
+        choice: BoolArray = draws[0] < self.random_probability
+        if self._random is None or len(self._random) != environments:
+            self._random = choice
+            return choice
+        again = draws[1] < self.switch_probability
+        if episode_start is not None:
+            again |= np.asarray(episode_start, bool)
+        self._random[again] = choice[again]
+        return self._random

@@ -1,0 +1,328 @@
+"""Agents that act, improve on a learned reward, and hand back what they lived through."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import numpy as np
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
+from stable_baselines3.common.vec_env import (
+    VecEnv,
+    VecEnvWrapper,
+    VecNormalize,
+    VecTransposeImage,
+    is_vecenv_wrapped,
+)
+
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, require_in
+from preferl.online.exploration import ExplorationPolicy
+from preferl.online.recorder import EpisodeRecorder, blank
+from preferl.online.replay import relabel_replay, require_relabelling
+from preferl.online.reward_env import LearnedRewardVecEnv, Reward
+
+
+class PolicyLearner(Protocol):
+    """An agent in its environments, whatever library it comes from."""
+
+    def learn(self, steps: int) -> Episodes:
+        """Act for `steps` more environment steps, improve, and give what was lived through."""
+        ...
+
+    def explore(self, steps: int) -> Episodes:
+        """Act for `steps` more environment steps without improving, now and then at random."""
+        ...
+
+    def pay(self, reward: Reward) -> None:
+        """Pay `reward` from now on, for past experience that is still learned from as well."""
+        ...
+
+
+@final
+class SB3Learner:
+    """A stable-baselines3 algorithm that improves on a learned reward.
+
+    It takes over the algorithm's environment: a recorder of true rewards and the wrapper that
+    pays the learned one are put around it, inside `VecNormalize` and SB3's own
+    `VecTransposeImage` if there are any. It learns in slices, as one run would:
+
+    - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
+    - Steps are counted in environment steps, exploration included. What a rollout takes beyond
+      the steps asked for is taken off the next calls.
+    - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
+      environments are reset before the algorithm acts again.
+
+    Attributes:
+        algorithm: the algorithm; save it, log with it, or evaluate it as usual.
+        recorder: sees the environments' own rewards.
+        reward_env: pays the learned reward.
+
+    Args:
+        algorithm: on- or off-policy, with its environment set.
+        total_steps: environment steps of the whole run, at which schedules end.
+        exploration_fraction: share of each call's steps in which a random policy takes over now
+            and then and nothing is learned. .05 shows a few unusual clips per round.
+        random_probability: see `ExplorationPolicy`.
+        switch_probability: see `ExplorationPolicy`.
+        rng: for exploration; the algorithm has its own `seed`.
+        callback: passed to every `algorithm.learn`.
+        progress_bar: passed to every `algorithm.learn`.
+
+    Raises:
+        ConfigError: a number out of its range, no environment, an environment that is paid a
+            learned reward already or normalises rewards further inside, or a replay buffer that
+            cannot be relabelled.
+    """
+
+    def __init__(
+        self,
+        algorithm: BaseAlgorithm,
+        *,
+        total_steps: int,
+        exploration_fraction: float = 0.05,
+        random_probability: float = 0.5,
+        switch_probability: float = 0.5,
+        rng: np.random.Generator,
+        callback: MaybeCallback = None,
+        progress_bar: bool = False,
+    ) -> None:
+        require_in("total_steps", total_steps, 1, float("inf"))
+        require_in("exploration_fraction", exploration_fraction, 0.0, 1.0)
+        buffer = _replay(algorithm)
+        if buffer is not None:
+            require_relabelling(buffer)
+        self.algorithm = algorithm
+        self.total_steps = total_steps
+        self.exploration_fraction = exploration_fraction
+        self.progress_bar = progress_bar
+        self.recorder, self.reward_env = _install(algorithm)
+        self._exploration = ExplorationPolicy(
+            algorithm, algorithm.action_space, rng, random_probability, switch_probability
+        )
+        self._callback = _Watch(_callbacks(callback))
+        self._asked = 0
+        self._unexplored = 0.0  # exploration steps asked for and not yet made; below 0 after extra
+        _stretch_schedules(algorithm, self._remaining)
+        _silence(algorithm)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps used so far, exploration included."""
+        return self.recorder.steps
+
+    def learn(self, steps: int) -> Episodes:
+        """Explore for a share of `steps`, let the algorithm learn for the rest.
+
+        Over all calls, the steps used exceed those asked for by less than one rollout: a call
+        that finds enough of them used already does not learn.
+
+        Returns:
+            The episodes that ended in this call, with the environments' rewards. If they hold
+            half of its steps or less, those under way as well, cut here, so that there is
+            something to compare; no episodes at all if the call had nothing to do.
+
+        Raises:
+            ConfigError: less than no steps.
+        """
+        require_in("steps", steps, 0, float("inf"))
+        before = self.steps
+        self._asked += steps
+        try:
+            self._explore(self.exploration_fraction * steps)
+            self._improve(self._asked - self.steps)
+        finally:
+            self._asked = min(self._asked, self.steps)
+        if 2 * self.recorder.finished_steps <= self.steps - before:
+            self.recorder.cut_unfinished()
+        return self._lived_through()
+
+    def explore(self, steps: int) -> Episodes:
+        """Act for `steps` as while exploring, rounded up to whole vector steps; learn nothing.
+
+        Returns:
+            All episodes of this call; the last ones are cut, since environments are reset next.
+
+        Raises:
+            ConfigError: less than no steps.
+        """
+        require_in("steps", steps, 0, float("inf"))
+        self._asked += steps
+        try:
+            self._explore(steps)
+        finally:
+            self._asked = min(self._asked, self.steps)
+        self.recorder.cut_unfinished()
+        return self._lived_through()
+
+    def pay(self, reward: Reward) -> None:
+        """Pay `reward` from now on, and compute a replay buffer's rewards again.
+
+        Call it between calls of `learn`, so that no rollout mixes two rewards.
+
+        Raises:
+            SpaceError: the reward was made for other observations or actions.
+        """
+        self.reward_env.pay(reward)
+        buffer = _replay(self.algorithm)
+        if buffer is not None:
+            relabel_replay(buffer, reward)
+
+    def _remaining(self) -> float:
+        """The share of the whole run that is left, from 1 to 0."""
+        return max(0.0, 1.0 - self.steps / self.total_steps)
+
+    def _explore(self, steps: float) -> None:
+        self._unexplored += steps
+        env = _environment(self.algorithm)
+        vector_steps = int(np.ceil(self._unexplored / env.num_envs - 1e-9))
+        if vector_steps <= 0:
+            return
+        present = self.algorithm._last_obs
+        try:
+            observation: Any = env.reset() if present is None else present
+            starts = np.ones(env.num_envs, bool)
+            for _ in range(vector_steps):
+                actions, _state = self._exploration.predict(observation, episode_start=starts)
+                observation, _rewards, starts, _infos = env.step(actions)
+                self._unexplored -= env.num_envs
+        finally:
+            self._lose_place()
+
+    def _improve(self, steps: int) -> None:
+        if steps <= 0:
+            return
+        self._callback.stopped = False
+        in_place = False
+        try:
+            self.algorithm.learn(
+                steps,
+                callback=self._callback,
+                reset_num_timesteps=False,
+                progress_bar=self.progress_bar,
+            )
+            in_place = not self._callback.stopped
+        finally:
+            if not in_place:
+                self._lose_place()
+
+    def _lose_place(self) -> None:
+        """Let the algorithm begin with a reset, and no window of the buffer reach across it."""
+        self.algorithm._last_obs = None
+        buffer = _replay(self.algorithm)
+        if buffer is not None and buffer.size():
+            last = (buffer.pos - 1) % buffer.buffer_size
+            # A time limit, not an end: values are still bootstrapped across it.
+            buffer.timeouts[last] = np.where(buffer.dones[last] > 0, buffer.timeouts[last], 1)
+            buffer.dones[last] = 1
+
+    def _lived_through(self) -> Episodes:
+        episodes = self.recorder.take()
+        return _no_episodes(self.recorder) if episodes is None else episodes
+
+
+class _Watch(CallbackList):
+    """The user's callbacks, and whether one of them stopped the rollout."""
+
+    stopped = False
+
+    def _on_step(self) -> bool:
+        going_on = super()._on_step()
+        self.stopped = not going_on
+        return going_on
+
+
+class _WholeRunSchedule:
+    """A schedule that follows the whole run, not the slice that SB3 counts.
+
+    It is saved as the schedule inside, so that a saved algorithm does not hold on to the run.
+    """
+
+    def __init__(self, schedule: Schedule, remaining: Callable[[], float]) -> None:
+        self.schedule = schedule
+        self.remaining = remaining
+
+    def __call__(self, _remaining_of_slice: float) -> float:
+        return self.schedule(self.remaining())
+
+    def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
+        return _itself, (self.schedule,)
+
+
+def _itself(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float]) -> None:
+    for name in ("lr_schedule", "clip_range", "clip_range_vf", "exploration_schedule"):
+        schedule = getattr(algorithm, name, None)  # each algorithm has some of them
+        if isinstance(schedule, _WholeRunSchedule):
+            schedule = schedule.schedule
+        if callable(schedule):
+            setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
+
+
+def _install(algorithm: BaseAlgorithm) -> tuple[EpisodeRecorder, LearnedRewardVecEnv]:
+    """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
+    top = _environment(algorithm)
+    if is_vecenv_wrapped(top, LearnedRewardVecEnv):
+        raise ConfigError(
+            "algorithm: its environment is paid a learned reward already. Use the learner it "
+            "has, or set a fresh environment with `algorithm.set_env`."
+        )
+    outer: VecEnvWrapper | None = None
+    inner = top
+    while isinstance(inner, VecTransposeImage | VecNormalize):
+        outer, inner = inner, inner.venv
+    if is_vecenv_wrapped(inner, VecNormalize):
+        raise ConfigError(
+            "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
+            "environment's own reward to the algorithm. Put VecNormalize outermost."
+        )
+    recorder = EpisodeRecorder(inner)
+    reward_env = LearnedRewardVecEnv(recorder)
+    if outer is None:
+        top = reward_env
+    else:
+        outer.venv = reward_env
+    algorithm.set_env(top)
+    return recorder, reward_env
+
+
+def _environment(algorithm: BaseAlgorithm) -> VecEnv:
+    env = algorithm.get_env()
+    if env is None:
+        raise ConfigError("algorithm: it has no environment. Set one with `algorithm.set_env`.")
+    return env
+
+
+def _replay(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
+    return algorithm.replay_buffer if isinstance(algorithm, OffPolicyAlgorithm) else None
+
+
+def _silence(algorithm: BaseAlgorithm) -> None:
+    """Spare quiet algorithms the log folder that SB3 would make for each slice."""
+    if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
+        algorithm.set_logger(Logger(folder=None, output_formats=[]))
+
+
+def _callbacks(callback: MaybeCallback) -> list[BaseCallback]:
+    if callback is None:
+        return []
+    if isinstance(callback, list):
+        return callback
+    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]
+
+
+def _no_episodes(env: VecEnv) -> Episodes:
+    return Episodes(
+        observations=blank(env.observation_space, (0,)),
+        actions=np.asarray(blank(env.action_space, (0,))),
+        rewards=np.zeros(0, np.float32),
+        terminated=np.zeros(0, bool),
+        final_observations=blank(env.observation_space, (0,)),
+        lengths=np.zeros(0, int),
+    )
