@@ -1,1 +1,42 @@
-"""."""
+"""How good is it, and is it more than luck: rewards and policies against controls, and a page.
+
+`plots`, `page` and `video` are imported by name, since they load matplotlib, Jinja2 and PyAV.
+"""
+
+from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
+from preferl.evaluation.epic import epic_distance, markovian, step_rewards
+from preferl.evaluation.filming import film, frame_rate
+from preferl.evaluation.intervals import bootstrap_interval, spearman, wilson_interval
+from preferl.evaluation.policy import (
+    PolicyReport,
+    RandomPolicy,
+    evaluate_policy,
+    normalised_score,
+)
+from preferl.evaluation.protocols import Policy, Reward
+from preferl.evaluation.reward_report import Calibration, RewardReport, evaluate_reward
+
+__all__ = [
+    "CONTROLS",
+    "Calibration",
+    "Policy",
+    "PolicyReport",
+    "RandomPolicy",
+    "Reward",
+    "RewardReport",
+    "bootstrap_interval",
+    "epic_distance",
+    "evaluate_policy",
+    "evaluate_reward",
+    "film",
+    "frame_rate",
+    "markovian",
+    "negated",
+    "normalised_score",
+    "oracle",
+    "random",
+    "spearman",
+    "step_rewards",
+    "wilson_interval",
+    "zero",
+]

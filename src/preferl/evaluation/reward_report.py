@@ -1,0 +1,209 @@
+"""How well a reward explains answers it was not fitted to, and how near it is to the true one."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, mismatch
+from preferl.evaluation.epic import TransitionReward, epic_distance, markovian, step_rewards
+from preferl.evaluation.intervals import spearman, wilson_interval
+from preferl.evaluation.protocols import Reward
+from preferl.shapes import FloatArray
+
+
+@final
+@dataclass(frozen=True)
+class Calibration:
+    """Whether a probability of 0.8 comes true eight times in ten; one entry per bin in use.
+
+    Attributes:
+        predicted: mean probability that the first is preferred.
+        observed: share of answers that preferred the first; a tie counts half.
+        count: answers in the bin.
+        error: expected calibration error (Naeini et al. 2015), the mean distance of the two in
+            [0, 1]. With few answers it is above 0 even for a perfect model. None without answers.
+    """
+
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+    count: tuple[int, ...]
+    error: float | None
+
+
+@final
+@dataclass(frozen=True)
+class RewardReport:
+    """What is known about a reward. None stands where a number cannot be had; `notes` says why.
+
+    Attributes:
+        accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
+            chance, and an undecided reward gets half.
+        decided: answers that preferred one side.
+        ties: answers that preferred neither; they do not count for `accuracy`.
+        declined: questions that were not answered.
+        interval: 95 % interval of `accuracy` (Wilson 1927).
+        log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance.
+        calibration: of the probability that the first is preferred.
+        spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
+        epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
+            1 opposite.
+        notes: why numbers are missing.
+    """
+
+    accuracy: float | None
+    decided: int
+    ties: int
+    declined: int
+    interval: tuple[float, float]
+    log_loss: float | None
+    calibration: Calibration
+    spearman: float | None = None
+    epic: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields as plain numbers, lists and text."""
+        plain = asdict(self)
+        plain["interval"], plain["notes"] = list(self.interval), list(self.notes)
+        plain["calibration"] = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in plain["calibration"].items()
+        }
+        return plain
+
+
+def evaluate_reward(
+    reward: Reward,
+    comparisons: Comparisons,
+    *,
+    episodes: Episodes | None = None,
+    true_reward: TransitionReward | None = None,
+    discount: float = 0.99,
+    bins: int = 10,
+    seed: int = 0,
+) -> RewardReport:
+    """Judge a reward by answers it has not seen and, where it is known, by the true reward.
+
+    An ensemble answers with the mean of its members' probabilities. Each answer counts once:
+    weights belong to fitting.
+
+    Args:
+        reward: learned or a control.
+        comparisons: held out.
+        episodes: steps with their true rewards, for `spearman` and `epic`.
+        true_reward: the true reward as a function of transitions, for `epic`: recorded rewards do
+            not tell what other actions would have earned.
+        discount: of the policies in mind, for `epic`.
+        bins: of equal width in [0, 1], for `calibration`.
+        seed: which transitions `epic` compares.
+
+    Raises:
+        ConfigError: less than one bin.
+    """
+    if bins < 1:
+        raise ConfigError(mismatch("bins", expected="at least 1", got=bins))
+    logits = _logits(reward, comparisons)
+    decided = int(comparisons.decided.sum())
+    accuracy = _accuracy(logits, comparisons)
+    ranks, distance, notes = _against_truth(reward, episodes, true_reward, discount, seed)
+    return RewardReport(
+        accuracy=accuracy,
+        decided=decided,
+        ties=int((comparisons.preference == 0.5).sum()),
+        declined=int((~comparisons.answered).sum()),
+        interval=wilson_interval((accuracy or 0.0) * decided, decided),
+        log_loss=_log_loss(logits, comparisons),
+        calibration=_calibration(logits, comparisons, bins),
+        spearman=ranks,
+        epic=distance,
+        notes=notes,
+    )
+
+
+def _logits(reward: Reward, comparisons: Comparisons) -> FloatArray:
+    """`[E, P]` log-odds that the first is preferred."""
+    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
+    return np.asarray(scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]])
+
+
+def _log_probability(logits: FloatArray) -> FloatArray:
+    """`[E, P]` to `[P]` logarithms of the members' mean probability, exact however sure it is."""
+    each = -np.logaddexp(0, -logits)
+    return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(logits)))
+
+
+def _accuracy(logits: FloatArray, comparisons: Comparisons) -> float | None:
+    decided = comparisons.decided
+    if not decided.any():
+        return None
+    lead = _log_probability(logits) - _log_probability(-logits)  # [P]
+    # Exact zero is no opinion; rounding of a mean over members must not be one either.
+    side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
+    wanted = np.sign(comparisons.preference[decided] - 0.5)
+    return float((1 + side * wanted).mean() / 2)
+
+
+def _log_loss(logits: FloatArray, comparisons: Comparisons) -> float | None:
+    answered = comparisons.answered
+    if not answered.any():
+        return None
+    target = comparisons.preference[answered]
+    first = _log_probability(logits)[answered]
+    second = _log_probability(-logits)[answered]
+    return float(-(target * first + (1 - target) * second).mean())
+
+
+def _calibration(logits: FloatArray, comparisons: Comparisons, bins: int) -> Calibration:
+    answered = comparisons.answered
+    predicted = np.exp(_log_probability(logits))[answered]
+    observed = comparisons.preference[answered]
+    inside = np.minimum((predicted * bins).astype(np.int64), bins - 1)
+    count = np.bincount(inside, minlength=bins)
+    used = count > 0
+    mean = np.bincount(inside, predicted, bins)[used] / count[used]
+    share = np.bincount(inside, observed, bins)[used] / count[used]
+    distance = float(np.abs(mean - share) @ count[used]) / max(1, len(observed))
+    return Calibration(
+        tuple(mean.tolist()),
+        tuple(share.tolist()),
+        tuple(count[used].tolist()),
+        distance if len(observed) else None,
+    )
+
+
+def _against_truth(
+    reward: Reward,
+    episodes: Episodes | None,
+    true_reward: TransitionReward | None,
+    discount: float,
+    seed: int,
+) -> tuple[float | None, float | None, tuple[str, ...]]:
+    """`(spearman, epic, notes)`."""
+    if episodes is None or not episodes.steps:
+        return None, None, ("spearman and epic: no episodes with true rewards were given.",)
+    notes = []
+    ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
+    if math.isnan(ranks):
+        notes.append("spearman: the learned or the true reward is the same at every step.")
+    distance = math.nan
+    if true_reward is None:
+        notes.append("epic: the true reward was not given as a function of transitions.")
+    elif reward.context != 1:
+        notes.append(
+            f"epic: compares single transitions, and this reward looks at {reward.context} steps."
+        )
+    else:
+        rng = np.random.default_rng(seed)
+        learned = markovian(reward)
+        distance = epic_distance(learned, true_reward, episodes, discount=discount, rng=rng)
+        if math.isnan(distance):
+            notes.append("epic: one of the rewards is constant up to shaping.")
+    return (
+        None if math.isnan(ranks) else ranks,
+        None if math.isnan(distance) else distance,
+        tuple(notes),
+    )

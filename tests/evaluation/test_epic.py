@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+
+from preferl.data import Episodes, window_indices
+from preferl.errors import ConfigError
+from preferl.evaluation import epic_distance, markovian, oracle, step_rewards
+from preferl.evaluation.epic import _following
+from preferl.shapes import Array, BoolArray, FloatArray, Observations
+
+
+@pytest.fixture
+def episodes(rng: np.random.Generator) -> Episodes:
+    observations, actions = rng.normal(size=(600, 3)), rng.normal(size=(600, 2))
+    return Episodes(
+        observations,
+        actions,
+        base(observations, actions, observations),
+        np.zeros(600, bool),
+        rng.normal(size=(3, 3)),
+        np.array([100, 200, 300]),
+    )
+
+
+def base(s: Observations, a: Array, following: Observations) -> FloatArray:
+    assert isinstance(s, np.ndarray)
+    return np.asarray(np.sin(s[:, 0]) * a[:, 0] + a[:, 1])
+
+
+def shaped(s: Observations, a: Array, following: Observations) -> FloatArray:
+    assert isinstance(s, np.ndarray)
+    assert isinstance(following, np.ndarray)
+    shaping = 0.9 * following[:, 1] ** 2 - s[:, 1] ** 2
+    return 3 * base(s, a, following) - 7 + 5 * shaping
+
+
+def unrelated(s: Observations, a: Array, following: Observations) -> FloatArray:
+    assert isinstance(s, np.ndarray)
+    return np.asarray(np.sin(40 * s[:, 2] * a[:, 0] + 20 * a[:, 1] ** 2))
+
+
+def of_steps(observations: Observations, actions: Array) -> FloatArray:
+    return base(observations, actions, observations)
+
+
+def distance(first: object, second: object, episodes: Episodes, discount: float = 0.9) -> float:
+    rng = np.random.default_rng(0)
+    return epic_distance(first, second, episodes, discount=discount, rng=rng)  # type: ignore[arg-type]
+
+
+def test_scale_shift_and_shaping_do_not_count(episodes: Episodes) -> None:
+    assert distance(base, shaped, episodes) == pytest.approx(0, abs=1e-6)
+    # with another discount it is no longer shaping
+    assert distance(base, shaped, episodes, discount=0.1) > 0.2
+
+
+def test_negated_is_one_and_unrelated_is_root_half(episodes: Episodes) -> None:
+    assert distance(base, lambda *t: -base(*t), episodes) == pytest.approx(1)
+    assert distance(base, unrelated, episodes) == pytest.approx(math.sqrt(0.5), abs=0.06)
+
+
+def test_constant_rewards_have_no_distance(episodes: Episodes) -> None:
+    assert math.isnan(distance(base, lambda s, a, f: np.ones(len(a)), episodes))
+
+
+def test_by_hand_on_a_state_and_two_actions() -> None:
+    # One state, actions 0 and 1: C(R) = R(a) - mean R + const, so r is the plain correlation:
+    # R1 = (0, 1), R2 = (1, 0) correlate with -1.
+    block = np.zeros((2, 1))
+    flip = Episodes(
+        block, np.array([[0.0], [1.0]]), np.zeros(2), np.zeros(2, bool), block[:1], np.array([2])
+    )
+    assert distance(lambda s, a, f: a[:, 0], lambda s, a, f: 1 - a[:, 0], flip) == pytest.approx(1)
+
+
+def test_a_learned_reward_without_shaping_in_sight(episodes: Episodes) -> None:
+    learned = markovian(oracle(of_steps))
+    assert distance(learned, shaped, episodes) == pytest.approx(0, abs=1e-6)
+
+
+def test_discount_and_history_are_checked(episodes: Episodes) -> None:
+    with pytest.raises(ConfigError, match="discount"):
+        distance(base, base, episodes, discount=1.5)
+    with pytest.raises(ConfigError, match="context"):
+        markovian(Lookback())
+
+
+def test_what_followed_is_the_episodes_own(episodes: Episodes) -> None:
+    rows = np.array([0, 99, 100, 599, 298])
+    following = episodes.next_observations
+    assert isinstance(following, np.ndarray)
+    np.testing.assert_array_equal(_following(episodes, rows), following[rows])
+
+
+class Lookback:
+    """Pays how many of the last three steps there were, and their first actions' sum."""
+
+    context = 3
+    members = 1
+
+    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+        return np.asarray((mask * actions[..., 0]).sum(1) + mask.sum(1))
+
+    def scores(self, segments: object) -> FloatArray:
+        raise NotImplementedError
+
+
+def test_step_rewards_give_each_step_its_history(
+    episodes: Episodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preferl.evaluation.epic.CHUNK", 7)
+    rows, mask = window_indices(episodes.start_of_step, 3)
+    expected = Lookback()(episodes.observations, episodes.actions[rows], mask)
+    np.testing.assert_allclose(step_rewards(Lookback(), episodes), expected)
+    assert step_rewards(Lookback(), episodes)[100] == pytest.approx(1 + episodes.actions[100, 0])

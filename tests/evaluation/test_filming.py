@@ -1,0 +1,101 @@
+import io
+from typing import Any, ClassVar
+
+import av
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from preferl.errors import ConfigError, DataError
+from preferl.evaluation import RandomPolicy, film, frame_rate
+from preferl.evaluation.video import encode
+
+
+class Painter(gymnasium.Env[Any, Any]):
+    """Paints the seed and the step of its episode; episodes last two steps."""
+
+    observation_space = spaces.Dict({"step": spaces.Box(0, 9, (1,), np.float32)})
+    action_space = spaces.Discrete(2)
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 7}
+
+    def __init__(self, render_mode: str | None = None, *, draws: bool = True) -> None:
+        self.render_mode, self.draws = render_mode, draws
+        self.seed, self.steps = 0, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.seed, self.steps = seed or 0, 0
+        return {"step": np.zeros(1, np.float32)}, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return {"step": np.zeros(1, np.float32)}, 0.0, self.steps == 2, False, {}
+
+    def render(self) -> Any:
+        return np.full((5, 7, 3), 10 * self.seed + self.steps, np.uint8) if self.draws else None
+
+
+@pytest.fixture
+def policy() -> RandomPolicy:
+    return RandomPolicy(Painter.action_space, seed=0)
+
+
+def test_film_goes_on_with_the_next_episode(policy: RandomPolicy) -> None:
+    frames = film(policy, Painter, seed=4, steps=5)
+    assert frames.shape == (5, 5, 7, 3)
+    assert frames[:, 0, 0, 0].tolist() == [40, 41, 50, 51, 60]
+    assert film(policy, Painter, seed=4, steps=5, every=2)[:, 0, 0, 0].tolist() == [40, 50, 60]
+
+
+def test_film_needs_pictures(policy: RandomPolicy) -> None:
+    with pytest.raises(ConfigError, match="picture"):
+        film(policy, lambda render_mode: Painter(render_mode, draws=False), seed=0, steps=1)
+    with pytest.raises(ConfigError, match="steps"):
+        film(policy, Painter, seed=0, steps=0)
+
+
+def test_frame_rate_is_the_environments_or_thirty() -> None:
+    assert frame_rate(Painter) == 7
+    assert frame_rate(lambda: gymnasium.make("Pendulum-v1")) == 30
+
+
+def test_film_of_a_registered_environment() -> None:
+    policy = RandomPolicy(spaces.Box(-2, 2, (1,), np.float32), seed=0)
+    frames = film(policy, "Pendulum-v1", seed=0, steps=3)
+    assert frames.shape == (3, 500, 500, 3)
+    assert frames.std() > 0
+
+
+def test_video_holds_the_frames() -> None:
+    ramp = np.arange(0, 250, 10, dtype=np.uint8)
+    frames = np.broadcast_to(ramp[:, None, None, None], (25, 33, 47, 3))
+    with av.open(io.BytesIO(encode(frames, 12))) as container:
+        stream = container.streams.video[0]
+        assert (stream.codec_context.name, stream.codec_context.pix_fmt) == ("h264", "yuv420p")
+        assert stream.average_rate == 12
+        decoded = np.stack([f.to_ndarray(format="rgb24") for f in container.decode(stream)])
+    assert decoded.shape == (25, 34, 48, 3)
+    np.testing.assert_allclose(decoded.mean((1, 2, 3)), ramp, atol=4)
+
+
+def test_video_begins_with_its_index_and_repeats_itself() -> None:
+    frames = np.zeros((4, 16, 16, 3), np.uint8)
+    video = encode(frames, 10)
+    assert video.index(b"moov") < video.index(b"mdat")
+    assert video == encode(frames, 10)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        np.zeros((0, 4, 4, 3), np.uint8),
+        np.zeros((1, 4, 4, 3)),
+        np.zeros((1, 4, 4), np.uint8),
+        np.zeros((1, 4, 4, 4), np.uint8),
+    ],
+)
+def test_wrong_frames_are_told(frames: Any) -> None:
+    with pytest.raises(DataError, match="frames"):
+        encode(frames, 10)
+    with pytest.raises(ConfigError, match="fps"):
+        encode(np.zeros((1, 4, 4, 3), np.uint8), 0)

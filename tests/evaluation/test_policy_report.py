@@ -1,0 +1,123 @@
+import json
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from preferl.errors import ConfigError
+from preferl.evaluation import PolicyReport, RandomPolicy, evaluate_policy, normalised_score
+
+
+class Countdown(gymnasium.Env[Any, Any]):
+    """Episodes of `seed % 5 + 1` steps; the action is paid."""
+
+    action_space = spaces.Discrete(3)
+    closed = 0
+
+    def __init__(self, *, nested: bool = False, endless: bool = False) -> None:
+        number = spaces.Box(0, 100, (1,), np.float32)
+        self.observation_space = spaces.Dict({"left": number}) if nested else number
+        self.nested, self.endless = nested, endless
+        self.left = 0
+
+    def _observe(self) -> Any:
+        number = np.array([self.left], np.float32)
+        return {"left": number} if self.nested else number
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        assert seed is not None
+        self.left = seed % 5 + 1
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.left > 0, "stepped after the end"
+        self.left -= 0 if self.endless else 1
+        return self._observe(), float(action), self.left == 0, False, {}
+
+    def close(self) -> None:
+        Countdown.closed += 1
+
+
+class Twos:
+    """Acts 2, and writes down what it was told."""
+
+    def __init__(self) -> None:
+        self.starts: list[list[bool]] = []
+        self.batches: list[Any] = []
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: Any = 0
+    ) -> tuple[Any, Any]:
+        self.starts.append(episode_start.tolist())
+        self.batches.append(observation)
+        count = 0 if state is None else state
+        return np.full(len(episode_start), 2), count + 1
+
+
+@pytest.mark.parametrize("parallel", [1, 3, 7, 50])
+@pytest.mark.parametrize("nested", [False, True])
+def test_each_episode_counts_once_however_many_run_at_once(parallel: int, nested: bool) -> None:
+    report = evaluate_policy(
+        Twos(), lambda: Countdown(nested=nested), episodes=7, seed=3, parallel=parallel
+    )
+    assert report.lengths.tolist() == [4, 5, 1, 2, 3, 4, 5]
+    assert report.returns.tolist() == [8, 10, 2, 4, 6, 8, 10]
+
+
+def test_the_policy_is_told_where_episodes_start() -> None:
+    policy = Twos()
+    evaluate_policy(policy, Countdown, episodes=3, seed=0, parallel=2)
+    # lengths 1, 2, 3: the first environment goes on to the third episode
+    assert policy.starts == [[True, True], [True, False], [False, True], [False, False]]
+
+
+def test_endless_episodes_are_cut_and_environments_closed() -> None:
+    Countdown.closed = 0
+    report = evaluate_policy(
+        Twos(), lambda: Countdown(endless=True), episodes=3, seed=0, parallel=2, max_steps=6
+    )
+    assert report.lengths.tolist() == [6, 6, 6]
+    assert Countdown.closed == 2
+
+
+@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"parallel": 0}, {"max_steps": -1}])
+def test_settings_are_checked(wrong: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        evaluate_policy(Twos(), Countdown, seed=0, **wrong)
+
+
+def test_summary_by_hand() -> None:
+    report = PolicyReport(np.array([1.0, 2.0, 6.0]), np.array([3, 3, 3]))
+    assert (report.episodes, report.mean, report.median) == (3, 3.0, 2.0)
+    assert report.std == pytest.approx(np.sqrt((4 + 1 + 9) / 2))
+    assert report.interval[0] < 3 < report.interval[1]
+    assert json.loads(json.dumps(report.to_json())) == report.to_json()
+    assert PolicyReport(np.array([1.0]), np.array([3])).std == 0
+
+
+def test_a_registered_environment_with_continuous_actions() -> None:
+    env = gymnasium.make("Pendulum-v1")
+    policy = RandomPolicy(env.action_space, seed=0)
+    env.close()
+    report = evaluate_policy(policy, "Pendulum-v1", episodes=3, seed=0, parallel=2)
+    assert report.lengths.tolist() == [200, 200, 200]
+    assert (report.returns < -200).all()
+
+
+def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
+    space = spaces.Box(-1, 1, (2,), np.float32, seed=5)
+    expected = spaces.Box(-1, 1, (2,), np.float32, seed=5).sample()
+    first, state = RandomPolicy(space, 1).predict(np.zeros((4, 3)), state="kept")
+    again, _ = RandomPolicy(space, 1).predict({"a": np.zeros((4, 3))})
+    assert first.shape == (4, 2)
+    assert state == "kept"
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(space.sample(), expected)
+
+
+def test_normalised_score_needs_two_references() -> None:
+    assert normalised_score(5, random=0, expert=10) == 50
+    with pytest.raises(ConfigError, match="expert"):
+        normalised_score(5, random=1, expert=1)

@@ -1,0 +1,152 @@
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from preferl.data import Comparisons, Episodes, Segments
+from preferl.errors import ConfigError
+from preferl.evaluation import evaluate_reward, negated, oracle, wilson_interval, zero
+from preferl.shapes import Array, BoolArray, FloatArray, Observations
+
+
+@dataclass
+class Scored:
+    """A reward whose scores are given."""
+
+    table: FloatArray  # [E, N]
+    context: int = 1
+
+    @property
+    def members(self) -> int:
+        return len(self.table)
+
+    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+        return np.asarray(actions[:, -1, 0])
+
+    def scores(self, segments: Segments) -> FloatArray:
+        return self.table
+
+
+def comparisons(preference: list[float], count: int = 4) -> Comparisons:
+    block = np.zeros((count, 1))
+    segments = Segments(
+        block, block, np.arange(count, dtype=float), np.arange(count), np.ones(count, int), 1
+    )
+    pairs = np.array([[0, 1], [1, 2], [2, 3], [3, 0], [0, 2], [1, 3]])[: len(preference)]
+    return Comparisons(segments, pairs, np.array(preference), np.ones(len(preference)))
+
+
+def logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def test_counts_accuracy_and_interval_by_hand() -> None:
+    reward = Scored(np.array([[3.0, 2.0, 2.0, 9.0]]))
+    # sides: first, undecided, second, first; answers: right, -, wrong; tie; declined
+    report = evaluate_reward(reward, comparisons([1.0, 0.0, 0.9, 0.5, np.nan]))
+    assert (report.decided, report.ties, report.declined) == (3, 1, 1)
+    assert report.accuracy == pytest.approx((1 + 0.5 + 0) / 3)
+    assert report.interval == pytest.approx(wilson_interval(1.5, 3))
+
+
+def test_log_loss_is_of_the_mean_probability_in_nats() -> None:
+    table = np.array([[logit(0.9), 0.0], [logit(0.5), 0.0]])
+    report = evaluate_reward(Scored(table), comparisons([1.0], count=2))
+    assert report.log_loss == pytest.approx(-math.log(0.7))
+    tie = evaluate_reward(Scored(table), comparisons([0.5], count=2))
+    assert tie.log_loss == pytest.approx(-0.5 * math.log(0.7) - 0.5 * math.log(0.3))
+
+
+def test_log_loss_of_the_absurd_is_exact_and_finite() -> None:
+    report = evaluate_reward(Scored(np.array([[0.0, 5000.0]])), comparisons([1.0], count=2))
+    assert report.log_loss == pytest.approx(5000)
+
+
+def test_calibration_by_hand() -> None:
+    scores = np.array([[logit(0.9), 0.0, -logit(0.8), 0.0]])
+    # P(first): pair 01 .9, 12 .8, 23 .2, 30 .1
+    report = evaluate_reward(Scored(scores), comparisons([1.0, 0.0, 0.5, 0.0]), bins=2)
+    calibration = report.calibration
+    assert calibration.predicted == pytest.approx((0.15, 0.85))
+    assert calibration.observed == pytest.approx((0.25, 0.5))
+    assert calibration.count == (2, 2)
+    assert calibration.error == pytest.approx((0.10 + 0.35) / 2)
+
+
+def test_certainty_falls_into_the_last_bin() -> None:
+    report = evaluate_reward(Scored(np.array([[1000.0, 0.0]])), comparisons([1.0], count=2))
+    assert report.calibration.predicted == (1.0,)
+    assert report.calibration.error == 0
+
+
+def test_controls_come_out_as_they_should() -> None:
+    answers = comparisons([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])  # more of the recorded reward
+    assert evaluate_reward(oracle(), answers).accuracy == 1
+    assert evaluate_reward(negated(oracle()), answers).accuracy == 0
+    chance = evaluate_reward(zero(), answers)
+    assert chance.accuracy == 0.5
+    assert chance.log_loss == pytest.approx(math.log(2))
+
+
+def test_members_that_cancel_are_undecided() -> None:
+    table = np.array([[0.3, 0.1, 0.0, 0.0], [0.1, 0.3, 0.0, 0.0]])
+    assert evaluate_reward(Scored(table), comparisons([1.0])).accuracy == 0.5
+
+
+def test_without_answers_nothing_is_claimed() -> None:
+    report = evaluate_reward(zero(), comparisons([np.nan]))
+    assert (report.accuracy, report.log_loss, report.calibration.error) == (None, None, None)
+    assert report.interval == (0.0, 1.0)
+    assert "no episodes" in report.notes[0]
+
+
+@pytest.fixture
+def episodes(rng: np.random.Generator) -> Episodes:
+    block = rng.normal(size=(200, 1))
+    actions = rng.normal(size=(200, 1))
+    return Episodes(
+        block, actions, actions[:, 0] ** 3, np.zeros(200, bool), block[:1], np.array([200])
+    )
+
+
+def cube(s: Observations, a: Array, following: Observations) -> FloatArray:
+    return np.asarray(a[:, 0] ** 3)
+
+
+def test_truth_is_compared_in_ranks_and_by_epic(episodes: Episodes) -> None:
+    reward = Scored(np.zeros((1, 4)))
+    report = evaluate_reward(
+        reward, comparisons([1.0]), episodes=episodes, true_reward=cube, seed=1
+    )
+    assert report.spearman == pytest.approx(1)
+    assert report.epic is not None
+    # the correlation of a and a^3 for normal a is sqrt(3/5)
+    assert report.epic == pytest.approx(math.sqrt((1 - math.sqrt(0.6)) / 2), abs=0.05)
+    assert report.notes == ()
+
+
+def test_what_cannot_be_had_is_none_and_said(episodes: Episodes) -> None:
+    lookback = Scored(np.zeros((1, 4)), context=5)
+    history = evaluate_reward(lookback, comparisons([1.0]), episodes=episodes, true_reward=cube)
+    assert history.spearman is not None
+    assert history.epic is None
+    assert "5 steps" in history.notes[0]
+    unknown = evaluate_reward(zero(), comparisons([1.0]), episodes=episodes)
+    assert (unknown.spearman, unknown.epic) == (None, None)
+    assert len(unknown.notes) == 2
+    constant = evaluate_reward(zero(), comparisons([1.0]), episodes=episodes, true_reward=cube)
+    assert constant.epic is None
+
+
+def test_report_is_plain_json() -> None:
+    report = evaluate_reward(zero(), comparisons([1.0, 0.5]))
+    plain = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert {"accuracy", "decided", "interval", "log_loss", "spearman"} <= set(plain)
+    assert plain == report.to_json()
+
+
+def test_bins_are_checked() -> None:
+    with pytest.raises(ConfigError, match="bins"):
+        evaluate_reward(zero(), comparisons([1.0]), bins=0)
