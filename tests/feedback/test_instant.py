@@ -1,0 +1,232 @@
+"""Feedback from a teacher in this process."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from preferl.data import Clips, Segments
+from preferl.errors import ConfigError, FeedbackError
+from preferl.feedback import (
+    FeedbackInterrupted,
+    InputEndedError,
+    InstantFeedback,
+    PromptTeacher,
+    ScriptedTeacher,
+)
+from preferl.shapes import FloatArray
+from preferl.testing.feedback_contracts import check_feedback
+
+NAN = float("nan")
+
+
+def windows(count: int, base: float = 0.0) -> Segments:
+    """`count` windows of two steps; their returns grow, and step `t` holds `base + t`."""
+    block = base + np.arange(2.0 * count)
+    return Segments(
+        block[:, None], block[:, None], block, np.arange(count) * 2, np.full(count, 2), 2
+    )
+
+
+class Saying:
+    """A teacher that gives prepared answers, call by call."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.shown: list[Clips] = []
+
+    def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
+        self.shown.append(shown)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return np.asarray(answer, np.float64)
+
+
+def neighbours(count: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    return np.stack([np.arange(count), np.arange(count) + 1], axis=1)
+
+
+def first_steps(feedback: InstantFeedback) -> Sequence[Sequence[float]]:
+    comparisons = feedback.comparisons()
+    clips = comparisons.segments[comparisons.pairs]
+    return [[float(x) for x in row] for row in np.asarray(clips.observations)[:, :, 0, 0]]
+
+
+def test_the_teacher_sees_each_pair_in_order_and_its_answers_come_back() -> None:
+    teacher = Saying([1.0, 0.25])
+    feedback = InstantFeedback(teacher, 0)
+    feedback.ask(windows(5), np.array([[3, 1], [0, 4]]))
+    assert np.asarray(teacher.shown[0].observations)[..., 0].tolist() == [
+        [[6, 7], [2, 3]],
+        [[0, 1], [8, 9]],
+    ]
+    assert feedback.comparisons().preference.tolist() == [1.0, 0.25]
+    assert first_steps(feedback) == [[6, 2], [0, 8]]
+
+
+def test_answers_of_several_calls_are_oldest_first() -> None:
+    feedback = InstantFeedback(Saying([1.0], [0.0, 0.5]), 0)
+    feedback.ask(windows(3), neighbours(1))
+    assert len(feedback.comparisons()) == 1
+    feedback.ask(windows(3, base=100), neighbours(2))
+    assert feedback.comparisons().preference.tolist() == [1.0, 0.0, 0.5]
+    assert first_steps(feedback) == [[0, 2], [100, 102], [102, 104]]
+
+
+def test_declined_answers_are_counted_and_left_out() -> None:
+    feedback = InstantFeedback(Saying([NAN, 1.0, NAN]), 0)
+    feedback.ask(windows(4), neighbours(3))
+    assert (feedback.asked, feedback.declined) == (3, 2)
+    assert first_steps(feedback) == [[2, 4]]
+
+
+def test_before_the_first_answer_there_is_nothing_to_hand_out() -> None:
+    feedback = InstantFeedback(Saying([NAN]), 0)
+    with pytest.raises(FeedbackError, match="no answers yet: 0 questions"):
+        feedback.comparisons()
+    feedback.ask(windows(2), neighbours(1))
+    with pytest.raises(FeedbackError, match="1 questions were asked and 1 declined"):
+        feedback.comparisons()
+
+
+def test_no_questions_do_not_bother_the_teacher() -> None:
+    teacher = Saying()
+    InstantFeedback(teacher, 0).ask(windows(2), np.empty((0, 2), np.int64))
+    assert teacher.shown == []
+
+
+def test_only_steps_that_were_compared_are_kept_and_as_copies() -> None:
+    segments = windows(1000)
+    feedback = InstantFeedback(Saying([1.0]), 0)
+    feedback.ask(segments, np.array([[10, 500]]))
+    assert feedback.comparisons().segments.steps == 4
+    segments.rewards[:] = -1
+    assert feedback.comparisons().segments.rewards.tolist() == [20, 21, 1000, 1001]
+
+
+def test_the_concatenation_is_made_once() -> None:
+    feedback = InstantFeedback(Saying([1.0], [0.0], [0.0]), 0)
+    for _ in range(2):
+        feedback.ask(windows(2), neighbours(1))
+    assert feedback.comparisons() is feedback.comparisons()
+    before = feedback.comparisons()
+    feedback.ask(windows(2), neighbours(1))
+    assert len(before) == 2
+    assert len(feedback.comparisons()) == 3
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_bound_drops_the_oldest_and_frees_their_steps(read: bool) -> None:
+    feedback = InstantFeedback(Saying([0.1, 0.2], [0.3, 0.4], [0.5]), 0, max_comparisons=3)
+    for base, count in ((0, 2), (100, 2), (200, 1)):
+        feedback.ask(windows(3, base), neighbours(count))
+        if read:
+            assert len(feedback.comparisons()) <= 3
+    assert feedback.comparisons().preference.tolist() == [0.3, 0.4, 0.5]
+    assert first_steps(feedback) == [[100, 102], [102, 104], [200, 202]]
+    assert feedback.comparisons().segments.steps == 10
+    assert feedback.asked == 5
+
+
+def test_a_bound_smaller_than_one_call_keeps_its_newest() -> None:
+    feedback = InstantFeedback(Saying([0.1, 0.2, 0.3]), 0, max_comparisons=1)
+    feedback.ask(windows(4), neighbours(3))
+    assert feedback.comparisons().preference.tolist() == [0.3]
+    assert feedback.comparisons().segments.steps == 4
+
+
+def test_a_bound_below_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_comparisons"):
+        InstantFeedback(Saying(), 0, max_comparisons=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([1.0], r"shape \(2,\), got shape \(1,\)"),
+        ([[1.0, 0.0]], r"got shape \(1, 2\)"),
+        ([1.0, 2.0], r"\[0, 1\].*got 2 for pair 1"),
+        ([-1.0, 0.0], "got -1 for pair 0"),
+    ],
+)
+def test_answers_that_break_the_contract_are_refused_and_not_kept(
+    answer: object, words: str
+) -> None:
+    feedback = InstantFeedback(Saying(answer), 0)
+    with pytest.raises(FeedbackError, match=words):
+        feedback.ask(windows(3), neighbours(2))
+    assert feedback.asked == 0
+
+
+def test_words_are_no_answers() -> None:
+    feedback = InstantFeedback(lambda shown, rng: ["left"], 0)  # type: ignore[arg-type,return-value]
+    with pytest.raises(FeedbackError, match="cannot be used"):
+        feedback.ask(windows(2), neighbours(1))
+
+
+@pytest.mark.parametrize(
+    "pairs", [np.array([[0, 3]]), np.array([[-1, 0]]), np.array([0, 1]), np.array([[0.0, 1.0]])]
+)
+def test_pairs_that_name_no_segments_are_refused(pairs: object) -> None:
+    with pytest.raises(FeedbackError, match="rows of 3 segments"):
+        InstantFeedback(Saying([1.0]), 0).ask(windows(3), pairs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [FeedbackInterrupted(np.array([1.0, NAN])), InputEndedError("gone", np.array([1.0, NAN]))],
+    ids=["stopped", "ended"],
+)
+def test_answers_given_before_a_stop_are_kept(stop: BaseException) -> None:
+    feedback = InstantFeedback(Saying([0.0], stop), 0)
+    feedback.ask(windows(2, base=50), neighbours(1))
+    with pytest.raises(type(stop)):
+        feedback.ask(windows(5), neighbours(4))
+    assert first_steps(feedback) == [[50, 52], [0, 2]]
+    assert (feedback.asked, feedback.declined) == (3, 1)
+
+
+def test_a_person_who_stops_loses_nothing() -> None:
+    keys = iter(["l", "r", "q"])
+    feedback = InstantFeedback(PromptTeacher(lambda clips, i: None, lambda _: next(keys)), 0)
+    with pytest.raises(KeyboardInterrupt):
+        feedback.ask(windows(5), neighbours(4))
+    assert feedback.comparisons().preference.tolist() == [1.0, 0.0]
+
+
+def test_earlier_answers_can_be_taken_in_again() -> None:
+    old = InstantFeedback(Saying([1.0, 0.0]), 0)
+    old.ask(windows(3), neighbours(2))
+    new = InstantFeedback(Saying([0.5]), 0, max_comparisons=2)
+    new.remember(old.comparisons())
+    new.ask(windows(3, base=9), neighbours(1))
+    assert new.comparisons().preference.tolist() == [0.0, 0.5]
+    assert new.asked == 3
+
+
+def test_a_generator_or_a_seed_draw_the_same() -> None:
+    def drawn(rng: np.random.Generator | int) -> list[float]:
+        feedback = InstantFeedback(ScriptedTeacher(temperature=2), rng)
+        for _ in range(2):
+            feedback.ask(windows(30), neighbours(29))
+        return [float(x) for x in feedback.comparisons().preference]
+
+    assert drawn(4) == drawn(np.random.default_rng(4))
+    assert drawn(4) != drawn(5)
+    assert drawn(4)[:29] != drawn(4)[29:]
+
+
+def test_it_keeps_the_contract() -> None:
+    check_feedback(InstantFeedback(ScriptedTeacher(), 0))
+    check_feedback(InstantFeedback(ScriptedTeacher(skip_below=0.5), 0), declines=True)
+
+
+def test_the_package_needs_neither_torch_nor_rich() -> None:
+    code = (
+        "import sys, preferl.feedback; "
+        "raise SystemExit(any(name in sys.modules for name in ('torch', 'rich', 'scipy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,180 @@
+"""Uniform and informative pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from preferl.data import Segments
+from preferl.errors import ConfigError, FeedbackError
+from preferl.feedback import (
+    InformativePairs,
+    UniformPairs,
+    entropy,
+    logit_variance,
+    probability_variance,
+)
+from preferl.feedback.sampling import distinct_windows, oversampled
+from preferl.shapes import FloatArray
+from preferl.testing.feedback_contracts import check_sampler
+
+
+def windows(count: int, start: object = None) -> Segments:
+    """`count` windows of two steps, each over other steps unless `start` says where."""
+    begin = np.arange(count) * 2 if start is None else np.asarray(start)
+    block = np.arange(2.0 * max(count, 1) + 2)
+    return Segments(block[:, None], block[:, None], block, begin, np.full(len(begin), 2), 2)
+
+
+@given(st.integers(2, 12), st.integers(0, 150), st.integers(0, 2**32 - 1))
+def test_pairs_are_as_distinct_and_even_as_can_be(players: int, count: int, seed: int) -> None:
+    pairs = UniformPairs()(windows(players), count, np.random.default_rng(seed))
+    assert pairs.shape == (count, 2)
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    _, often = np.unique(np.sort(pairs), axis=0, return_counts=True)
+    possible = players * (players - 1) // 2
+    assert len(often) == min(count, possible)
+    if count:
+        assert often.max() == -(-count // possible)
+    shown = np.bincount(pairs.ravel(), minlength=players)
+    assert np.ptp(shown) <= 2  # one bye a round, and the last round may be cut short
+
+
+def test_enough_windows_are_shown_once_each(rng: np.random.Generator) -> None:
+    pairs = UniformPairs()(windows(40), 20, rng)
+    assert sorted(pairs.ravel()) == list(range(40))
+
+
+@pytest.mark.parametrize("players", [5, 6])
+def test_every_pair_in_either_order_is_equally_likely(players: int) -> None:
+    drawn = [
+        UniformPairs()(windows(players), 3, np.random.default_rng(seed))[2] for seed in range(3000)
+    ]
+    code = np.array(drawn) @ [players, 1]
+    counts = np.unique(code, return_counts=True)[1]
+    assert len(counts) == players * (players - 1)
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_the_same_window_drawn_twice_is_not_paired_with_itself(rng: np.random.Generator) -> None:
+    segments = windows(3, start=[0, 0, 0, 2, 2])
+    pairs = UniformPairs()(segments, 30, rng)
+    assert (segments.start[pairs[:, 0]] != segments.start[pairs[:, 1]]).all()
+    assert distinct_windows(segments).tolist() == [0, 3]
+
+
+def test_one_window_is_too_few() -> None:
+    with pytest.raises(FeedbackError, match=r"at least 2 different windows, got 1"):
+        UniformPairs()(windows(3, start=[2, 2, 2]), 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("sampler", [UniformPairs(), InformativePairs()])
+def test_no_pairs_are_drawn_from_no_windows(sampler: UniformPairs | InformativePairs) -> None:
+    assert sampler(windows(0, start=[]), 0, np.random.default_rng(0)).shape == (0, 2)
+
+
+def test_a_negative_count_is_refused(rng: np.random.Generator) -> None:
+    with pytest.raises(ConfigError, match="count"):
+        UniformPairs()(windows(4), -1, rng)
+
+
+def disagreeing_about(row: int, calls: list[int] | None = None) -> object:
+    """A scorer whose two members agree about all segments but one."""
+
+    def score(segments: Segments) -> FloatArray:
+        if calls is not None:
+            calls.append(len(segments))
+        scores = np.zeros((2, len(segments)))
+        scores[:, row] = [-3.0, 3.0]
+        return scores
+
+    return score
+
+
+@pytest.mark.parametrize("acquisition", [logit_variance, probability_variance])
+def test_pairs_on_which_members_disagree_are_chosen(
+    acquisition: object, rng: np.random.Generator
+) -> None:
+    sampler = InformativePairs(disagreeing_about(4), acquisition)  # type: ignore[arg-type]  # parametrised
+    pairs = sampler(windows(10), 9, rng)  # 45 candidates are all there are; 9 of them hold row 4
+    assert (pairs == 4).any(axis=1).all()
+
+
+def test_each_segment_is_scored_once(rng: np.random.Generator) -> None:
+    calls: list[int] = []
+    InformativePairs(disagreeing_about(0, calls))(windows(30), 20, rng)  # type: ignore[arg-type]
+    assert calls == [30]
+
+
+def test_the_most_informative_come_first(rng: np.random.Generator) -> None:
+    base = np.arange(8.0)
+
+    def score(segments: Segments) -> FloatArray:
+        return np.stack([base, -base])
+
+    pairs = InformativePairs(score, logit_variance)(windows(8), 28, rng)
+    gap = np.abs(base[pairs[:, 0]] - base[pairs[:, 1]])
+    assert (np.diff(gap) <= 0).all()
+    assert gap[0] == 7
+
+
+def test_ties_keep_the_order_of_the_draw() -> None:
+    def score(segments: Segments) -> FloatArray:
+        return np.zeros((2, len(segments)))
+
+    pairs = InformativePairs(score, oversampling=3)(windows(20), 5, np.random.default_rng(3))
+    np.testing.assert_array_equal(
+        pairs, UniformPairs()(windows(20), 15, np.random.default_rng(3))[:5]
+    )
+
+
+def test_without_a_reward_model_yet_pairs_are_uniform() -> None:
+    expected = UniformPairs()(windows(20), 5, np.random.default_rng(3))
+    for sampler in (InformativePairs(), InformativePairs(lambda segments: None)):
+        np.testing.assert_array_equal(sampler(windows(20), 5, np.random.default_rng(3)), expected)
+
+
+def test_one_member_needs_another_acquisition(rng: np.random.Generator) -> None:
+    def score(segments: Segments) -> FloatArray:
+        return rng.normal(size=(1, len(segments)))
+
+    with pytest.raises(FeedbackError, match=r"at least 2.*`entropy`"):
+        InformativePairs(score)(windows(6), 2, rng)
+    assert InformativePairs(score, entropy)(windows(6), 2, rng).shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "scores", [np.zeros((2, 5)), np.zeros(6), np.full((2, 6), np.nan)], ids=["few", "flat", "nan"]
+)
+def test_scores_that_cannot_be_used_are_refused(
+    scores: FloatArray, rng: np.random.Generator
+) -> None:
+    with pytest.raises(FeedbackError, match=r"scores.*\[members, 6\]"):
+        InformativePairs(lambda segments: scores)(windows(6), 2, rng)
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), np.full(15, np.nan)], ids=["few", "nan"])
+def test_acquisitions_that_cannot_be_used_are_refused(
+    value: FloatArray, rng: np.random.Generator
+) -> None:
+    sampler = InformativePairs(disagreeing_about(0), lambda logits: value)  # type: ignore[arg-type]
+    with pytest.raises(FeedbackError, match="acquisition"):
+        sampler(windows(6), 2, rng)
+
+
+def test_candidates_are_not_drawn_twice_to_make_up_numbers() -> None:
+    assert oversampled(windows(100), 5, 10) == 50
+    assert oversampled(windows(5), 5, 10) == 10
+    assert oversampled(windows(5), 30, 10) == 30
+
+
+@pytest.mark.parametrize("oversampling", [0.5, float("nan"), float("inf")])
+def test_oversampling_below_one_is_refused(oversampling: float) -> None:
+    with pytest.raises(ConfigError, match="oversampling"):
+        InformativePairs(oversampling=oversampling)
+
+
+def test_samplers_keep_the_contract() -> None:
+    check_sampler(UniformPairs())
+    check_sampler(InformativePairs(disagreeing_about(1)))  # type: ignore[arg-type]

@@ -1,0 +1,141 @@
+"""Plans whose parts add up."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preferl.errors import ConfigError
+from preferl.feedback import Turn, apportion, constant, hyperbolic, inverse_quadratic, plan
+
+WEIGHTS = st.lists(st.floats(0, 1e300), min_size=1, max_size=30).filter(any)
+
+
+@given(WEIGHTS, st.integers(0, 10**15))
+def test_apportion_sums_exactly_and_rounds_each_share_up_or_down(
+    weights: list[float], total: int
+) -> None:
+    counts = apportion(weights, total)
+    assert sum(counts.tolist()) == total
+    largest = max(weights)
+    relative = np.array(weights) / largest
+    share = relative / relative.sum() * total
+    assert (np.abs(counts - share) <= 1 + 1e-12 * total).all()
+
+
+def test_apportion_gives_what_is_left_to_the_largest_remainders() -> None:
+    # Shares 4.5, 3.375, 1.125 of 9: one is left over, for the .5.
+    assert apportion([4, 3, 1], 9).tolist() == [5, 3, 1]
+
+
+def test_equal_remainders_go_to_the_earlier() -> None:
+    assert apportion([1, 1, 1, 1], 6).tolist() == [2, 2, 1, 1]
+
+
+def test_nothing_can_be_shared_without_weight() -> None:
+    assert apportion([0, 0], 0).tolist() == [0, 0]
+    with pytest.raises(ConfigError, match="at least one above 0"):
+        apportion([0, 0], 3)
+    with pytest.raises(ConfigError, match="at least one above 0"):
+        apportion([], 0)
+
+
+@pytest.mark.parametrize("weights", [[1, -1], [float("nan")], [float("inf")]])
+def test_weights_out_of_range_are_refused(weights: list[float]) -> None:
+    with pytest.raises(ConfigError, match="weights"):
+        apportion(weights, 3)
+
+
+@given(
+    steps=st.integers(0, 10**12),
+    questions=st.integers(0, 10**6),
+    turns=st.integers(1, 40),
+    schedule=st.sampled_from(["constant", "hyperbolic", "inverse_quadratic", lambda t: 1 - t]),
+    initial_fraction=st.floats(0, 1),
+    initial_share=st.floats(0, 1),
+    oversampling=st.floats(1, 50),
+)
+def test_a_plan_sums_to_exactly_what_was_asked_for(
+    steps: int,
+    questions: int,
+    turns: int,
+    schedule: object,
+    initial_fraction: float,
+    initial_share: float,
+    oversampling: float,
+) -> None:
+    initial_steps = min(steps, int(steps * initial_share))
+    planned = plan(
+        steps=steps,
+        questions=questions,
+        turns=turns,
+        schedule=schedule,  # type: ignore[arg-type]  # drawn
+        initial_fraction=initial_fraction,
+        initial_steps=initial_steps,
+        oversampling=oversampling,
+    )
+    assert len(planned) == turns + 1
+    assert sum(turn.steps for turn in planned) == steps
+    assert sum(turn.questions for turn in planned) == questions
+    assert planned[0].steps == initial_steps
+    assert planned[-1].questions == 0
+    learning = [turn.steps for turn in planned[1:]]
+    assert max(learning) - min(learning) <= 1
+    for turn in planned:
+        assert min(turn.steps, turn.questions) >= 0
+        assert turn.candidates >= 2 * turn.questions
+        assert (turn.candidates == 0) == (turn.questions == 0)
+
+
+def test_the_published_example_trains_no_more_than_requested() -> None:
+    # The older library trained 1,333 steps where 1,000 in three rounds were requested.
+    planned = plan(steps=1000, questions=40, turns=3)
+    assert [turn.steps for turn in planned] == [0, 334, 333, 333]
+
+
+def test_questions_follow_the_schedule_at_the_moment_of_asking() -> None:
+    planned = plan(steps=30, questions=90, turns=3, schedule=lambda t: 3 * t, initial_fraction=0)
+    assert planned[1:] == [Turn(10, 30, 60), Turn(10, 60, 120), Turn(10, 0, 0)]
+
+
+def test_candidates_are_two_segments_for_each_pair_drawn() -> None:
+    planned = plan(steps=30, questions=5, turns=1, oversampling=2.5)
+    assert planned == [Turn(0, 5, 25), Turn(30, 0, 0)]
+
+
+def test_a_single_turn_asks_everything_first() -> None:
+    planned = plan(steps=50, questions=7, turns=1, initial_fraction=0.1, initial_steps=20)
+    assert planned == [Turn(20, 7, 14), Turn(30, 0, 0)]
+
+
+def test_turns_without_questions_are_fine() -> None:
+    assert sum(turn.questions for turn in plan(steps=3, questions=2, turns=10)) == 2
+    assert plan(steps=4, questions=0, turns=2) == [Turn(0, 0, 0), Turn(2, 0, 0), Turn(2, 0, 0)]
+
+
+def test_schedules_are_their_formulas() -> None:
+    assert [constant(t) for t in (0.0, 0.5, 1.0)] == [1, 1, 1]
+    assert [hyperbolic(t) for t in (0.0, 0.25, 1.0)] == [1, 0.8, 0.5]
+    assert [inverse_quadratic(t) for t in (0.0, 0.5, 1.0)] == [1, 0.8, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"steps": -1}, "steps"),
+        ({"steps": 1e6}, "steps.*whole number"),
+        ({"questions": -1}, "questions"),
+        ({"turns": 0}, "turns"),
+        ({"initial_fraction": 1.1}, "initial_fraction"),
+        ({"initial_steps": 101}, r"initial_steps.*\[0, 100\]"),
+        ({"oversampling": 0.5}, "oversampling"),
+        ({"schedule": "linear"}, "schedule.*hyperbolic.*'linear'"),
+        ({"schedule": lambda t: -t}, "schedule.*elapsed"),
+        ({"schedule": lambda t: float("nan")}, "schedule"),
+        ({"schedule": lambda t: 0.0}, "schedule"),
+    ],
+)
+def test_settings_out_of_range_are_named(change: dict[str, object], named: str) -> None:
+    settings = {"steps": 100, "questions": 10, "turns": 3} | change
+    with pytest.raises(ConfigError, match=named):
+        plan(**settings)  # type: ignore[arg-type]  # what is tested

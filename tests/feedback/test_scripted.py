@@ -1,0 +1,262 @@
+"""Scripted teachers: truth tables worked out by hand, and what sampling amounts to."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from preferl.data import Clips, Segments
+from preferl.errors import ConfigError, FeedbackError
+from preferl.feedback import ScriptedTeacher
+
+NAN = float("nan")
+
+
+def clips(rewards: object, mask: object = None) -> Clips:
+    array = np.asarray(rewards, np.float64)
+    real = np.ones(array.shape, bool) if mask is None else np.asarray(mask, bool)
+    return Clips(array[..., None], array[..., None], real, array)
+
+
+def of_returns(first: object, second: object) -> Clips:
+    """Clips of one step with these returns."""
+    return clips(np.stack([np.asarray(first), np.asarray(second)], axis=1)[..., None])
+
+
+def answers(teacher: ScriptedTeacher, shown: Clips) -> list[float]:
+    return teacher(shown, np.random.default_rng(0)).tolist()
+
+
+def logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def test_oracle_prefers_the_higher_return_and_calls_exact_ties_equal() -> None:
+    shown = clips([[[1, 2], [0, 2]], [[0, 0], [0, 1]], [[3, 0], [1, 2]], [[-5, 0], [0, -6]]])
+    assert answers(ScriptedTeacher.oracle(), shown) == [1.0, 0.0, 0.5, 1.0]
+
+
+def test_temperature_divides_and_rationality_multiplies() -> None:
+    shown = of_returns([2.0], [0.0])
+    for teacher in (
+        ScriptedTeacher(temperature=4, scale=None, sample=False),
+        ScriptedTeacher(temperature=2, scale=2.0, sample=False),
+        replace(ScriptedTeacher.noisy(rationality=0.25), sample=False),
+    ):
+        assert teacher.probabilities(shown)[0] == pytest.approx(1 / (1 + math.exp(-0.5)))
+
+
+def test_deviation_is_the_root_mean_square_of_the_differences_shown() -> None:
+    shown = of_returns([7.0, 0.0], [0.0, 1.0])  # differences 7 and -1: sqrt((49 + 1) / 2) = 5
+    chance = ScriptedTeacher().probabilities(shown)
+    assert list(map(logit, chance)) == pytest.approx([1.4, -0.2])
+
+
+def test_by_default_a_temperature_means_the_same_at_any_size_of_reward(
+    rng: np.random.Generator,
+) -> None:
+    first, second = rng.normal(size=(2, 500))
+    teacher = ScriptedTeacher(temperature=1)
+    small = teacher.probabilities(of_returns(first, second))
+    large = teacher.probabilities(of_returns(1000 * first + 5e4, 1000 * second + 5e4))
+    np.testing.assert_allclose(small, large, rtol=1e-6)
+    wrong = np.where(first > second, 1 - large, large).mean()
+    assert 0.2 < wrong < 0.35
+    unscaled = replace(teacher, scale=None).probabilities(of_returns(1e3 * first, 1e3 * second))
+    assert np.where(first > second, 1 - unscaled, unscaled).mean() < 0.01
+
+
+def test_length_compares_mean_rewards() -> None:
+    shown = clips([[[3, 1, 2, 2], [0, 1, 1, 0]]])  # (8 - 2) / 4 steps
+    chance = ScriptedTeacher(scale="length").probabilities(shown)
+    assert logit(chance[0]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("scale", ["deviation", "length", 3.0, None])
+def test_equal_returns_are_a_toss_up_at_any_scale(scale: object) -> None:
+    shown = of_returns(np.full(5, 300.0), np.full(5, 300.0))
+    teacher = ScriptedTeacher(scale=scale, sample=False)  # type: ignore[arg-type]  # parametrised
+    np.testing.assert_array_equal(teacher.probabilities(shown), 0.5)
+
+
+def test_rounding_is_not_mistaken_for_a_difference() -> None:
+    shown = clips([[[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]])
+    assert ScriptedTeacher().probabilities(shown)[0] == pytest.approx(0.5, abs=1e-6)
+
+
+def test_no_pairs_are_no_answers() -> None:
+    assert ScriptedTeacher()(of_returns([], []), np.random.default_rng(0)).shape == (0,)
+
+
+def test_discount_counts_from_the_first_step_and_recency_from_the_last() -> None:
+    shown = clips([[[4, 0, 0], [0, 0, 3]]])
+    unscaled = ScriptedTeacher(scale=None, sample=False)
+    half = replace(unscaled, discount=0.5)  # 4 * 1 against 3 / 4
+    assert logit(half.probabilities(shown)[0]) == pytest.approx(3.25)
+    myopic = replace(unscaled, recency=0.5)  # 4 / 4 against 3 * 1
+    assert logit(myopic.probabilities(shown)[0]) == pytest.approx(-2)
+    assert answers(ScriptedTeacher.oracle(), shown) == [1.0]
+    assert answers(ScriptedTeacher.myopic(0.5), shown) == [0.0]
+
+
+def test_discount_of_nothing_looks_at_one_step() -> None:
+    shown = clips([[[1, 0, 9], [2, 0, 0]]])
+    assert answers(ScriptedTeacher(temperature=0, discount=0), shown) == [0.0]
+    assert answers(ScriptedTeacher(temperature=0, recency=0), shown) == [1.0]
+
+
+def test_padded_steps_do_not_count() -> None:
+    full = clips([[[5, 1, 1], [0, 0, 3]]])
+    padded = clips([[[NAN, 1, 1], [0, 0, 3]]], [[[False, True, True], [True, True, True]]])
+    assert answers(ScriptedTeacher.oracle(), full) == [1.0]
+    assert answers(ScriptedTeacher.oracle(), padded) == [0.0]
+    # Without its padding the first clip begins at its own first step: 1 + 1/2 against 3/4.
+    discounted = ScriptedTeacher(scale=None, discount=0.5).probabilities(padded)
+    assert logit(discounted[0]) == pytest.approx(0.75)
+
+
+def test_the_logit_is_bounded() -> None:
+    shown = of_returns([1e300, 0.0], [0.0, 1e300])
+    teacher = ScriptedTeacher(temperature=1e-200, scale=None, largest_logit=2.0)
+    assert list(map(logit, teacher.probabilities(shown))) == pytest.approx([2.0, -2.0])
+
+
+def test_skip_declines_only_if_neither_clip_is_worth_it() -> None:
+    teacher = ScriptedTeacher.skip(typical=10.0, margin=0.1)
+    shown = of_returns([1.0, 0.5, 1.1, 0.0], [0.0, 1.0, 0.0, 9.0])
+    np.testing.assert_array_equal(answers(teacher, shown), [NAN, NAN, 1.0, 0.0])
+
+
+def test_skip_and_equal_work_where_returns_are_negative() -> None:
+    shown = of_returns([-100.0, -91.0, -60.0], [-95.0, -89.0, -52.0])
+    skip = ScriptedTeacher.skip(typical=-50.0, worst=-100.0, margin=0.2)  # at or below -90
+    np.testing.assert_array_equal(answers(skip, shown), [NAN, 0.0, 0.0])
+    equal = ScriptedTeacher.equal(typical=-50.0, worst=-100.0, margin=0.1)  # less than 5 apart
+    assert answers(equal, shown) == [0.0, 0.5, 0.0]
+    with pytest.raises(ConfigError, match=r"typical.*worst"):
+        ScriptedTeacher.skip(typical=-50.0)
+
+
+def test_margins_are_used_once() -> None:
+    # The original multiplied by the margin twice from its second session on.
+    assert ScriptedTeacher.skip(typical=50.0).skip_below == pytest.approx(5.0)
+    assert ScriptedTeacher.equal(typical=50.0).equal_within == pytest.approx(5.0)
+
+
+def test_equal_overwrites_mistakes_and_looks_at_plain_returns() -> None:
+    shown = clips([[[4, 0], [0, 3]], [[9, 0], [0, 0]]])
+    teacher = ScriptedTeacher(temperature=0, recency=0.5, error_rate=1, equal_within=2)
+    assert answers(teacher, shown) == [0.5, 0.0]
+
+
+def test_skipping_comes_before_everything() -> None:
+    teacher = ScriptedTeacher(temperature=0, skip_below=5, equal_within=100, error_rate=0.5)
+    assert np.isnan(answers(teacher, of_returns([1.0], [2.0]))).all()
+
+
+def test_mistakes_turn_answers_round_and_leave_ties() -> None:
+    shown = of_returns([1.0, 0.0, 2.0], [0.0, 1.0, 2.0])
+    assert answers(ScriptedTeacher.mistake(rate=1.0), shown) == [0.0, 1.0, 0.5]
+
+
+def test_probabilities_mix_guesses_then_mistakes() -> None:
+    shown = of_returns([1.0, 0.0], [0.0, 1.0])
+    guessing = ScriptedTeacher(temperature=0, guess_rate=0.1)
+    np.testing.assert_allclose(guessing.probabilities(shown), [0.95, 0.05])
+    both = replace(guessing, error_rate=0.2)
+    np.testing.assert_allclose(both.probabilities(shown), [0.77, 0.23])
+
+
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        ScriptedTeacher(),
+        ScriptedTeacher(temperature=0.3, guess_rate=0.1),
+        ScriptedTeacher(temperature=0, error_rate=0.1),
+        ScriptedTeacher(temperature=0.5, error_rate=0.2, guess_rate=0.3, recency=0.9),
+    ],
+)
+def test_sampled_answers_come_as_often_as_their_probability(
+    teacher: ScriptedTeacher, rng: np.random.Generator
+) -> None:
+    repeats = 20_000
+    one = rng.normal(size=(3, 2, 5))
+    shown = clips(np.tile(one, (repeats, 1, 1)))
+    given = teacher(shown, rng).reshape(repeats, 3)
+    assert set(np.unique(given)) <= {0.0, 1.0}
+    expected = teacher.probabilities(shown)[:3]
+    deviation = np.sqrt(expected * (1 - expected) / repeats)
+    assert (np.abs(given.mean(0) - expected) <= 4.5 * deviation + 1e-12).all()
+
+
+def test_a_teacher_without_sampling_tells_probabilities() -> None:
+    shown = of_returns([1.0, 5.0], [0.0, 1.0])
+    teacher = ScriptedTeacher(sample=False)
+    assert answers(teacher, shown) == teacher.probabilities(shown).tolist()
+
+
+def test_swapping_the_clips_mirrors_the_probability(rng: np.random.Generator) -> None:
+    first, second = rng.normal(size=(2, 50)) + 3
+    teacher = ScriptedTeacher(guess_rate=0.1, error_rate=0.1, equal_within=0.2)
+    there = teacher.probabilities(of_returns(first, second))
+    back = teacher.probabilities(of_returns(second, first))
+    np.testing.assert_allclose(there, 1 - back)
+
+
+def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng: np.random.Generator) -> None:
+    rewards = rng.normal(size=400) * 70
+    segments = Segments(rewards[:, None], rewards, rewards, np.arange(400), np.ones(400, int), 1)
+    teacher = ScriptedTeacher().scaled_to(segments)
+    assert teacher.scale == pytest.approx(math.sqrt(2) * rewards.std())
+    few = of_returns([10.0], [0.0])
+    many = of_returns([10.0, 900.0], [0.0, 0.0])
+    assert teacher.probabilities(few)[0] == teacher.probabilities(many)[0]
+    pairs = rng.integers(400, size=(20_000, 2))
+    spread = np.sqrt(((rewards[pairs[:, 0]] - rewards[pairs[:, 1]]) ** 2).mean())
+    assert teacher.scale == pytest.approx(spread, rel=0.05)
+
+
+def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
+    ones = np.ones(4)
+    segments = Segments(ones[:, None], ones, ones, np.arange(4), np.ones(4, int), 1)
+    assert ScriptedTeacher().scaled_to(segments).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", -1.0),
+        ("temperature", NAN),
+        ("scale", "width"),
+        ("scale", 0.0),
+        ("scale", NAN),
+        ("discount", 1.5),
+        ("recency", -0.1),
+        ("guess_rate", 2.0),
+        ("error_rate", NAN),
+        ("skip_below", NAN),
+        ("equal_within", -1.0),
+        ("largest_logit", 0.0),
+    ],
+)
+def test_settings_out_of_range_are_named(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        ScriptedTeacher(**{name: value})  # type: ignore[arg-type]  # what is tested
+
+
+def test_preset_settings_out_of_range_are_named() -> None:
+    with pytest.raises(ConfigError, match="rationality"):
+        ScriptedTeacher.noisy(0)
+    with pytest.raises(ConfigError, match="margin"):
+        ScriptedTeacher.equal(typical=1.0, margin=2.0)
+
+
+def test_clips_that_are_no_pairs_are_refused() -> None:
+    with pytest.raises(FeedbackError, match=r"\[P, 2, L\]"):
+        ScriptedTeacher()(clips([[1.0, 2.0]]), np.random.default_rng(0))
+
+
+def test_rewards_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(FeedbackError, match="finite"):
+        ScriptedTeacher()(clips([[[1.0], [NAN]]]), np.random.default_rng(0))
