@@ -1,0 +1,244 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.online import EpisodeRecorder
+from preferl.online.recorder import blank
+
+GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
+
+
+class ScriptedVecEnv(VecEnv):
+    """Ends episodes as told, numbers everything it shows, and reuses its arrays."""
+
+    def __init__(self, ends: np.ndarray) -> None:
+        self.ends = ends  # [T, V]
+        super().__init__(
+            ends.shape[1], spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-1, 1, (1,), np.float32)
+        )
+        self.shown = np.zeros((self.num_envs, 1), np.float32)
+        self.paid = np.zeros(self.num_envs, np.float32)
+        self.time = 0
+        self.number = 0
+
+    def _show(self) -> np.ndarray:
+        self.shown[:, 0] = self.number + np.arange(self.num_envs)
+        self.number += self.num_envs
+        return self.shown
+
+    def reset(self) -> Any:
+        return self._show()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self.actions = actions
+
+    def step_wait(self) -> Any:
+        ends = self.ends[self.time]
+        self.time += 1
+        self.paid[:] = 10.0 * self.time + np.arange(self.num_envs)
+        final = self._show().copy()
+        infos: list[dict[str, Any]] = [
+            {"TimeLimit.truncated": end == TRUNCATES}
+            | ({"terminal_observation": final[i]} if end else {})
+            for i, end in enumerate(ends)
+        ]
+        if ends.any():
+            self._show()
+        return self.shown, self.paid, ends > 0, infos
+
+    def close(self) -> None: ...
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+    def env_method(self, *args: Any, **kwargs: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise NotImplementedError
+
+
+class ByHand:
+    """What the recorder should do, one environment and one step at a time."""
+
+    def __init__(self, environments: int) -> None:
+        self.under_way: list[list[tuple[Any, Any, Any]]] = [[] for _ in range(environments)]
+        self.ended: list[tuple[list[tuple[Any, Any, Any]], bool, Any]] = []
+        self.present: Any = None
+
+    def reset(self, observations: Any) -> None:
+        self.cut()
+        self.present = observations
+
+    def step(self, actions: Any, observations: Any, rewards: Any, dones: Any, infos: Any) -> None:
+        for i, steps in enumerate(self.under_way):
+            steps.append((self.present[i], actions[i], rewards[i]))
+            if dones[i]:
+                self._end(i, not infos[i]["TimeLimit.truncated"], infos[i]["terminal_observation"])
+        self.present = observations
+
+    def cut(self) -> None:
+        for i, steps in enumerate(self.under_way):
+            if steps:
+                self._end(i, False, self.present[i])
+
+    def _end(self, i: int, terminated: bool, final: Any) -> None:
+        self.ended.append((self.under_way[i], terminated, final))
+        self.under_way[i] = []
+
+    def take(self) -> list[Any]:
+        ended, self.ended = self.ended, []
+        return ended
+
+
+def assert_same(got: Episodes | None, expected: list[Any]) -> None:
+    if not expected:
+        assert got is None
+        return
+    assert got is not None
+    assert got.lengths.tolist() == [len(steps) for steps, _, _ in expected]
+    flat = [step for steps, _, _ in expected for step in steps]
+    np.testing.assert_array_equal(got.observations, np.stack([o for o, _, _ in flat]))
+    np.testing.assert_array_equal(got.actions, np.stack([a for _, a, _ in flat]))
+    np.testing.assert_array_equal(got.rewards, np.stack([r for _, _, r in flat]))
+    np.testing.assert_array_equal(got.final_observations, np.stack([f for _, _, f in expected]))
+    assert got.terminated[got.ends - 1].tolist() == [t for _, t, _ in expected]
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
+    environments = draw(st.integers(1, 4))
+    deeds = draw(st.lists(st.sampled_from(["step"] * 6 + ["take", "cut", "reset"]), max_size=40))
+    end = st.sampled_from([GOES_ON] * 4 + [TERMINATES, TRUNCATES])
+    row = st.lists(end, min_size=environments, max_size=environments)
+    steps = max(deeds.count("step"), 1)
+    return np.array(draw(st.lists(row, min_size=steps, max_size=steps))), deeds
+
+
+@settings(max_examples=150, deadline=None)
+@given(scripts())
+def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, list[str]]) -> None:
+    ends, deeds = script
+    recorder = EpisodeRecorder(ScriptedVecEnv(ends), capacity=2)
+    by_hand = ByHand(recorder.num_envs)
+    by_hand.reset(np.copy(recorder.reset()))
+    for number, deed in enumerate(deeds):
+        if deed == "step":
+            actions = np.full((recorder.num_envs, 1), number / 100, np.float32)
+            observations, rewards, dones, infos = recorder.step(actions)
+            by_hand.step(actions.copy(), observations.copy(), rewards.copy(), dones, infos)
+            actions[:] = np.nan
+        elif deed == "reset":
+            by_hand.reset(np.copy(recorder.reset()))
+        elif deed == "cut":
+            by_hand.cut()
+            assert_same(recorder.take(unfinished="cut"), by_hand.take())
+        else:
+            expected = by_hand.take()
+            assert recorder.finished_steps == sum(len(steps) for steps, _, _ in expected)
+            assert_same(recorder.take(), expected)
+    assert recorder.steps == deeds.count("step") * recorder.num_envs
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("environments", [1, 3])
+def test_known_environments_are_recorded_as_by_hand(name: str, environments: int) -> None:
+    recorder = EpisodeRecorder(make_vec_env(name, environments, seed=0))
+    recorder.action_space.seed(0)
+    by_hand = ByHand(environments)
+    by_hand.reset(recorder.reset())
+    for _ in range(230):
+        actions = np.stack([recorder.action_space.sample() for _ in range(environments)])
+        by_hand.step(actions, *recorder.step(actions))
+    episodes = recorder.take()
+    assert_same(episodes, by_hand.take())
+    assert episodes is not None
+    terminates = name == "CartPole-v1"
+    assert episodes.terminated.any() == terminates
+    assert episodes.truncated.any() != terminates
+
+
+class DictEnv(gym.Env[dict[str, Any], Any]):
+    observation_space = spaces.Dict(
+        {"where": spaces.Box(-1, 1, (2,), np.float32), "room": spaces.Discrete(9)}
+    )
+    action_space = spaces.MultiDiscrete([2, 3])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return self._look(), 0.5, self.time == 3, False, {}
+
+    def _look(self) -> dict[str, Any]:
+        return {"where": np.full(2, self.time / 10, np.float32), "room": self.time}
+
+
+def test_dictionaries_and_discrete_spaces() -> None:
+    recorder = EpisodeRecorder(DummyVecEnv([DictEnv, DictEnv]))
+    recorder.reset()
+    for _ in range(4):
+        recorder.step(np.array([[0, 2], [1, 1]]))
+    episodes = recorder.take()
+    assert episodes is not None
+    assert isinstance(episodes.observations, dict)
+    assert isinstance(episodes.final_observations, dict)
+    assert episodes.observations["room"].tolist() == [0, 1, 2, 0, 1, 2]
+    assert episodes.final_observations["room"].tolist() == [3, 3]
+    assert episodes.final_observations["where"].dtype == np.float32
+    assert episodes.actions.tolist() == [[0, 2]] * 3 + [[1, 1]] * 3
+    assert episodes.rewards.dtype == np.float32
+
+
+def test_what_was_taken_is_not_overwritten() -> None:
+    recorder = EpisodeRecorder(ScriptedVecEnv(np.ones((6, 1), int)))
+    recorder.reset()
+    recorder.step(np.zeros((1, 1)))
+    first = recorder.take()
+    assert first is not None
+    kept = first.rewards.copy(), np.copy(first.final_observations)
+    for _ in range(5):
+        recorder.step(np.ones((1, 1)))
+    np.testing.assert_array_equal(first.rewards, kept[0])
+    np.testing.assert_array_equal(first.final_observations, kept[1])
+
+
+def test_a_step_before_the_first_reset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="reset"):
+        EpisodeRecorder(ScriptedVecEnv(np.zeros((1, 1)))).step(np.zeros((1, 1)))
+
+
+def test_an_end_without_its_final_observation_is_refused() -> None:
+    env = ScriptedVecEnv(np.ones((1, 1), int))
+    recorder = EpisodeRecorder(env)
+    recorder.reset()
+    env.step_wait = lambda: (env.shown, env.paid, np.array([True]), [{}])  # type: ignore[method-assign]
+    with pytest.raises(DataError, match="terminal_observation"):
+        recorder.step(np.zeros((1, 1)))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        spaces.Text(3),
+        spaces.Dict({"outer": spaces.Dict({"inner": spaces.Discrete(2)})}),
+    ],
+)
+def test_spaces_without_arrays_of_one_shape_are_refused(space: spaces.Space[Any]) -> None:
+    with pytest.raises(SpaceError, match="expected"):
+        blank(space, (2,))

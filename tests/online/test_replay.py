@@ -1,0 +1,172 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+
+from preferl.data.windows import History
+from preferl.errors import ConfigError, SpaceError
+from preferl.online import relabel_replay
+from preferl.shapes import leaves, take
+
+FLAT = spaces.Box(-9, 9, (3,), np.float32)
+DICT = spaces.Dict({"at": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(7)})
+PICTURE = spaces.Box(0, 255, (6, 5, 3), np.uint8)
+MOVE = spaces.Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0]))
+PRESS = spaces.Discrete(4)
+
+
+class Curious:
+    """Not linear, and sensitive to the order of what it sees."""
+
+    def __init__(self, observations: spaces.Space[Any], actions: spaces.Space[Any], context: int):
+        self.observation_space = observations
+        self.action_space = actions
+        self.context = context
+        self.rows = 0
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
+        self.rows = max(self.rows, len(mask))
+        spaces_seen = leaves(getattr(self.observation_space, "spaces", self.observation_space))
+        for array, space in zip(leaves(observations), spaces_seen, strict=True):
+            assert array.shape == (*mask.shape, *space.shape)
+        assert actions.shape == (*mask.shape, *self.action_space.shape)
+        parts = [*leaves(observations), actions]
+        weights = np.cos(np.arange(200.0))
+        seen = sum(
+            np.sin(a.reshape(*mask.shape, -1).astype(np.float64)) @ weights[: a[0, 0].size]
+            for a in parts
+        )
+        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+
+
+def lived(space: spaces.Space[Any], action: spaces.Space[Any], steps: int, environments: int) -> Any:
+    """Steps of random episodes: observations, actions, dones, one vector step after another."""
+    rng = np.random.default_rng(7)
+    space.seed(1)
+    action.seed(2)
+
+    def batch(of: spaces.Space[Any]) -> Any:
+        values = [of.sample() for _ in range(environments)]
+        if isinstance(of, spaces.Dict):
+            return {key: np.stack([v[key] for v in values]) for key in of.spaces}
+        return np.stack(values)
+
+    return [(batch(space), batch(action), rng.random(environments) < 0.3) for _ in range(steps)]
+
+
+def fill(buffer: ReplayBuffer, steps: Any, stored: Any = lambda o: o) -> None:
+    for observations, actions, dones in steps:
+        if isinstance(buffer.action_space, spaces.Box):  # as SB3 scales them
+            low, high = buffer.action_space.low, buffer.action_space.high
+            actions = 2.0 * (actions - low) / (high - low) - 1.0
+        shown = stored(observations)
+        copy = dict(shown) if isinstance(shown, dict) else shown
+        buffer.add(copy, copy, actions, np.full(len(dones), 99.0), dones, [{}] * len(dones))
+
+
+def by_hand(steps: Any, reward: Curious, capacity: int) -> np.ndarray:
+    """`[t, V]` rewards of what a buffer still holds, oldest first, one step at a time."""
+    held = steps[-capacity:]
+    environments = len(held[0][2])
+    rewards = np.zeros((len(held), environments))
+    for v in range(environments):
+        history = History(reward.context, 1)
+        for t, (observations, actions, dones) in enumerate(held):
+            windows = history.append(take(observations, [v]), actions[[v]])
+            rewards[t, v] = reward(*windows)[0]
+            if dones[v]:
+                history.forget()
+    return rewards
+
+
+@pytest.mark.parametrize("context", [1, 3])
+@pytest.mark.parametrize("steps", [5, 10, 17])
+@pytest.mark.parametrize("environments", [1, 2])
+@pytest.mark.parametrize("space", [FLAT, DICT])
+@pytest.mark.parametrize("action", [MOVE, PRESS])
+def test_equals_a_loop_over_steps(
+    context: int,
+    steps: int,
+    environments: int,
+    space: spaces.Space[Any],
+    action: spaces.Space[Any],
+) -> None:
+    kind = DictReplayBuffer if isinstance(space, spaces.Dict) else ReplayBuffer
+    buffer = kind(10 * environments, space, action, "cpu", environments)  # type: ignore[arg-type]
+    happened = lived(space, action, steps, environments)
+    fill(buffer, happened)
+    reward = Curious(space, action, context)
+    relabel_replay(buffer, reward, chunk=4)
+    assert reward.rows == 4
+    got = np.roll(buffer.rewards, -buffer.pos if buffer.full else 0, axis=0)[: buffer.size()]
+    # Scaling an action to [-1, 1] and back rounds in single precision.
+    np.testing.assert_allclose(got, by_hand(happened, reward, 10), rtol=0, atol=1e-4)
+    assert (buffer.rewards[buffer.size() :] == 0).all()
+
+
+def test_a_window_does_not_reach_across_the_seam() -> None:
+    """Without an end in sight, the oldest step that is left stands alone."""
+    buffer = ReplayBuffer(4, FLAT, PRESS, "cpu")
+    steps = [(o, a, np.array([False])) for o, a, _ in lived(FLAT, PRESS, 6, 1)]
+    fill(buffer, steps)
+    reward = Curious(FLAT, PRESS, 3)
+    relabel_replay(buffer, reward)
+    oldest = steps[2]
+    window = np.repeat(oldest[0], 3, axis=0)[None], np.repeat(oldest[1], 3)[None]
+    alone = reward(*window, np.array([[False, False, True]]))
+    np.testing.assert_allclose(buffer.rewards[buffer.pos], alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("in_dict", [False, True])
+def test_images_are_given_back_as_the_environment_made_them(in_dict: bool) -> None:
+    held = spaces.Box(0, 255, (3, 6, 5), np.uint8)
+    space = spaces.Dict({"eye": PICTURE}) if in_dict else PICTURE
+    happened = lived(space, PRESS, 5, 2)
+    buffer: ReplayBuffer
+    if in_dict:
+        buffer = DictReplayBuffer(20, spaces.Dict({"eye": held}), PRESS, "cpu", 2)
+        fill(buffer, happened, lambda o: {"eye": np.moveaxis(o["eye"], -1, 1)})
+    else:
+        buffer = ReplayBuffer(20, held, PRESS, "cpu", 2)
+        fill(buffer, happened, lambda o: np.moveaxis(o, -1, 1))
+    reward = Curious(space, PRESS, 3)
+    relabel_replay(buffer, reward)
+    np.testing.assert_allclose(buffer.rewards[:5], by_hand(happened, reward, 10), atol=1e-6)
+
+
+def test_nothing_happens_to_an_empty_buffer() -> None:
+    relabel_replay(ReplayBuffer(4, FLAT, PRESS, "cpu"), Curious(FLAT, PRESS, 2))
+
+
+def test_buffers_that_keep_too_little_are_refused() -> None:
+    buffer = ReplayBuffer(
+        4, FLAT, PRESS, "cpu", optimize_memory_usage=True, handle_timeout_termination=False
+    )
+    with pytest.raises(ConfigError, match="optimize_memory_usage=False"):
+        relabel_replay(buffer, Curious(FLAT, PRESS, 1))
+    hindsight = HerReplayBuffer.__new__(HerReplayBuffer)
+    hindsight.optimize_memory_usage = False
+    with pytest.raises(ConfigError, match="DictReplayBuffer"):
+        relabel_replay(hindsight, Curious(DICT, PRESS, 1))
+
+
+@pytest.mark.parametrize(
+    ("observations", "actions", "what"),
+    [(FLAT, MOVE, "actions"), (DICT, PRESS, "observations"), (PICTURE, PRESS, "observations")],
+)
+def test_a_reward_for_other_spaces_is_refused(
+    observations: spaces.Space[Any], actions: spaces.Space[Any], what: str
+) -> None:
+    buffer = ReplayBuffer(4, FLAT, PRESS, "cpu")
+    fill(buffer, lived(FLAT, PRESS, 3, 1))
+    with pytest.raises(SpaceError, match=f"{what} in the replay buffer: expected"):
+        relabel_replay(buffer, Curious(observations, actions, 1))
+
+
+def test_chunks_hold_at_least_one_window() -> None:
+    with pytest.raises(ConfigError, match="chunk"):
+        relabel_replay(ReplayBuffer(4, FLAT, PRESS, "cpu"), Curious(FLAT, PRESS, 1), chunk=0)

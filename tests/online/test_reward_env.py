@@ -1,0 +1,210 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeImage
+
+from preferl.data.windows import window_indices
+from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.online import EpisodeRecorder, LearnedRewardVecEnv
+from preferl.shapes import leaves, take
+
+
+class Curious:
+    """Not linear, and sensitive to the order of what it sees."""
+
+    def __init__(self, env: VecEnv, context: int) -> None:
+        self.context = context
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.calls = 0
+        self.saw: Any = None
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
+        self.calls += 1
+        self.saw = observations
+        parts = [*leaves(observations), actions]
+        seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
+        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+
+
+class Constant:
+    context = 1
+
+    def __init__(self, env: VecEnv, value: Any = 1.0) -> None:
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.value = value
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
+        return np.full(len(mask), self.value)
+
+
+class Stroll(gym.Env[Any, Any]):
+    """Episodes of random lengths, some terminated and some truncated, with dictionaries."""
+
+    observation_space = spaces.Dict(
+        {"at": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(5)}
+    )
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 9))
+        return self._look(), {}
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        over = self.left == 0
+        terminated = over and bool(self.np_random.integers(2))
+        return self._look(), float(self.np_random.normal()), terminated, over, {}
+
+    def _look(self) -> Any:
+        at = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return {"at": at, "room": int(self.np_random.integers(5))}
+
+
+def strolls(environments: int) -> VecEnv:
+    env = DummyVecEnv([Stroll] * environments)
+    env.seed(3)
+    return env
+
+
+@pytest.mark.parametrize("context", [1, 4])
+@pytest.mark.parametrize("make", [lambda: strolls(3), lambda: make_vec_env("Pendulum-v1", 2)])
+def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int) -> None:
+    inside = EpisodeRecorder(make())
+    env = LearnedRewardVecEnv(inside)
+    reward = Curious(env, context)
+    env.pay(reward)
+    outside = EpisodeRecorder(env)
+    env.action_space.seed(0)
+    outside.reset()
+    for step in range(60):
+        if step in (7, 20, 21):
+            outside.reset()
+        outside.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
+    assert reward.calls == 60
+    episodes, paid = inside.take(unfinished="cut"), outside.take(unfinished="cut")
+    assert episodes is not None
+    assert paid is not None
+    rows, mask = window_indices(episodes.start_of_step, context)
+    offline = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
+    np.testing.assert_array_equal(paid.rewards, offline)
+    assert (paid.rewards != episodes.rewards).all()
+
+
+def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
+    true_env = make_vec_env("Pendulum-v1", 2, seed=5)
+    recorder = EpisodeRecorder(make_vec_env("Pendulum-v1", 2, seed=5))
+    env = LearnedRewardVecEnv(recorder)
+    env.pay(Constant(env, 7.0))
+    true_env.reset()
+    env.reset()
+    for _ in range(200):
+        actions = np.array([[0.5], [-1.0]], np.float32)
+        _, true_rewards, _, _ = true_env.step(actions)
+        _, rewards, dones, infos = env.step(actions)
+        assert rewards.tolist() == [7.0, 7.0]
+        assert [info["true_reward"] for info in infos] == true_rewards.tolist()
+    assert dones.all()
+    assert [info["learned_return"] for info in infos] == [1400.0, 1400.0]
+    episodes = recorder.take()
+    assert episodes is not None
+    np.testing.assert_allclose(episodes.returns, [info["episode"]["r"] for info in infos], rtol=1e-5)
+
+
+def test_sums_begin_anew_after_a_reset() -> None:
+    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.pay(Constant(env))
+    env.reset()
+    for _ in range(7):
+        env.step(np.zeros((1, 1), np.float32))
+    env.reset()
+    infos = [env.step(np.zeros((1, 1), np.float32))[3][0] for _ in range(400)]
+    returns = [info["learned_return"] for info in infos if "learned_return" in info]
+    assert returns == [200.0, 200.0]
+
+
+def test_zeros_until_a_reward_is_given() -> None:
+    env = LearnedRewardVecEnv(strolls(2))
+    env.reset()
+    assert env.step(np.zeros(2, int))[1].tolist() == [0.0, 0.0]
+    env.pay(Constant(env, 2.0))
+    rewards = env.step(np.zeros(2, int))[1]
+    assert rewards.tolist() == [2.0, 2.0]
+    assert rewards.dtype == np.float32
+
+
+def test_a_new_reward_of_the_same_context_keeps_the_history() -> None:
+    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.pay(Curious(env, 3))
+    env.reset()
+    for _ in range(2):
+        env.step(np.zeros((1, 1), np.float32))
+    later = Curious(env, 3)
+    env.pay(later)
+    env.step(np.zeros((1, 1), np.float32))
+    assert (np.abs(later.saw).sum(-1) > 0).tolist() == [[True, True, True]]
+
+
+def test_rewards_may_be_changed_by_whoever_gets_them() -> None:
+    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.pay(Constant(env))
+    env.reset()
+    for _ in range(199):
+        env.step(np.zeros((1, 1), np.float32))[1][:] = 1e6
+    assert env.step(np.zeros((1, 1), np.float32))[3][0]["learned_return"] == 200.0
+
+
+class Picture(gym.Env[Any, Any]):
+    observation_space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return np.full((36, 40, 3), 9, np.uint8), {}
+
+    def step(self, action: Any) -> Any:
+        return np.full((36, 40, 3), 9, np.uint8), 0.0, False, False, {}
+
+
+def test_the_reward_sees_images_as_the_environment_gives_them() -> None:
+    inner = LearnedRewardVecEnv(DummyVecEnv([Picture]))
+    reward = Curious(inner, 2)
+    inner.pay(reward)
+    env = VecTransposeImage(inner)
+    assert np.shape(env.reset()) == (1, 3, 36, 40)
+    env.step(np.array([1]))
+    assert reward.saw.shape == (1, 2, 36, 40, 3)
+    assert reward.saw.dtype == np.uint8
+
+
+def test_a_reward_for_other_spaces_is_refused() -> None:
+    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1))
+    other = Constant(make_vec_env("CartPole-v1", 1))
+    with pytest.raises(SpaceError, match=r"observations of the environment: expected .*\(4,\)"):
+        env.pay(other)
+    other.observation_space = env.observation_space
+    with pytest.raises(SpaceError, match="actions of the environment: expected Discrete"):
+        env.pay(other)
+
+
+@pytest.mark.parametrize("value", [np.nan, [1.0]])
+def test_a_reward_that_cannot_be_paid_is_refused(value: Any) -> None:
+    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 2))
+    reward = Constant(env, value)
+    if isinstance(value, list):
+        reward.__class__ = type("Short", (Constant,), {"__call__": lambda s, o, a, m: s.value})
+    env.pay(reward)
+    env.reset()
+    with pytest.raises(DataError, match="expected 2 finite numbers"):
+        env.step(np.zeros((2, 1), np.float32))
+
+
+def test_a_step_before_the_first_reset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="reset"):
+        LearnedRewardVecEnv(strolls(1)).step(np.zeros(1, int))
