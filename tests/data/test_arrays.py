@@ -1,0 +1,262 @@
+"""Array folders: whole or not there, read as memory maps, named by content."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preferl.data import (
+    Comparisons,
+    Episodes,
+    content_id,
+    load_comparisons,
+    load_episodes,
+    sample_segments,
+    save_comparisons,
+    save_episodes,
+)
+from preferl.data.arrays import load_arrays, save_arrays, write_json, write_text, writing
+from preferl.errors import DataError, StorageError
+
+
+def _episodes(*, dictionary: bool = False) -> Episodes:
+    steps = np.arange(20.0)
+    block, final = steps.reshape(10, 2), np.ones((2, 2))
+    return Episodes(
+        {"wrist": block, "arm/angle": steps[:10]} if dictionary else block,
+        steps[:10, None].astype(np.float32),
+        steps[:10],
+        np.zeros(10, bool),
+        {"wrist": final, "arm/angle": np.ones(2)} if dictionary else final,
+        np.array([4, 6]),
+        states=steps[:10, None],
+    )
+
+
+def _comparisons(rng) -> Comparisons:
+    segments = sample_segments(_episodes(), 5, 3, rng)
+    return Comparisons(
+        segments,
+        np.array([[0, 4], [2, 4]]),
+        np.array([1.0, np.nan]),
+        np.array([1.0, 0.5]),
+        np.array([0, 7]),
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_arrays_come_back_in_order_as_memory_maps(tmp_path):
+    arrays = {"b": np.arange(3), "a/x.y": np.zeros((2, 0)), "a/w": np.array(["é", "long"])}
+    save_arrays(tmp_path / "new" / "folder", arrays, {"kind": "test", "length": 3})
+    loaded, about = load_arrays(tmp_path / "new" / "folder")
+    assert list(loaded) == ["b", "a/x.y", "a/w"]
+    assert about == {"format": 1, "kind": "test", "length": 3}
+    assert isinstance(loaded["b"], np.memmap)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(loaded[name], array)
+        assert loaded[name].dtype == array.dtype
+    assert not isinstance(load_arrays(tmp_path / "new/folder", memory_map=False)[0]["b"], np.memmap)
+
+
+def test_saving_again_replaces_the_folder(tmp_path):
+    save_arrays(tmp_path / "it", {"old": np.zeros(1)}, {})
+    save_arrays(tmp_path / "it", {"new": np.ones(1)}, {})
+    assert list(load_arrays(tmp_path / "it")[0]) == ["new"]
+    assert _names(tmp_path) == ["it"]
+    assert _names(tmp_path / "it") == ["about.json", "new.npy"]
+
+
+def test_a_failure_in_the_middle_leaves_the_old_one(tmp_path, monkeypatch):
+    save_arrays(tmp_path / "it", {"a": np.arange(3)}, {})
+    saved = []
+
+    def save_one_then_fail(file, array, **_):
+        if saved:
+            raise OSError(28, "No space left on device")
+        saved.append(file)
+        Path(file).write_bytes(b"half")
+
+    monkeypatch.setattr(np, "save", save_one_then_fail)
+    with pytest.raises(StorageError, match=r"No space left.*free some space"):
+        save_arrays(tmp_path / "it", {"a": np.zeros(9), "b": np.zeros(9)}, {})
+    assert load_arrays(tmp_path / "it")[0]["a"].tolist() == [0, 1, 2]
+    assert _names(tmp_path) == ["it"]
+
+
+def test_any_failure_in_the_block_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="stop"), writing(tmp_path / "new") as draft:  # noqa: PT012
+        draft.write_text("half")
+        raise RuntimeError("stop")
+    assert _names(tmp_path) == []
+
+
+def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
+    save_arrays(tmp_path / "it", {"a": np.arange(3)}, {})
+
+    def refuse(self, target):
+        raise PermissionError(f"no {target}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(StorageError):
+            save_arrays(tmp_path / "it", {"a": np.zeros(9)}, {})
+    assert load_arrays(tmp_path / "it")[0]["a"].tolist() == [0, 1, 2]
+    assert _names(tmp_path) == ["it"]
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match="can be written to"):
+        save_arrays(tmp_path / "file" / "it", {"a": np.zeros(1)}, {})
+    with pytest.raises(StorageError):
+        save_arrays(tmp_path / "file", {"a": np.zeros(1)}, {})
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError):
+        write_text(tmp_path / "folder", "text")
+    assert (tmp_path / "file").read_text() == "in the way"
+    assert _names(tmp_path) == ["file", "folder"]
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match="holds something else"):
+        save_arrays(tmp_path, {"a": np.zeros(1)}, {})
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_objects_and_names_outside_are_refused(tmp_path):
+    with pytest.raises(DataError, match="Python objects"):
+        save_arrays(tmp_path / "it", {"a": np.array([None])}, {})
+    for name in ("../a", "/a", "a//b", "", ".", "a/"):
+        with pytest.raises(DataError, match="array name"):
+            save_arrays(tmp_path / "it", {name: np.zeros(1)}, {})
+    assert _names(tmp_path) == []
+
+
+def test_texts_and_json_are_whole(tmp_path):
+    write_json(tmp_path / "deep" / "a.json", {"x": [1]})
+    assert json.loads((tmp_path / "deep" / "a.json").read_text()) == {"x": [1]}
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "deep" / "a.json", {"x": float("nan")})
+    write_text(tmp_path / "deep" / "b.txt", "é")
+    assert _names(tmp_path / "deep") == ["a.json", "b.txt"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"text", None])
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_damaged_files_say_so(tmp_path, content, memory_map):
+    save_arrays(tmp_path / "it", {"a": np.arange(1000)}, {})
+    file = tmp_path / "it" / "a.npy"
+    file.write_bytes(file.read_bytes()[:500] if content is None else content)
+    with pytest.raises(DataError, match=r"a\.npy: expected a whole .npy file"):
+        load_arrays(tmp_path / "it", memory_map=memory_map)
+
+
+def test_lost_files_say_so(tmp_path):
+    save_episodes(tmp_path / "it", _episodes())
+    (tmp_path / "it" / "actions.npy").unlink()
+    with pytest.raises(DataError, match=r"actions\.npy.*gone"):
+        load_episodes(tmp_path / "it")
+
+
+@pytest.mark.parametrize("about", ["", "[]", '{"format": 99}', "{}"])
+def test_folders_of_others_say_so(tmp_path, about):
+    (tmp_path / "about.json").write_text(about)
+    with pytest.raises(DataError, match="expected"):
+        load_arrays(tmp_path)
+    with pytest.raises(DataError, match="a folder written by preferl"):
+        load_arrays(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_episodes_round_trip(tmp_path, dictionary):
+    episodes = _episodes(dictionary=dictionary)
+    save_episodes(tmp_path / "it", episodes)
+    loaded = load_episodes(tmp_path / "it")
+    for name in ("actions", "rewards", "terminated", "lengths", "states"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(episodes, name))
+        assert getattr(loaded, name).dtype == getattr(episodes, name).dtype
+    for name in ("observations", "final_observations"):
+        before, after = getattr(episodes, name), getattr(loaded, name)
+        if dictionary:
+            assert list(after) == list(before) == ["wrist", "arm/angle"]
+        for key in before if dictionary else [slice(None)]:
+            np.testing.assert_array_equal(after[key], before[key])
+
+
+def test_episodes_without_states_round_trip(tmp_path):
+    save_episodes(tmp_path / "it", replace(_episodes(), states=None))
+    assert load_episodes(tmp_path / "it").states is None
+
+
+def test_comparisons_round_trip_with_only_their_steps(tmp_path, rng):
+    comparisons = _comparisons(rng)
+    save_comparisons(tmp_path / "it", comparisons)
+    loaded = load_comparisons(tmp_path / "it")
+    np.testing.assert_array_equal(
+        loaded.segments[loaded.pairs].observations,
+        comparisons.segments[comparisons.pairs].observations,
+    )
+    np.testing.assert_array_equal(loaded.preference, comparisons.preference)
+    np.testing.assert_array_equal(loaded.weight, comparisons.weight)
+    np.testing.assert_array_equal(loaded.annotator, [0, 7])
+    assert len(loaded.segments) == 3
+    assert loaded.segments.length == 3
+
+
+def test_a_folder_can_be_saved_onto_itself(tmp_path, rng):
+    save_comparisons(tmp_path / "it", _comparisons(rng))
+    loaded = load_comparisons(tmp_path / "it")
+    save_comparisons(tmp_path / "it", loaded[:1])
+    assert len(load_comparisons(tmp_path / "it")) == 1
+    assert loaded.segments.observations.shape[1:] == (2,)
+
+
+def test_kinds_are_not_confused(tmp_path, rng):
+    save_comparisons(tmp_path / "it", _comparisons(rng))
+    with pytest.raises(DataError, match="expected episodes, got comparisons"):
+        load_episodes(tmp_path / "it")
+
+
+def test_content_ids_are_equal_in_every_process():
+    code = (
+        "import numpy as np; from preferl.data import content_id;"
+        "print(content_id(np.arange(6.0).reshape(2, 3), np.array([True])))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert content_id(np.arange(6.0).reshape(2, 3), np.array([True])) == other
+
+
+def test_content_ids_differ_for_other_content():
+    array = np.arange(6)
+    others = [
+        array.reshape(2, 3),
+        array.reshape(3, 2),
+        array.astype(np.int32),
+        array[::-1],
+        array + 1,
+    ]
+    ids = {content_id(a) for a in [array, *others, np.zeros((0, 3)), np.zeros((0, 4)), np.array(1)]}
+    assert len(ids) == 9
+    assert content_id(array, array) != content_id(np.concatenate([array, array]))
+
+
+def test_content_ids_look_through_memory_layout(tmp_path):
+    array = np.arange(6.0).reshape(2, 3)
+    np.save(tmp_path / "a.npy", array)
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    assert content_id(array) == content_id(np.asfortranarray(array)) == content_id(mapped)
+
+
+def test_content_ids_of_objects_are_refused():
+    with pytest.raises(DataError, match="Python objects"):
+        content_id(np.array([{}]))

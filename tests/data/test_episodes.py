@@ -1,0 +1,158 @@
+"""Episodes: boundaries, returns, selection, joining, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from preferl.data import Episodes, join
+from preferl.errors import DataError
+
+
+def _episodes(lengths=(2, 3), *, seed: int = 0, terminated=()) -> Episodes:
+    rng = np.random.default_rng(seed)
+    steps = sum(lengths)
+    ended = np.zeros(steps, bool)
+    ended[list(terminated)] = True
+    return Episodes(
+        rng.normal(size=(steps, 2)),
+        rng.normal(size=(steps, 1)),
+        np.arange(float(steps)),
+        ended,
+        rng.normal(size=(len(lengths), 2)),
+        np.array(lengths, int),
+    )
+
+
+def _as_dictionary(episodes: Episodes) -> Episodes:
+    return replace(
+        episodes,
+        observations={"arm": episodes.observations, "eye": episodes.observations[:, 0]},
+        final_observations={
+            "arm": episodes.final_observations,
+            "eye": episodes.final_observations[:, 0],
+        },
+    )
+
+
+def test_boundaries_are_data():
+    episodes = _episodes((2, 3, 1), terminated=[1])
+    assert episodes.starts.tolist() == [0, 2, 5]
+    assert episodes.ends.tolist() == [2, 5, 6]
+    assert episodes.start_of_step.tolist() == [0, 0, 2, 2, 2, 5]
+    assert episodes.returns.tolist() == [1.0, 9.0, 5.0]
+    assert episodes.truncated.tolist() == [False, False, False, False, True, True]
+
+
+def test_next_observations_end_with_the_final_one():
+    episodes = _episodes((2, 3))
+    following = episodes.next_observations
+    np.testing.assert_array_equal(following[0], episodes.observations[1])
+    np.testing.assert_array_equal(following[[1, 4]], episodes.final_observations)
+
+
+def test_next_observations_of_dictionaries():
+    episodes = _episodes((2, 3))
+    following = _as_dictionary(episodes).next_observations
+    np.testing.assert_array_equal(following["arm"], episodes.next_observations)
+    np.testing.assert_array_equal(following["eye"], episodes.next_observations[:, 0])
+
+
+@pytest.mark.parametrize(
+    "chosen", [np.array([2, 0]), np.array([True, False, True]), slice(1, None)]
+)
+def test_selection_equals_cutting_by_hand(chosen):
+    episodes = _episodes((2, 3, 1))
+    numbers = np.arange(3)[chosen]
+    rows = np.concatenate(
+        [np.arange(episodes.starts[number], episodes.ends[number]) for number in numbers]
+    )
+    selected = episodes[chosen]
+    np.testing.assert_array_equal(selected.observations, episodes.observations[rows])
+    np.testing.assert_array_equal(selected.rewards, episodes.rewards[rows])
+    np.testing.assert_array_equal(selected.final_observations, episodes.final_observations[numbers])
+
+
+def test_selecting_none_is_empty():
+    none = _episodes()[np.zeros(2, bool)]
+    assert (len(none), none.steps, none.returns.tolist()) == (0, 0, [])
+
+
+def test_join_undoes_selection():
+    episodes = _as_dictionary(_episodes((2, 3, 1)))
+    joined = join([episodes[:1], episodes[1:]])
+    assert joined.lengths.tolist() == [2, 3, 1]
+    for key in ("arm", "eye"):
+        np.testing.assert_array_equal(joined.observations[key], episodes.observations[key])
+
+
+def test_join_keeps_states_only_if_all_have_them():
+    episodes = _episodes()
+    with_states = replace(episodes, states=np.arange(10.0).reshape(5, 2))
+    assert join([with_states, with_states]).states.shape == (10, 2)
+    assert join([with_states, episodes]).states is None
+
+
+def test_join_of_nothing():
+    with pytest.raises(DataError, match="no episodes to join"):
+        join([])
+
+
+def test_join_of_other_shapes_says_which():
+    other = replace(_episodes(), observations=np.zeros((5, 7)), final_observations=np.zeros((2, 7)))
+    with pytest.raises(DataError, match=r"observations.*\(2,\).*\(7,\) in part 1"):
+        join([_episodes(), other])
+
+
+def test_join_of_other_keys_loses_nothing_silently():
+    with pytest.raises(DataError, match="part 1"):
+        join([_episodes(), _as_dictionary(_episodes())])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("field", ["observations", "final_observations", "actions", "rewards"])
+def test_numbers_must_be_finite(field, value):
+    episodes = _episodes()
+    array = getattr(episodes, field).copy()
+    array[1] = value
+    with pytest.raises(DataError, match=rf"{field}: expected finite.*row 1"):
+        replace(episodes, **{field: array})
+
+
+def test_numbers_of_a_dictionary_must_be_finite():
+    episodes = _as_dictionary(_episodes())
+    observations = {**episodes.observations, "eye": np.array([0, 1, np.nan, 3, 4])}
+    with pytest.raises(DataError, match="row 2"):
+        replace(episodes, observations=observations)
+
+
+def test_termination_only_at_an_end():
+    with pytest.raises(DataError, match="inside an episode at step 3"):
+        _episodes((2, 3), terminated=[1, 3])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"lengths": np.array([2, 4])}, "6 rows"),
+        ({"lengths": np.array([5, 0])}, "at least 1"),
+        ({"lengths": np.array([2.0, 3.0])}, "whole numbers"),
+        ({"actions": np.zeros((4, 1))}, "actions.*5 rows.*4 rows"),
+        ({"states": np.zeros((4, 1))}, "states"),
+        ({"rewards": np.zeros((5, 1))}, "one axis"),
+        ({"terminated": np.zeros(5, np.uint8)}, "booleans"),
+        ({"observations": np.zeros((6, 2))}, "observations"),
+        ({"final_observations": np.zeros((1, 2))}, "final_observations"),
+        ({"final_observations": np.zeros((2, 3))}, "final_observations"),
+        ({"final_observations": {"arm": np.zeros((2, 2))}}, "final_observations"),
+    ],
+)
+def test_shapes_must_agree(change, match):
+    with pytest.raises(DataError, match=match):
+        replace(_episodes(), **change)
+
+
+def test_construction_copies_nothing():
+    observations = np.zeros((5, 2))
+    episodes = replace(_episodes(), observations=observations)
+    assert np.shares_memory(episodes.observations, observations)

@@ -1,0 +1,234 @@
+"""Segments: uniform drawing, windows that share steps, padding, selection, joining."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from preferl.data import Episodes, Segments, crosses_end, cut, left_out, sample_segments
+from preferl.data.segments import join_segments
+from preferl.errors import ConfigError, DataError
+
+
+def _episodes(lengths) -> Episodes:
+    """Episodes whose observations, actions and rewards all hold the row number."""
+    steps = int(np.sum(lengths))
+    number = np.arange(float(steps))
+    return Episodes(
+        number[:, None],
+        number[:, None] + 0.5,
+        number,
+        np.zeros(steps, bool),
+        np.zeros((len(lengths), 1)),
+        np.asarray(lengths, int),
+        states=number[:, None] * 2,
+    )
+
+
+def test_sampling_is_uniform_over_windows(rng):
+    lengths, length = np.array([4, 9, 30, 5, 2]), 4
+    episodes = _episodes(lengths)
+    windows = np.concatenate(
+        [
+            start + np.arange(max(n - length + 1, 0))
+            for start, n in zip(episodes.starts, lengths, strict=True)
+        ]
+    )
+    drawn = sample_segments(episodes, 20_000, length, rng).start
+    counts = np.bincount(drawn, minlength=episodes.steps)
+    assert counts.sum() == counts[windows].sum()
+    assert chisquare(counts[windows]).pvalue > 0.001
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    length=st.integers(1, 12),
+    count=st.integers(0, 40),
+    short=st.sampled_from(["drop", "pad"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_sampling_never_crosses_an_episode(lengths, length, count, short, seed):
+    episodes = _episodes(lengths)
+    if short == "drop" and max(lengths) < length:
+        with pytest.raises(DataError, match="Shorten the segments"):
+            sample_segments(episodes, count, length, np.random.default_rng(seed), short=short)
+        return
+    segments = sample_segments(episodes, count, length, np.random.default_rng(seed), short=short)
+    assert len(segments) == count
+    last = segments.start + segments.real - 1
+    np.testing.assert_array_equal(
+        episodes.start_of_step[segments.start], episodes.start_of_step[last]
+    )
+    np.testing.assert_array_equal(segments.origin[:, 0], segments.origin[:, 2])
+    np.testing.assert_array_equal(
+        episodes.starts[segments.origin[:, 0]] + segments.origin[:, 1], segments.start
+    )
+    assert (segments.real == length).all() or short == "pad"
+
+
+def test_sampling_is_distinct_while_it_can_be(rng):
+    episodes = _episodes([5, 5])
+    assert sorted(sample_segments(episodes, 6, 3, rng).start) == [0, 1, 2, 5, 6, 7]
+    assert len(sample_segments(episodes, 7, 3, rng)) == 7
+
+
+def test_sampling_repeats_with_its_generator():
+    episodes = _episodes([50, 50])
+    first, second = (sample_segments(episodes, 9, 7, np.random.default_rng(3)) for _ in range(2))
+    np.testing.assert_array_equal(first.start, second.start)
+
+
+def test_short_episodes_are_padded_on_the_left(rng):
+    segments = sample_segments(_episodes([2]), 1, 4, rng, short="pad")
+    clips = segments[:]
+    assert clips.mask.tolist() == [[False, False, True, True]]
+    assert clips.observations[..., 0].tolist() == [[0, 0, 0, 1]]
+    assert clips.rewards.tolist() == [[0, 0, 0, 1]]
+    assert segments.returns().tolist() == [1.0]
+
+
+def test_left_out_counts_short_episodes():
+    assert left_out(_episodes([2, 5, 3]), 4) == 2
+
+
+@pytest.mark.parametrize(("count", "length"), [(-1, 2), (1, 0)])
+def test_sampling_refuses_impossible_numbers(rng, count, length):
+    with pytest.raises(ConfigError, match="count >= 0"):
+        sample_segments(_episodes([5]), count, length, rng)
+
+
+def test_sampling_refuses_an_unknown_treatment(rng):
+    with pytest.raises(ConfigError, match="'repeat'"):
+        sample_segments(_episodes([5]), 1, 2, rng, short="repeat")
+
+
+def test_sampling_refuses_too_long_segments(rng):
+    with pytest.raises(DataError, match=r"at most 5, the longest of 2 episodes.*got 6.*pad"):
+        sample_segments(_episodes([5, 3]), 1, 6, rng)
+
+
+def test_sampling_copies_nothing(rng):
+    episodes = _episodes([50])
+    segments = sample_segments(episodes, 10, 5, rng)
+    assert np.shares_memory(segments.observations, episodes.observations)
+
+
+def test_a_pair_is_an_axis(rng):
+    segments = sample_segments(_episodes([20]), 4, 3, rng)
+    pairs = np.array([[0, 1], [2, 3]])
+    clips = segments[pairs]
+    assert clips.observations.shape == (2, 2, 3, 1)
+    assert clips.mask.shape == (2, 2, 3)
+    np.testing.assert_array_equal(
+        clips.observations[..., 0], segments.start[pairs][..., None] + range(3)
+    )
+    np.testing.assert_array_equal(clips[1].states, clips.states[1])
+    np.testing.assert_array_equal(segments.returns(pairs), clips.rewards.sum(-1))
+
+
+def test_overlapping_windows_share_their_steps():
+    segments = cut(_episodes([20]), np.array([3, 5, 4]), 4).select(slice(None))
+    assert segments.steps == 6
+    assert segments.start.tolist() == [0, 2, 1]
+
+
+def test_select_keeps_content_and_frees_the_source():
+    episodes = _episodes([1000])
+    segments = cut(episodes, np.arange(0, 990, 7), 10)
+    chosen = segments.select(np.array([5, 100, 5]))
+    np.testing.assert_array_equal(chosen[:].observations, segments[[5, 100, 5]].observations)
+    np.testing.assert_array_equal(chosen[:].states, segments[[5, 100, 5]].states)
+    np.testing.assert_array_equal(chosen.origin, segments.origin[[5, 100, 5]])
+    for name in ("observations", "actions", "rewards", "states"):
+        assert not np.shares_memory(getattr(chosen, name), getattr(episodes, name))
+        assert getattr(chosen, name).nbytes == 20 * 8
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 39), max_size=12))
+def test_select_keeps_content_of_padded_windows(chosen):
+    generator = np.random.default_rng(0)
+    segments = sample_segments(_episodes([3, 9, 2, 12]), 40, 5, generator, short="pad")
+    rows = np.array(chosen, int)
+    selected = segments.select(rows)
+    np.testing.assert_array_equal(selected[:].observations, segments[rows].observations)
+    np.testing.assert_array_equal(selected[:].mask, segments[rows].mask)
+
+
+def test_select_of_dictionaries():
+    block = {"arm": np.arange(20.0).reshape(10, 2), "eye": np.arange(10)}
+    segments = Segments(
+        block, np.zeros((10, 1)), np.zeros(10), np.array([0, 6]), np.array([2, 3]), 3
+    )
+    selected = segments.select(np.array([1]))
+    assert selected.observations["eye"].tolist() == [6, 7, 8]
+
+
+def test_join_lays_blocks_end_to_end(rng):
+    first = sample_segments(_episodes([9]), 3, 4, rng)
+    second = sample_segments(_episodes([2, 7]), 2, 4, rng, short="pad")
+    joined = join_segments([first, second])
+    assert (len(joined), joined.steps) == (5, 18)
+    np.testing.assert_array_equal(joined[:3].observations, first[:].observations)
+    np.testing.assert_array_equal(joined[3:].mask, second[:].mask)
+    np.testing.assert_array_equal(joined[3:].states, second[:].states)
+    assert join_segments([first, replace(second, origin=None, states=None)]).origin is None
+
+
+def test_join_refuses_what_does_not_fit(rng):
+    first = sample_segments(_episodes([9]), 3, 4, rng)
+    with pytest.raises(DataError, match="no segments to join"):
+        join_segments([])
+    with pytest.raises(DataError, match=r"one segment length.*\[3, 4\]"):
+        join_segments([first, sample_segments(_episodes([9]), 3, 3, rng)])
+    with pytest.raises(DataError, match=r"actions to join.*part 1"):
+        join_segments([first, replace(first, actions=np.zeros((9, 3)))])
+
+
+def test_cut_gives_the_rows_asked_for():
+    segments = cut(_episodes([4, 6]), np.array([2, 5]), 4)
+    assert segments[:].rewards.tolist() == [[2, 3, 4, 5], [5, 6, 7, 8]]
+    assert segments.origin.tolist() == [[0, 2, 1], [1, 1, 1]]
+    assert crosses_end(_episodes([4, 6]), np.array([0, 1, 3, 4, 6]), 4).tolist() == [
+        False, True, True, False, False,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("start", [[-1], [7], [0, 1000]])
+def test_cut_refuses_rows_of_other_data(start):
+    with pytest.raises(DataError, match=r"rows in \[0, 6\].*data set that the labels"):
+        cut(_episodes([4, 6]), np.array(start), 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"length": 0}, ConfigError),
+        ({"actions": np.zeros((4, 1))}, DataError),
+        ({"observations": {"arm": np.zeros((4, 1))}}, DataError),
+        ({"states": np.zeros((4, 1))}, DataError),
+        ({"start": np.array([-1, 2])}, DataError),
+        ({"start": np.array([0, 8])}, DataError),
+        ({"start": np.array([0])}, DataError),
+        ({"real": np.array([0, 3])}, DataError),
+        ({"real": np.array([4, 3])}, DataError),
+        ({"origin": np.zeros((2, 2), int)}, DataError),
+    ],
+)
+def test_segments_refuse_windows_that_are_none(change, error):
+    block = np.arange(10.0)[:, None]
+    segments = Segments(block, block, np.zeros(10), np.array([0, 4]), np.array([3, 3]), 3)
+    with pytest.raises(error, match="expected"):
+        replace(segments, **change)
+
+
+def test_segments_read_memory_maps(tmp_path):
+    np.save(tmp_path / "steps.npy", np.arange(100.0).reshape(50, 2))
+    block = np.load(tmp_path / "steps.npy", mmap_mode="r")
+    segments = Segments(block, block, np.zeros(50), np.array([7]), np.array([3]), 3)
+    assert segments[0].observations.tolist() == [[14, 15], [16, 17], [18, 19]]
+    assert isinstance(segments.observations, np.memmap)

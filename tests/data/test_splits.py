@@ -1,0 +1,140 @@
+"""Splits: nothing in both halves, for pairs and for episodes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preferl.data import Comparisons, Episodes, cut, folds, sample_segments, split
+from preferl.data.splits import split_off_episodes
+from preferl.errors import ConfigError, DataError
+
+
+def _episodes(lengths) -> Episodes:
+    steps = np.arange(float(np.sum(lengths)))
+    return Episodes(
+        steps[:, None],
+        steps[:, None],
+        steps,
+        np.zeros(len(steps), bool),
+        np.zeros((len(lengths), 1)),
+        np.asarray(lengths, int),
+    )
+
+
+def _comparisons(pairs, length: int = 4, lengths=(10,) * 12, seed: int = 0) -> Comparisons:
+    segments = sample_segments(_episodes(lengths), 30, length, np.random.default_rng(seed))
+    pairs = np.asarray(pairs)
+    return Comparisons(segments, pairs, np.full(len(pairs), 0.5), np.ones(len(pairs)))
+
+
+def _questions(comparisons: Comparisons) -> set[tuple[int, ...]]:
+    return {tuple(sorted(pair)) for pair in comparisons.pairs.tolist()}
+
+
+def _steps(comparisons: Comparisons) -> set[float]:
+    """Numbers of the steps of all pairs; the block numbers its steps by observation."""
+    return set(comparisons.segments[comparisons.pairs].observations.ravel().tolist())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(6, 9)), min_size=8, max_size=40),
+    share=st.floats(0.2, 0.8),
+    seed=st.integers(0, 1000),
+)
+def test_split_by_pair_is_disjoint_also_for_repeated_and_swapped_pairs(pairs, share, seed):
+    pairs = np.array([*pairs, *((b, a) for a, b in pairs)])
+    comparisons = _comparisons(pairs)
+    questions = len(_questions(comparisons))
+    if round(questions * share) in (0, questions):
+        return
+    train, held = split(comparisons, np.random.default_rng(seed), validation=share)
+    assert not _questions(train) & _questions(held)
+    assert len(train) + len(held) == len(comparisons)
+    assert len(_questions(held)) == round(questions * share)
+
+
+def test_split_finds_equal_windows_under_different_numbers(rng):
+    segments = cut(_episodes([40]), np.array([0, 10, 0, 10, 20, 30]), 4)
+    pairs = np.array([[0, 1], [3, 2], [4, 5], [2, 1]])
+    train, held = split(
+        Comparisons(segments, pairs, np.ones(4), np.ones(4)), rng, validation=0.5, by="pair"
+    )
+    assert sorted([len(train), len(held)]) == [1, 3]
+
+
+def test_split_repeats_with_its_generator():
+    comparisons = _comparisons(np.random.default_rng(0).integers(30, size=(50, 2)))
+    first, second = (split(comparisons, np.random.default_rng(4))[1] for _ in range(2))
+    np.testing.assert_array_equal(first.pairs, second.pairs)
+
+
+def test_split_by_episode_shares_no_step():
+    comparisons = _comparisons(np.random.default_rng(0).integers(30, size=(200, 2)))
+    for seed in range(5):
+        train, held = split(comparisons, np.random.default_rng(seed), validation=0.4, by="episode")
+        assert len(train)
+        assert len(held)
+        assert not _steps(train) & _steps(held)
+
+
+def test_split_by_episode_sees_windows_that_cross_an_end():
+    episodes = _episodes([10, 10, 10])
+    segments = cut(episodes, np.array([0, 8, 12, 22, 25]), 4)  # the second crosses into episode 1
+    comparisons = Comparisons(
+        segments, np.array([[0, 1], [2, 2], [3, 4]]), np.full(3, 0.5), np.ones(3)
+    )
+    train, held = split_off_episodes(comparisons, np.array([1]))
+    assert train.pairs.tolist() == [[3, 4]]
+    assert held.pairs.tolist() == [[2, 2]]
+
+
+def test_split_by_episode_sees_whole_episodes_inside_a_window():
+    segments = cut(_episodes([4, 2, 6, 10]), np.array([2, 6, 12]), 6)  # the first holds episode 1
+    comparisons = Comparisons(
+        segments, np.array([[0, 0], [1, 1], [2, 2]]), np.full(3, 0.5), np.ones(3)
+    )
+    train, held = split_off_episodes(comparisons, np.array([1, 3]))
+    assert train.pairs.tolist() == [[1, 1]]
+    assert held.pairs.tolist() == [[2, 2]]
+
+
+def test_split_by_episode_needs_origins(rng):
+    comparisons = _comparisons([[0, 1], [2, 3]])
+    unknown = replace(comparisons, segments=replace(comparisons.segments, origin=None))
+    with pytest.raises(DataError, match="which episode they come from"):
+        split(unknown, rng, by="episode")
+
+
+def test_split_by_episode_refuses_an_empty_half():
+    comparisons = _comparisons([[0, 1], [2, 3]], lengths=(200,))
+    with pytest.raises(DataError, match="0 outside and 2 inside"):
+        split(comparisons, np.random.default_rng(0), by="episode")
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 1.5, np.nan])
+def test_split_refuses_shares(rng, share):
+    with pytest.raises(ConfigError, match="validation share"):
+        split(_comparisons([[0, 1], [2, 3]]), rng, validation=share)
+
+
+@pytest.mark.parametrize("pairs", [[[0, 1]], [[0, 1], [1, 0], [0, 1]], np.zeros((0, 2), int)])
+def test_split_refuses_too_few_pairs(rng, pairs):
+    with pytest.raises(DataError, match="different pairs"):
+        split(_comparisons(pairs), rng, validation=0.5)
+
+
+def test_folds_are_even_and_keep_equal_pairs_together(rng):
+    pairs = np.array([[i, i + 10] for i in range(10)] + [[i + 10, i] for i in range(10)])
+    number = folds(_comparisons(pairs), 3, rng)
+    np.testing.assert_array_equal(number[:10], number[10:])
+    assert sorted(np.bincount(number[:10])) == [3, 3, 4]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_folds_refuse_counts(rng, count):
+    with pytest.raises(DataError, match="folds: expected 2 to 2"):
+        folds(_comparisons([[0, 1], [2, 3], [3, 2]]), count, rng)
