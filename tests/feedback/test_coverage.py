@@ -15,7 +15,7 @@ from preferl.feedback import (
     UniformPairs,
     mean_observation,
 )
-from preferl.feedback.coverage import farthest_first
+from preferl.feedback.coverage import farthest_first, squared_distances
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 
@@ -58,7 +58,7 @@ def test_pixels_are_averaged_without_overflow() -> None:
 def test_each_pair_taken_is_the_farthest_from_those_before() -> None:
     # Pairs of equal clips at 0, 1, 10 and 4: from 0 the farthest is 10, then 4, then 1.
     segments = at(0, 1, 10, 4, 0, 1, 10, 4)
-    sampler = CoveringPairs(offering([[0, 4], [1, 5], [2, 6], [3, 7]]))  # type: ignore[arg-type]
+    sampler = CoveringPairs(offering([[0, 4], [1, 5], [2, 6], [3, 7]]))
     pairs = sampler(segments, 4, np.random.default_rng(0))
     assert pairs[:, 0].tolist() == [0, 2, 3, 1]
 
@@ -77,9 +77,16 @@ def test_greedy_picks_match_a_search_over_all_distances(rng: np.random.Generator
     assert farthest_first(points, 10, np.full(30, np.inf)).tolist() == expected
 
 
+def test_distances_are_those_of_the_nearer_way_round(rng: np.random.Generator) -> None:
+    points, centres = rng.normal(size=(5, 2, 3)), rng.normal(size=(4, 2, 3))
+    there = ((points[:, None] - centres) ** 2).sum((-1, -2))
+    turned = ((points[:, None] - centres[:, ::-1]) ** 2).sum((-1, -2))
+    np.testing.assert_allclose(squared_distances(points, centres), np.minimum(there, turned))
+
+
 def test_a_pair_the_other_way_round_is_no_news() -> None:
     segments = at(0, 10, 0, 10, 5, 6)
-    sampler = CoveringPairs(offering([[0, 1], [3, 2], [4, 5]]))  # type: ignore[arg-type]
+    sampler = CoveringPairs(offering([[0, 1], [3, 2], [4, 5]]))
     assert sampler(segments, 2, np.random.default_rng(0)).tolist() == [[0, 1], [4, 5]]
 
 
@@ -108,7 +115,7 @@ def test_it_covers_better_than_chance(rng: np.random.Generator) -> None:
 def test_what_was_asked_already_is_kept_away_from() -> None:
     asked = Comparisons.of(at(10, 10), np.array([[0, 1]]), np.array([1.0]))
     segments = at(10, 10, 0, 0, 9, 9)
-    sampler = CoveringPairs(offering([[0, 1], [2, 3], [4, 5]]), asked=lambda: asked)  # type: ignore[arg-type]
+    sampler = CoveringPairs(offering([[0, 1], [2, 3], [4, 5]]), asked=lambda: asked)
     assert sampler(segments, 2, np.random.default_rng(0)).tolist() == [[2, 3], [4, 5]]
 
 
@@ -145,7 +152,7 @@ def test_features_that_cannot_be_used_are_refused(features: FloatArray) -> None:
 
 def test_too_few_candidates_are_refused(rng: np.random.Generator) -> None:
     with pytest.raises(FeedbackError, match="at least 2, got 1"):
-        CoveringPairs(offering([[0, 1]]))(at(0, 1, 2), 2, rng)  # type: ignore[arg-type]
+        CoveringPairs(offering([[0, 1]]))(at(0, 1, 2), 2, rng)
 
 
 def test_oversampling_below_one_is_refused() -> None:

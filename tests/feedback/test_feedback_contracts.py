@@ -128,7 +128,7 @@ class Later:
         if len(block):
             (self.done if self.fault == "hasty" else self.pending).append(block)
         if self.fault == "hands back":
-            return block  # type: ignore[return-value]  # the fault
+            return block
         return None
 
     def answer(self) -> None:

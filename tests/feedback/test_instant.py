@@ -162,7 +162,7 @@ def test_answers_that_break_the_contract_are_refused_and_not_kept(
 
 
 def test_words_are_no_answers() -> None:
-    feedback = InstantFeedback(lambda shown, rng: ["left"], 0)  # type: ignore[arg-type,return-value]
+    feedback = InstantFeedback(lambda shown, rng: ["left"], 0)
     with pytest.raises(FeedbackError, match="cannot be used"):
         feedback.ask(windows(2), neighbours(1))
 
@@ -172,7 +172,7 @@ def test_words_are_no_answers() -> None:
 )
 def test_pairs_that_name_no_segments_are_refused(pairs: object) -> None:
     with pytest.raises(FeedbackError, match="rows of 3 segments"):
-        InstantFeedback(Saying([1.0]), 0).ask(windows(3), pairs)  # type: ignore[arg-type]
+        InstantFeedback(Saying([1.0]), 0).ask(windows(3), pairs)
 
 
 @pytest.mark.parametrize(

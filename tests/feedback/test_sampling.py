@@ -96,14 +96,14 @@ def disagreeing_about(row: int, calls: list[int] | None = None) -> object:
 def test_pairs_on_which_members_disagree_are_chosen(
     acquisition: object, rng: np.random.Generator
 ) -> None:
-    sampler = InformativePairs(disagreeing_about(4), acquisition)  # type: ignore[arg-type]  # parametrised
+    sampler = InformativePairs(disagreeing_about(4), acquisition)
     pairs = sampler(windows(10), 9, rng)  # 45 candidates are all there are; 9 of them hold row 4
     assert (pairs == 4).any(axis=1).all()
 
 
 def test_each_segment_is_scored_once(rng: np.random.Generator) -> None:
     calls: list[int] = []
-    InformativePairs(disagreeing_about(0, calls))(windows(30), 20, rng)  # type: ignore[arg-type]
+    InformativePairs(disagreeing_about(0, calls))(windows(30), 20, rng)
     assert calls == [30]
 
 
@@ -158,7 +158,7 @@ def test_scores_that_cannot_be_used_are_refused(
 def test_acquisitions_that_cannot_be_used_are_refused(
     value: FloatArray, rng: np.random.Generator
 ) -> None:
-    sampler = InformativePairs(disagreeing_about(0), lambda logits: value)  # type: ignore[arg-type]
+    sampler = InformativePairs(disagreeing_about(0), lambda logits: value)
     with pytest.raises(FeedbackError, match="acquisition"):
         sampler(windows(6), 2, rng)
 
@@ -177,4 +177,4 @@ def test_oversampling_below_one_is_refused(oversampling: float) -> None:
 
 def test_samplers_keep_the_contract() -> None:
     check_sampler(UniformPairs())
-    check_sampler(InformativePairs(disagreeing_about(1)))  # type: ignore[arg-type]
+    check_sampler(InformativePairs(disagreeing_about(1)))

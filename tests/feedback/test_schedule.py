@@ -69,7 +69,7 @@ def test_a_plan_sums_to_exactly_what_was_asked_for(
         steps=steps,
         questions=questions,
         turns=turns,
-        schedule=schedule,  # type: ignore[arg-type]  # drawn
+        schedule=schedule,
         initial_fraction=initial_fraction,
         initial_steps=initial_steps,
         oversampling=oversampling,
@@ -138,4 +138,4 @@ def test_schedules_are_their_formulas() -> None:
 def test_settings_out_of_range_are_named(change: dict[str, object], named: str) -> None:
     settings = {"steps": 100, "questions": 10, "turns": 3} | change
     with pytest.raises(ConfigError, match=named):
-        plan(**settings)  # type: ignore[arg-type]  # what is tested
+        plan(**settings)

@@ -76,7 +76,7 @@ def test_length_compares_mean_rewards() -> None:
 @pytest.mark.parametrize("scale", ["deviation", "length", 3.0, None])
 def test_equal_returns_are_a_toss_up_at_any_scale(scale: object) -> None:
     shown = of_returns(np.full(5, 300.0), np.full(5, 300.0))
-    teacher = ScriptedTeacher(scale=scale, sample=False)  # type: ignore[arg-type]  # parametrised
+    teacher = ScriptedTeacher(scale=scale, sample=False)
     np.testing.assert_array_equal(teacher.probabilities(shown), 0.5)
 
 
@@ -242,7 +242,7 @@ def test_scaled_to_equal_segments_does_not_divide_by_nothing() -> None:
 )
 def test_settings_out_of_range_are_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=name):
-        ScriptedTeacher(**{name: value})  # type: ignore[arg-type]  # what is tested
+        ScriptedTeacher(**{name: value})
 
 
 def test_preset_settings_out_of_range_are_named() -> None:

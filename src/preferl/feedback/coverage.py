@@ -83,12 +83,16 @@ class CoveringPairs:
         if count == 0:
             return pairs[:0]
         features = _check_features(self.features(segments), len(segments))
-        deviation = features.std(axis=0)
+        middle, deviation = features.mean(axis=0), features.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
-        nearest = self._distance_to_asked((features / scale)[pairs], scale)
-        return pairs[farthest_first((features / scale)[pairs], count, nearest)]
+        points = ((features - middle) / scale)[pairs]  # [C, 2, F]
+        nearest = self._distance_to_asked(points, middle, scale)
+        return pairs[farthest_first(points, count, nearest)]
 
-    def _distance_to_asked(self, points: FloatArray, scale: FloatArray) -> FloatArray:
+    def _distance_to_asked(
+        self, points: FloatArray, middle: FloatArray, scale: FloatArray
+    ) -> FloatArray:
+        """`[C]` squared distance of each candidate to the nearest pair that was asked."""
         try:
             comparisons = None if self.asked is None else self.asked()
         except FeedbackError:  # nothing has been answered yet
@@ -96,10 +100,8 @@ class CoveringPairs:
         if comparisons is None or len(comparisons) == 0:
             return np.full(len(points), np.inf)
         known = comparisons.segments
-        features = _check_features(self.features(known), len(known)) / scale
-        centres = features[comparisons.pairs]  # [A, 2, F]
-        ways = (_squared(points, centres), _squared(points, centres[:, ::-1]))
-        return np.asarray(np.minimum(*ways).min(axis=1))
+        features = (_check_features(self.features(known), len(known)) - middle) / scale
+        return np.asarray(squared_distances(points, features[comparisons.pairs]).min(axis=1))
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
@@ -117,20 +119,24 @@ def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntAr
     nearest = nearest.copy()
     taken = np.empty(count, np.int64)
     for turn in range(count):
-        taken[turn] = np.argmax(nearest)
-        centre = points[taken[turn]]
-        for way in (centre, centre[::-1]):
-            np.minimum(nearest, ((points - way) ** 2).sum(axis=(1, 2)), out=nearest)
-        nearest[taken[: turn + 1]] = -1.0  # even where all points coincide, none is taken twice
+        row = taken[turn] = np.argmax(nearest)
+        distance = squared_distances(points, points[row : row + 1])[:, 0]
+        np.minimum(nearest, distance, out=nearest)
+        nearest[row] = -1.0  # even where all points coincide, none is taken twice
     return taken
 
 
-def _squared(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """`[C, A]` squared distances, without a `[C, A, F]` in between."""
+def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """`[C, 2, F]` and `[A, 2, F]` to `[C, A]`, each pair turned the way that is nearer.
+
+    Products stand in for differences, so that no `[C, A, F]` is ever laid out.
+    """
     left = points.reshape(len(points), -1)  # [C, 2, F] to [C, 2F]
     right = centres.reshape(len(centres), -1)  # [A, 2, F] to [A, 2F]
-    square = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2 * left @ right.T
-    return np.asarray(np.maximum(square, 0.0))  # rounding may fall below zero
+    turned = centres[:, ::-1].reshape(len(centres), -1)
+    nearer = np.maximum(left @ right.T, left @ turned.T)
+    square = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    return np.asarray(np.maximum(square - 2 * nearer, 0.0))  # rounding may fall below zero
 
 
 def _check_features(features: FloatArray, count: int) -> FloatArray:
