@@ -1,0 +1,454 @@
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import DQN, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import (
+    DummyVecEnv,
+    VecEnv,
+    VecFrameStack,
+    VecMonitor,
+    VecNormalize,
+    VecTransposeImage,
+)
+
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, SpaceError
+from preferl.online import SB3Learner
+from preferl.shapes import leaves
+
+TINY = {"net_arch": [8]}
+
+
+class Curious:
+    """Not linear, and sensitive to the order of what it sees."""
+
+    def __init__(self, env: VecEnv, context: int = 1) -> None:
+        self.context = context
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
+        parts = [*leaves(observations), actions]
+        seen = sum(np.sin(a.reshape(*mask.shape, -1).astype(np.float64)).sum(-1) for a in parts)
+        worth = np.where(mask, seen, 0.0) @ np.arange(1.0, 1.0 + self.context)
+        return np.tanh(worth + mask.sum(1)).astype(np.float32)
+
+
+class Clock(gym.Env[Any, Any]):
+    """Shows how many resets and steps there were; nothing is shown twice."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+    length = 7
+
+    def __init__(self) -> None:
+        self.resets = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.resets += 1
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        return self._look(), float(self.time), self.time == self.length, False, {}
+
+    def _look(self) -> Any:
+        return np.array([self.resets, self.time], np.float32)
+
+
+def ppo(env: VecEnv | None = None, **settings: Any) -> PPO:
+    env = make_vec_env("CartPole-v1", 2, seed=0) if env is None else env
+    given = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "policy_kwargs": dict(TINY)}
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    return PPO(policy, env, **(given | settings), device="cpu")
+
+
+def sac(env: VecEnv | None = None, kind: Any = SAC, **settings: Any) -> Any:
+    env = make_vec_env("Pendulum-v1", 2, seed=0) if env is None else env
+    given = {"learning_starts": 20, "buffer_size": 400, "batch_size": 16, "seed": 0}
+    given |= {"policy_kwargs": dict(TINY)}
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    return kind(policy, env, **(given | settings), device="cpu")
+
+
+def dqn(**settings: Any) -> Any:
+    return sac(make_vec_env("CartPole-v1", 2, seed=0), DQN, **settings)
+
+
+def learner(algorithm: BaseAlgorithm, **settings: Any) -> SB3Learner:
+    given: dict[str, Any] = {"total_steps": 1000, "rng": np.random.default_rng(0)}
+    return SB3Learner(algorithm, **(given | settings))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3])
+@pytest.mark.parametrize("make", [ppo, sac, dqn])
+def test_steps_are_exact_to_one_rollout(
+    make: Any, fraction: float, rng: np.random.Generator
+) -> None:
+    subject = learner(make(), exploration_fraction=fraction)
+    rollout = 32 if make is ppo else 8
+    asked = recorded = 0
+    for steps in rng.integers(1, 45, size=14).tolist():
+        asked += steps
+        recorded += subject.learn(steps).steps
+        assert asked <= subject.steps < asked + rollout
+    explored = subject.steps - subject.algorithm.num_timesteps
+    assert fraction * asked <= explored < fraction * asked + 2
+    under_way = subject.recorder.take(unfinished="cut")
+    assert recorded + (under_way.steps if under_way else 0) == subject.steps
+
+
+def test_a_call_that_is_covered_by_the_last_rollout_does_not_learn() -> None:
+    subject = learner(ppo(), exploration_fraction=0.0)
+    subject.learn(1)
+    subject.recorder.take(unfinished="cut")
+    episodes = subject.learn(31)
+    assert subject.steps == 32
+    assert (len(episodes), episodes.steps) == (0, 0)
+    subject.learn(1)
+    assert subject.steps == 64
+
+
+def test_schedules_follow_the_whole_run() -> None:
+    seen: list[tuple[str, float]] = []
+
+    def schedule(name: str) -> Any:
+        return lambda remaining: (seen.append((name, remaining)), 1e-3 * remaining + 1e-6)[1]
+
+    algorithm = ppo(
+        learning_rate=schedule("rate"),
+        clip_range=schedule("clip"),
+        clip_range_vf=schedule("value"),
+    )
+    subject = learner(algorithm, total_steps=320, exploration_fraction=0.1)
+    for _ in range(8):
+        seen.clear()
+        subject.learn(40)
+        now = max(0.0, 1 - subject.steps / 320)
+        assert {value for _, value in seen} >= {now}
+        assert {name for name, value in seen if value == now} == {"rate", "clip", "value"}
+        assert algorithm.policy.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3 * now + 1e-6)
+    assert now < 0.05
+
+
+def test_exploration_of_dqn_follows_the_whole_run() -> None:
+    algorithm = dqn(exploration_fraction=1.0, exploration_final_eps=0.0)
+    subject = learner(algorithm, total_steps=400, exploration_fraction=0.0)
+    for _ in range(4):
+        subject.learn(100)
+        expected = max(0.0, 1 - subject.steps / 400)
+        assert algorithm.exploration_rate == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_saved_algorithm_holds_its_own_schedule(tmp_path: Path) -> None:
+    algorithm = ppo(learning_rate=lambda remaining: 0.5 * remaining)
+    subject = learner(algorithm, total_steps=64, exploration_fraction=0.0)
+    subject.learn(32)
+    assert algorithm.lr_schedule(1.0) == 0.25
+    algorithm.save(tmp_path / "agent.zip")
+    loaded = PPO.load(tmp_path / "agent.zip", device="cpu")
+    assert loaded.lr_schedule(1.0) == 0.5
+
+
+def test_the_algorithm_stores_what_the_environment_showed() -> None:
+    algorithm = ppo(DummyVecEnv([Clock]))
+    subject = learner(algorithm, exploration_fraction=0.2)
+    for _ in range(4):
+        episodes = subject.learn(20)
+        steps = algorithm.rollout_buffer.observations.reshape(-1, 2)
+        assert steps[0, 1] == 0, "environments are reset after exploring"
+        everything = {tuple(row) for row in np.asarray(episodes.observations)}
+        everything |= subject_under_way(subject)
+        assert {tuple(row) for row in steps} <= everything
+        follows = (np.diff(steps[:, 1]) == 1) | (np.diff(steps[:, 0]) == 1)
+        assert follows.all()
+
+
+def subject_under_way(subject: SB3Learner) -> set[Any]:
+    episodes = subject.recorder.take(unfinished="cut")
+    return set() if episodes is None else {tuple(row) for row in np.asarray(episodes.observations)}
+
+
+def test_exploring_goes_on_where_the_agent_was() -> None:
+    subject = learner(ppo(DummyVecEnv([Clock])), exploration_fraction=0.0)
+    subject.learn(16)  # two episodes of 7 and 2 steps
+    episodes = subject.explore(3)
+    assert episodes.lengths.tolist() == [5]
+    assert np.asarray(episodes.observations)[:, 1].tolist() == [0, 1, 2, 3, 4]
+    assert not episodes.terminated.any()
+
+
+def test_the_teacher_sees_true_rewards_while_the_agent_is_paid_others() -> None:
+    algorithm = ppo(DummyVecEnv([Clock] * 2))
+    subject = learner(algorithm)
+    subject.pay(Curious(subject.reward_env))
+    episodes = subject.learn(64)
+    times = np.asarray(episodes.observations)[:, 1]
+    np.testing.assert_array_equal(episodes.rewards, times + 1)
+    assert np.abs(algorithm.rollout_buffer.rewards).max() <= 1
+
+
+@pytest.mark.parametrize("context", [1, 3])
+@pytest.mark.parametrize("kind", [SAC, TD3])
+def test_paying_the_same_reward_again_changes_nothing(context: int, kind: Any) -> None:
+    """What was paid online, through resets and a full ring, is what relabelling computes."""
+    algorithm = sac(kind=kind, buffer_size=300)
+    subject = learner(algorithm, exploration_fraction=0.1)
+    reward = Curious(subject.reward_env, context)
+    subject.pay(reward)
+    for _ in range(5):
+        subject.learn(100)
+    buffer = algorithm.replay_buffer
+    assert buffer.full
+    online = buffer.rewards.copy()
+    subject.pay(reward)
+    # The oldest steps have lost what came before them; scaling actions rounds.
+    same = np.isclose(online, buffer.rewards, rtol=0, atol=1e-3)
+    oldest = (buffer.pos + np.arange(context - 1)) % buffer.buffer_size
+    same[oldest] = True
+    assert same.all()
+
+
+def test_old_experience_is_paid_the_new_reward() -> None:
+    algorithm = sac()
+    subject = learner(algorithm)
+    subject.learn(60)
+    buffer = algorithm.replay_buffer
+    assert (buffer.rewards == 0).all()
+    subject.pay(Curious(subject.reward_env))
+    assert (buffer.rewards[: buffer.size()] != 0).all()
+
+
+def test_losing_the_place_leaves_values_as_they_are() -> None:
+    algorithm = sac()
+    subject = learner(algorithm, exploration_fraction=0.0)
+    subject.learn(40)
+    subject.explore(4)
+    buffer = algorithm.replay_buffer
+    last = (buffer.pos - 1) % buffer.buffer_size
+    assert (buffer.dones[last] == 1).all()
+    assert (buffer.timeouts[last] == 1).all()
+
+
+class DictClock(Clock):
+    observation_space = spaces.Dict(  # type: ignore[assignment]
+        {"time": spaces.Discrete(8), "resets": spaces.Box(-np.inf, np.inf, (1,), np.float32)}
+    )
+
+    def _look(self) -> Any:
+        return {"time": self.time, "resets": np.array([self.resets], np.float32)}
+
+
+@pytest.mark.parametrize("make", [ppo, lambda env: sac(env, DQN)])
+@pytest.mark.parametrize("context", [1, 3])
+def test_dictionaries_and_discrete_actions(make: Any, context: int) -> None:
+    subject = learner(make(DummyVecEnv([DictClock] * 2)), exploration_fraction=0.2)
+    for _ in range(3):
+        episodes = subject.learn(40)
+        assert isinstance(episodes.observations, dict)
+        assert episodes.observations["time"].shape == (episodes.steps,)
+        assert episodes.actions.shape == (episodes.steps,)
+        subject.pay(Curious(subject.reward_env, context))
+
+
+class Picture(Clock):
+    observation_space = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+
+    def _look(self) -> Any:
+        return np.full((36, 40, 3), self.time, np.uint8)
+
+
+def test_images_are_recorded_as_the_environment_gives_them() -> None:
+    algorithm = DQN(
+        "CnnPolicy",
+        DummyVecEnv([Picture]),
+        learning_starts=100,
+        buffer_size=50,
+        policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}},
+        device="cpu",
+    )
+    subject = learner(algorithm)
+    assert isinstance(algorithm.get_env(), VecTransposeImage)
+    episodes = subject.learn(20)
+    assert np.asarray(episodes.observations).shape[1:] == (36, 40, 3)
+    subject.pay(Curious(subject.reward_env, 2))
+    subject.learn(10)
+
+
+def test_normalised_observations_stay_outside() -> None:
+    env = VecNormalize(VecMonitor(DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2)))
+    algorithm = sac(env)
+    subject = learner(algorithm)
+    assert algorithm.get_env() is env
+    subject.pay(Curious(subject.reward_env))
+    episodes = subject.learn(60)
+    np.testing.assert_allclose(
+        np.linalg.norm(np.asarray(episodes.observations)[:, :2], axis=1), 1.0, atol=1e-5
+    )
+    assert (np.abs(algorithm.replay_buffer.rewards) <= 1).all(), "learned, not the environment's"
+    online = algorithm.replay_buffer.rewards.copy()
+    subject.pay(Curious(subject.reward_env))
+    np.testing.assert_allclose(online, algorithm.replay_buffer.rewards, atol=1e-3)
+
+
+def test_unfinished_episodes_are_cut_when_little_else_happened() -> None:
+    subject = learner(sac(), exploration_fraction=0.1)
+    episodes = subject.learn(40)
+    assert episodes.lengths.tolist() == [2, 2, 18, 18]
+    assert subject.learn(400).lengths.max() > 150
+
+
+def test_exploring_learns_nothing() -> None:
+    algorithm = ppo()
+    subject = learner(algorithm)
+    before = [p.clone() for p in algorithm.policy.parameters()]
+    episodes = subject.explore(25)
+    assert episodes.steps == subject.steps == 26, "whole steps of two environments"
+    assert subject.explore(1).steps == 0, "the surplus is taken off"
+    assert algorithm.num_timesteps == 0
+    assert all(map(torch.equal, before, algorithm.policy.parameters()))
+    subject.learn(30)
+    assert subject.steps == 26 + 2 + 32
+
+
+class Stop(BaseCallback):
+    """Ends a rollout after some steps, politely or not."""
+
+    def __init__(self, after: int, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.after = after
+        self.error = error
+
+    def _on_step(self) -> bool:
+        if self.n_calls != self.after:
+            return True
+        if self.error is not None:
+            raise self.error
+        return False
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+@pytest.mark.parametrize("after", [3, 16])
+def test_a_callback_may_stop_a_rollout(make: Any, after: int) -> None:
+    algorithm = make(None)
+    subject = learner(algorithm, exploration_fraction=0.0, callback=[Stop(after)])
+    subject.learn(32)
+    assert subject.steps == 2 * after
+    assert algorithm._last_obs is None
+    subject.learn(32)
+    assert subject.steps == 2 * after + 32
+    assert algorithm._last_obs is not None
+
+
+@pytest.mark.parametrize("make", [ppo, sac])
+def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
+    algorithm = make(None)
+    subject = learner(algorithm, exploration_fraction=0.2, callback=Stop(3, KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        subject.learn(32)
+    assert algorithm._last_obs is None
+    used = subject.steps
+    assert used == 8 + 6
+    episodes = subject.learn(32)
+    assert used + 32 <= subject.steps <= used + 40
+    assert episodes.steps > 0
+    subject.pay(Curious(subject.reward_env, 2))
+
+
+def test_functions_are_callbacks_too() -> None:
+    calls = []
+    subject = learner(
+        ppo(),
+        exploration_fraction=0.0,
+        callback=lambda names, _: calls.append(names["n_steps"]) is None,
+    )
+    subject.learn(32)
+    assert calls == list(range(16))
+
+
+def run(seed: int) -> tuple[list[Episodes], dict[str, Any]]:
+    algorithm = ppo(make_vec_env("CartPole-v1", 2, seed=seed), seed=seed)
+    subject = learner(algorithm, exploration_fraction=0.2, rng=np.random.default_rng(seed))
+    episodes = []
+    for _ in range(3):
+        episodes.append(subject.learn(50))
+        subject.pay(Curious(subject.reward_env, 2))
+    return episodes, algorithm.policy.state_dict()
+
+
+def test_one_seed_one_run() -> None:
+    (first, weights), (second, again), (other, _) = run(1), run(1), run(2)
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(np.asarray(a.observations), np.asarray(b.observations))
+        np.testing.assert_array_equal(a.actions, b.actions)
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
+    assert not np.array_equal(first[0].observations, other[0].observations)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"total_steps": 0}, "total_steps"),
+        ({"exploration_fraction": 1.1}, "exploration_fraction"),
+        ({"random_probability": -1.0}, "random_probability"),
+        ({"switch_probability": 2.0}, "switch_probability"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        learner(ppo(), **settings)
+
+
+def test_negative_steps_are_refused() -> None:
+    subject = learner(ppo())
+    for act in (subject.learn, subject.explore):
+        with pytest.raises(ConfigError, match="steps: expected at least 0, got -1"):
+            act(-1)
+
+
+def test_unfit_algorithms_are_refused() -> None:
+    with pytest.raises(ConfigError, match="optimize_memory_usage"):
+        learner(
+            sac(
+                optimize_memory_usage=True,
+                replay_buffer_kwargs={"handle_timeout_termination": False},
+            )
+        )
+    algorithm = ppo()
+    learner(algorithm)
+    with pytest.raises(ConfigError, match="already"):
+        learner(algorithm)
+    stacked = VecFrameStack(VecNormalize(make_vec_env("CartPole-v1", 2)), 2)
+    with pytest.raises(ConfigError, match="VecNormalize outermost"):
+        learner(ppo(stacked))
+    without = ppo()
+    without.env = None
+    with pytest.raises(ConfigError, match="no environment"):
+        learner(without)
+
+
+def test_a_reward_for_other_spaces_is_refused_before_anything_changes() -> None:
+    algorithm = sac()
+    subject = learner(algorithm)
+    subject.learn(20)
+    with pytest.raises(SpaceError):
+        subject.pay(Curious(make_vec_env("CartPole-v1", 1)))
+    assert (algorithm.replay_buffer.rewards == 0).all()
+
+
+def test_quiet_algorithms_stay_quiet(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SB3_LOGDIR", str(tmp_path))
+    learner(ppo()).learn(40)
+    assert capsys.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
