@@ -1,0 +1,299 @@
+"""Label folders: recognised by their names, one convention, rows that fit the data."""
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preferl.data import Episodes, split
+from preferl.data.sources import (
+    load_demonstrations,
+    load_labels,
+    load_pt_labels,
+    load_unirlhf_labels,
+    read_labels,
+    read_pt_labels,
+    read_unirlhf_labels,
+)
+from preferl.errors import ConfigError, DataError, StorageError, UnsafePickleError
+
+NAME = "domain_adroit_env_door-human-v1_num_4_len_5.pkl"
+FIRST, SECOND = np.array([0, 12, 3, 8]), np.array([20, 5, 3, 30], np.int32)
+
+# data set, pairs, steps per segment, labels 0 / 1 / -1, largest labelled row
+PT_TABLE = """
+    Can_mh 500 100 167 177 156 62352
+    Can_ph 100 50 24 42 34 22729
+    Lift_mh 500 100 188 118 194 30720
+    Lift_ph 100 50 35 10 55 9270
+    Square_mh 500 100 168 237 95 80276
+    Square_ph 100 50 41 31 28 29573
+    antmaze-large-diverse-v2 1000 100 358 376 266 998477
+    antmaze-large-play-v2 1000 100 200 163 637 998217
+    antmaze-medium-diverse-v2 1000 100 342 370 288 998477
+    antmaze-medium-play-v2 1000 100 243 269 488 998477
+    hammer-cloned-v1 100 100 22 39 39 992010
+    hammer-human-v1 100 100 38 31 31 10809
+    hopper-medium-expert-v2 100 100 32 40 28 1995328
+    hopper-medium-replay-v2 500 100 121 188 191 401337
+    pen-cloned-v1 100 100 21 39 40 496046
+    pen-human-v1 100 100 38 27 35 4663
+    walker2d-medium-expert-v2 100 100 30 46 24 1994936
+    walker2d-medium-replay-v2 500 100 164 219 117 300093
+"""
+PT_SETS = [
+    (name, *map(int, numbers))
+    for name, *numbers in (line.split() for line in PT_TABLE.strip().splitlines())
+]
+
+
+def _episodes(lengths=(10, 10, 20)) -> Episodes:
+    steps = np.arange(float(sum(lengths)))
+    return Episodes(
+        steps[:, None],
+        steps[:, None],
+        steps,
+        np.zeros(len(steps), bool),
+        np.zeros((len(lengths), 1)),
+        np.array(lengths),
+    )
+
+
+def _folder(folder: Path, **files) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(pickle.dumps(content, 4))
+    return folder
+
+
+def _unirlhf(folder: Path, *, kind="human", labels=(0, 1, -1, 0), first=FIRST, second=SECOND):
+    labels = np.array(labels)
+    return _folder(
+        folder,
+        **{
+            f"{kind}_label_{NAME}": labels,
+            f"indices_1_{NAME}": first,
+            f"indices_2_{NAME}": second,
+        },
+    )
+
+
+def _pt(folder: Path, *, labels=(0, 1, -1), first=FIRST, second=SECOND, name="num3_q5"):
+    return _folder(
+        folder,
+        **{
+            "label_human": list(labels),
+            f"indices_{name}": first,
+            f"indices_2_{name}": second,
+        },
+    )
+
+
+@pytest.mark.parametrize("load", [load_labels, load_unirlhf_labels])
+def test_unirlhf_folders(tmp_path, load):
+    loaded = load(_unirlhf(tmp_path), _episodes(), crossing="keep")
+    comparisons = loaded.comparisons
+    assert comparisons.preference.tolist() == [1, 0, 0.5, 1]
+    shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
+    assert shown.tolist() == [[0, 20], [12, 5], [3, 3], [8, 30]]
+    assert comparisons.segments.length == 5
+
+
+def test_computed_labels_are_shares(tmp_path):
+    shares = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.25, 0.75]]
+    rows = read_labels(_unirlhf(tmp_path, kind="fake", labels=shares))
+    assert rows.preference.tolist() == [1, 0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("load", [load_labels, load_pt_labels])
+def test_pt_folders_label_their_first_rows(tmp_path, load):
+    loaded = load(_pt(tmp_path), _episodes(), crossing="keep")
+    comparisons = loaded.comparisons
+    assert comparisons.preference.tolist() == [1, 0, 0.5]
+    shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
+    assert shown.tolist() == [[0, 20], [12, 5], [3, 3]]
+
+
+def test_lengths_come_from_the_names(tmp_path):
+    assert read_labels(_pt(tmp_path / "a", name="num3_q50")).length == 50
+    assert read_labels(_pt(tmp_path / "b", name="num3")).length == 100
+    assert read_labels(_unirlhf(tmp_path / "c")).length == 5
+
+
+def test_lengths_can_be_given_where_names_are_silent(tmp_path):
+    assert read_pt_labels(_pt(tmp_path / "a", name="num3"), length=7).length == 7
+    silent = {"human_label_x": np.array([0]), "indices_1_x": FIRST[:1], "indices_2_x": FIRST[:1]}
+    folder = _folder(tmp_path / "b", **silent)
+    assert read_unirlhf_labels(folder, length=7).length == 7
+    with pytest.raises(DataError, match="Pass `length`"):
+        read_labels(folder)
+
+
+def test_lengths_must_agree(tmp_path):
+    with pytest.raises(DataError, match=r"\[5, 7\].*length=7"):
+        read_labels(_unirlhf(tmp_path / "a"), length=7)
+    folder = _folder(tmp_path / "b", label_human=[0], indices_num1_q50=[0], indices_2_num1_q100=[0])
+    with pytest.raises(DataError, match=r"\[50, 100\]"):
+        read_labels(folder)
+
+
+def test_files_are_found_by_name_in_any_order(tmp_path, monkeypatch):
+    _unirlhf(tmp_path / "a")
+    _pt(tmp_path / "b")
+    (tmp_path / "a" / "README.md").write_text("unrelated")
+    (tmp_path / "b" / ".DS_Store").write_text("unrelated")
+    expected = {name: read_labels(tmp_path / name).first.tolist() for name in "ab"}
+    assert expected == {"a": [0, 12, 3, 8], "b": [0, 12, 3]}
+    listed = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda self: sorted(listed(self), reverse=True))
+    assert {name: read_labels(tmp_path / name).first.tolist() for name in "ab"} == expected
+
+
+def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
+    folder, episodes = _unirlhf(tmp_path), _episodes()
+    loaded = load_labels(folder, episodes)
+    report = loaded.report
+    assert (report.pairs, report.first, report.second, report.ties) == (4, 2, 1, 1)
+    assert (report.crossing, report.dropped, report.length) == (1, 1, 5)
+    assert loaded.comparisons.preference.tolist() == [1, 0, 0.5]
+    kept = load_labels(folder, episodes, crossing="keep")
+    assert (kept.report.crossing, kept.report.dropped, len(kept.comparisons)) == (1, 0, 4)
+    origin = kept.comparisons.segments.origin[kept.comparisons.pairs[3, 0]]
+    assert origin.tolist() == [0, 8, 1]
+
+
+def test_clips_are_stored_once(tmp_path):
+    segments = load_labels(_unirlhf(tmp_path), _episodes(), crossing="keep").comparisons.segments
+    assert len(segments) == 7  # row 3 was compared with itself
+    assert segments.steps < 40
+
+
+def test_other_treatments_of_crossing_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'trim'"):
+        load_labels(_unirlhf(tmp_path), _episodes(), crossing="trim")
+
+
+def test_labels_of_other_data_are_noticed(tmp_path):
+    with pytest.raises(DataError, match=r"does not belong.*\[0, 20\] of these 25 steps.*\[0, 30\]"):
+        load_labels(_unirlhf(tmp_path), _episodes((25,)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "match"),
+    [
+        ((0, 1, 2, 0), r"pair 2: expected 0 \(first preferred\).*got 2"),
+        ((0, 1, 0.5, 0), "pair 2.*got 0.5"),
+        ([[1.0, 0.0], [0.9, 0.9]] * 2, "pair 1: expected two shares"),
+        ([[1.0, np.nan]] * 4, "pair 0"),
+        ([[-1.0, 2.0]] * 4, "pair 0"),
+        (("a", "b", "c", "d"), "<U1"),
+        (np.zeros((4, 3)), r"\(4, 3\)"),
+        ((), "at least one label"),
+        ((0, 1), "4 first, 4 second, 2 labels"),
+    ],
+)
+def test_other_labels_are_refused(tmp_path, labels, match):
+    with pytest.raises(DataError, match=match):
+        read_labels(_unirlhf(tmp_path, labels=labels))
+
+
+@pytest.mark.parametrize(
+    ("first", "match"),
+    [
+        (FIRST[:2], "2 first, 4 second, 3 labels"),
+        (FIRST + 0.0, "whole numbers"),
+        ([[1], [1, 2]], "one array or list"),
+    ],
+)
+def test_other_rows_are_refused(tmp_path, first, match):
+    with pytest.raises(DataError, match=match):
+        read_labels(_pt(tmp_path, first=first))
+
+
+def test_more_labels_than_rows_are_refused(tmp_path):
+    with pytest.raises(DataError, match="4 first, 4 second, 5 labels"):
+        read_labels(_pt(tmp_path, labels=[0] * 5))
+
+
+@pytest.mark.parametrize("make", [_unirlhf, _pt])
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_missing_files_are_named(tmp_path, make, part):
+    sorted(make(tmp_path).iterdir())[part].unlink()
+    with pytest.raises(DataError, match=r"file of \w+: expected one file named .*got none among"):
+        read_labels(tmp_path)
+
+
+def test_ambiguous_folders_are_refused(tmp_path):
+    _unirlhf(tmp_path / "a")
+    with pytest.raises(DataError, match=r"expected one file.*Keep one label set"):
+        read_labels(_unirlhf(tmp_path / "a", kind="fake"))
+    _pt(tmp_path / "b")
+    with pytest.raises(DataError, match="expected one file"):
+        read_labels(_pt(tmp_path / "b", name="num9"))
+    _pt(tmp_path / "c")
+    with pytest.raises(DataError, match="files of both"):
+        read_labels(_unirlhf(tmp_path / "c"))
+
+
+def test_folders_of_something_else_are_refused(tmp_path):
+    with pytest.raises(DataError, match="neither among"):
+        read_labels(tmp_path)
+    with pytest.raises(StorageError, match="a folder of label files"):
+        read_labels(tmp_path / "absent")
+
+
+def test_hostile_label_files_are_refused(tmp_path):
+    folder = _pt(tmp_path)
+    (folder / "label_human").write_bytes(pickle.dumps(os.system))
+    with pytest.raises(UnsafePickleError, match=r"label_human.*system"):
+        read_labels(folder)
+
+
+@pytest.fixture(scope="module")
+def door(shared):
+    return load_demonstrations(shared / "data" / "adroit-door-human" / "door-v0_demos.pickle")
+
+
+def _agreement(comparisons) -> float:
+    """How often the true rewards prefer what the labels prefer, ties left out."""
+    returns = comparisons.segments.returns()[comparisons.pairs]
+    agrees = (returns[:, 0] > returns[:, 1]) == (comparisons.preference > 0.5)
+    return float(agrees[comparisons.decided].mean())
+
+
+def _door_labels(shared, kind: str) -> Path:
+    return shared / "data" / "adroit-door-human" / f"door-human-v1_{kind}_labels"
+
+
+def test_computed_door_labels_agree_with_the_rewards(shared, door):
+    loaded = load_labels(_door_labels(shared, "fake"), door, crossing="keep")
+    assert len(loaded.comparisons) == 1600
+    assert _agreement(loaded.comparisons) == pytest.approx(0.985, abs=0.002)
+
+
+def test_human_door_labels(shared, door):
+    folder = _door_labels(shared, "human")
+    kept, dropped = (load_labels(folder, door, crossing=c) for c in ("keep", "drop"))
+    report = dropped.report
+    assert (report.pairs, report.first, report.second, report.ties) == (1600, 737, 747, 116)
+    assert (report.crossing, report.dropped, report.length) == (522, 522, 50)
+    assert _agreement(kept.comparisons) == pytest.approx(0.838, abs=0.001)
+    assert _agreement(dropped.comparisons) == pytest.approx(0.909, abs=0.001)
+
+
+def test_door_labels_split_by_demonstration(shared, door, rng):
+    comparisons = load_labels(_door_labels(shared, "human"), door, crossing="keep").comparisons
+    train, held = split(comparisons, rng, validation=0.3, by="episode")
+    steps = [set(part.segments.rows(part.pairs).ravel().tolist()) for part in (train, held)]
+    assert not steps[0] & steps[1]
+
+
+@pytest.mark.parametrize(("name", "pairs", "length", "first", "second", "ties", "largest"), PT_SETS)
+def test_pt_label_sets(shared, name, pairs, length, first, second, ties, largest):
+    rows = read_labels(shared / "data" / "preference-transformer-human-labels" / name)
+    assert (len(rows), len(rows.first), len(rows.second), rows.length) == (pairs,) * 3 + (length,)
+    counts = [(rows.preference == value).sum() for value in (1, 0, 0.5)]
+    assert counts == [first, second, ties]
+    assert max(rows.first.max(), rows.second.max()) == largest

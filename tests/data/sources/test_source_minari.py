@@ -1,0 +1,135 @@
+"""Minari data sets: nested spaces, endings kept apart, states for drawing."""
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from preferl.data.sources import load_minari
+from preferl.errors import DataError, MissingExtraError
+
+minari = pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
+buffers = pytest.importorskip("minari.data_collector")
+
+BOX = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+
+@pytest.fixture(autouse=True)
+def local_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+
+
+def _buffer(steps, observations, actions, *, terminated=False, infos=None, number=0):
+    end = np.arange(steps) == steps - 1
+    return buffers.EpisodeBuffer(
+        id=number,
+        observations=observations,
+        actions=actions,
+        rewards=np.arange(float(steps)),
+        terminations=end & terminated,
+        truncations=end & (not terminated),
+        infos=infos,
+    )
+
+
+def _create(episodes, observation_space, action_space, name="test/door/human-v0"):
+    # minari asks for an author, a permalink and more, one warning each
+    with pytest.warns(UserWarning, match=r"env_spec is None|is set to None"):
+        return minari.create_dataset_from_buffers(
+            name, episodes, observation_space=observation_space, action_space=action_space
+        )
+
+
+def _boxes(**changes):
+    return [
+        _buffer(3, np.arange(8.0).reshape(4, 2), np.ones((3, 2)), terminated=True, **changes),
+        _buffer(2, np.arange(6.0).reshape(3, 2) + 100, np.zeros((2, 2)), number=1, **changes),
+    ]
+
+
+def test_boxes_by_id_and_by_object():
+    dataset = _create(_boxes(), BOX, BOX)
+    for episodes in (load_minari(dataset), load_minari("test/door/human-v0")):
+        assert episodes.lengths.tolist() == [3, 2]
+        assert episodes.observations[:, 0].tolist() == [0, 2, 4, 100, 102]
+        assert episodes.final_observations.tolist() == [[6, 7], [104, 105]]
+        assert episodes.rewards.tolist() == [0, 1, 2, 0, 1]
+        assert episodes.actions.shape == (5, 2)
+        assert episodes.states is None
+
+
+def test_endings_are_kept_apart():
+    episodes = load_minari(_create(_boxes(), BOX, BOX))
+    assert episodes.terminated.tolist() == [False, False, True, False, False]
+    assert episodes.truncated.tolist() == [False, False, False, False, True]
+
+
+def test_nested_observations_and_discrete_actions():
+    space = gym.spaces.Dict(
+        {
+            "arm": gym.spaces.Dict({"angle": BOX}),
+            "pair": gym.spaces.Tuple([gym.spaces.Discrete(9), BOX]),
+        }
+    )
+    block = np.arange(8.0).reshape(4, 2)
+    nested = {"arm": {"angle": block}, "pair": (np.arange(4), block + 1)}
+    episode = _buffer(3, nested, np.array([0, 2, 1]))
+    episodes = load_minari(_create([episode], space, gym.spaces.Discrete(3)))
+    assert sorted(episodes.observations) == ["arm/angle", "pair/0", "pair/1"]
+    assert episodes.observations["pair/0"].tolist() == [0, 1, 2]
+    assert episodes.final_observations["pair/0"].tolist() == [3]
+    np.testing.assert_array_equal(episodes.observations["pair/1"], block[:3] + 1)
+    assert episodes.actions.tolist() == [0, 2, 1]
+
+
+def test_states_come_from_the_infos():
+    infos = {"qpos": np.arange(8.0).reshape(4, 2), "qvel": np.ones((4, 1))}
+    one = _buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)
+    episodes = load_minari(_create([one], BOX, BOX))
+    assert episodes.states.tolist() == [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
+
+
+def test_other_infos_are_left_unread():
+    infos = {"success": np.zeros(4, bool)}
+    one = _buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)
+    assert load_minari(_create([one], BOX, BOX)).states is None
+
+
+def test_texts_are_refused():
+    episode = _buffer(2, ["a", "b", "c"], np.zeros((2, 2)))
+    dataset = _create([episode], gym.spaces.Text(4), BOX)
+    with pytest.raises(DataError, match=r"episode 0, observations: expected a space of numbers"):
+        load_minari(dataset)
+
+
+def test_actions_must_be_one_array():
+    space = gym.spaces.Dict({"left": BOX})
+    episode = _buffer(2, np.zeros((3, 2)), {"left": np.zeros((2, 2))})
+    with pytest.raises(DataError, match=r"episode 0, actions: expected .*got a dict"):
+        load_minari(_create([episode], BOX, space))
+
+
+def test_a_missing_row_of_observations_is_noticed():
+    class Stored:
+        """What a data set of another program may hand out."""
+
+        spec = type("Spec", (), {"dataset_id": "odd"})
+
+        def __iter__(self):
+            yield buffers.EpisodeBuffer(0, None, None, np.zeros((3, 2)), np.zeros((3, 2)), [0] * 3)
+
+    with pytest.raises(DataError, match=r"odd, episode 0, observations: expected 4 rows.*\[3\]"):
+        load_minari(Stored())
+
+
+@pytest.mark.parametrize("name", ["absent/door/human-v0", "not an id"])
+def test_unknown_ids(name):
+    with pytest.raises(DataError, match="minari download"):
+        load_minari(name)
+
+
+def test_a_missing_minari_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(MissingExtraError, match=r"preferl\[minari\]"):
+        load_minari("test/door/human-v0")
