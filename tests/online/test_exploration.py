@@ -21,7 +21,9 @@ class Agent:
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: Any = 0
     ) -> Any:
         self.asked.append((state, episode_start, deterministic))
-        count = len(next(iter(observation.values())) if isinstance(observation, dict) else observation)
+        count = len(
+            next(iter(observation.values())) if isinstance(observation, dict) else observation
+        )
         return np.full((count, *self.shape), 5.0, np.float32), ("next",)
 
 
@@ -93,7 +95,9 @@ def test_one_seed_one_course() -> None:
     "space",
     [
         spaces.Box(-2.0, 3.0, (2, 3), np.float32),
-        spaces.Box(np.array([-np.inf, 0, -np.inf]), np.array([np.inf, np.inf, 1]), dtype=np.float64),
+        spaces.Box(
+            np.array([-np.inf, 0, -np.inf]), np.array([np.inf, np.inf, 1]), dtype=np.float64
+        ),
         spaces.Box(0, 255, (4,), np.uint8),
         spaces.Box(-128, 127, (2,), np.int8),
         spaces.Discrete(3, start=-1),
@@ -114,7 +118,9 @@ def test_random_actions_belong_to_their_space(
     # The same distribution as gymnasium's own, to five standard errors.
     error = 5 * sampled.astype(float).std(0) * np.sqrt(2 / 3000)
     assert (np.abs(actions.mean(0) - sampled.mean(0)) < error).all()
-    np.testing.assert_allclose(actions.astype(float).std(0), sampled.astype(float).std(0), rtol=0.15)
+    np.testing.assert_allclose(
+        actions.astype(float).std(0), sampled.astype(float).std(0), rtol=0.15
+    )
 
 
 def test_integers_reach_both_bounds(rng: np.random.Generator) -> None:

@@ -205,6 +205,45 @@ def test_dictionaries_and_discrete_spaces() -> None:
     assert episodes.rewards.dtype == np.float32
 
 
+class StatefulEnv(gym.Env[Any, Any]):
+    observation_space = spaces.Box(-99, 99, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.time = 0
+        return self._look()
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        observation, info = self._look()
+        return observation, 0.0, self.time == 3, False, info
+
+    def _look(self) -> Any:
+        return np.float32([self.time]), {"state": np.array([self.time, -self.time], np.float64)}
+
+
+def test_states_are_those_before_acting() -> None:
+    recorder = EpisodeRecorder(DummyVecEnv([StatefulEnv] * 2), states=True, capacity=2)
+    recorder.reset()
+    for _ in range(4):
+        recorder.step(np.zeros(2, int))
+    recorder.take()
+    recorder.reset()
+    for _ in range(2):
+        recorder.step(np.zeros(2, int))
+    episodes = recorder.take(unfinished="cut")
+    assert episodes is not None
+    assert episodes.states is not None
+    time = np.asarray(episodes.observations, np.float64)
+    np.testing.assert_array_equal(episodes.states, np.hstack([time, -time]))
+
+
+def test_states_that_are_not_told_are_missed() -> None:
+    recorder = EpisodeRecorder(DummyVecEnv([DictEnv]), states=True)
+    with pytest.raises(DataError, match="the key state"):
+        recorder.reset()
+
+
 def test_what_was_taken_is_not_overwritten() -> None:
     recorder = EpisodeRecorder(ScriptedVecEnv(np.ones((6, 1), int)))
     recorder.reset()

@@ -43,7 +43,9 @@ class Curious:
         return np.tanh(worth + mask.sum(1)).astype(np.float32)
 
 
-def lived(space: spaces.Space[Any], action: spaces.Space[Any], steps: int, environments: int) -> Any:
+def lived(
+    space: spaces.Space[Any], action: spaces.Space[Any], steps: int, environments: int
+) -> Any:
     """Steps of random episodes: observations, actions, dones, one vector step after another."""
     rng = np.random.default_rng(7)
     space.seed(1)

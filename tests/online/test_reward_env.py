@@ -115,7 +115,9 @@ def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
     assert [info["learned_return"] for info in infos] == [1400.0, 1400.0]
     episodes = recorder.take()
     assert episodes is not None
-    np.testing.assert_allclose(episodes.returns, [info["episode"]["r"] for info in infos], rtol=1e-5)
+    np.testing.assert_allclose(
+        episodes.returns, [info["episode"]["r"] for info in infos], rtol=1e-5
+    )
 
 
 def test_sums_begin_anew_after_a_reset() -> None:

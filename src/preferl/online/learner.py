@@ -69,6 +69,7 @@ class SB3Learner:
         random_probability: see `ExplorationPolicy`.
         switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
+        states: record `info["state"]` of each step, see `EpisodeRecorder`.
         callback: passed to every `algorithm.learn`.
         progress_bar: passed to every `algorithm.learn`.
 
@@ -87,6 +88,7 @@ class SB3Learner:
         random_probability: float = 0.5,
         switch_probability: float = 0.5,
         rng: np.random.Generator,
+        states: bool = False,
         callback: MaybeCallback = None,
         progress_bar: bool = False,
     ) -> None:
@@ -99,7 +101,7 @@ class SB3Learner:
         self.total_steps = total_steps
         self.exploration_fraction = exploration_fraction
         self.progress_bar = progress_bar
-        self.recorder, self.reward_env = _install(algorithm)
+        self.recorder, self.reward_env = _install(algorithm, states)
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
@@ -265,7 +267,7 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
             setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
 
 
-def _install(algorithm: BaseAlgorithm) -> tuple[EpisodeRecorder, LearnedRewardVecEnv]:
+def _install(algorithm: BaseAlgorithm, states: bool) -> tuple[EpisodeRecorder, LearnedRewardVecEnv]:
     """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
     top = _environment(algorithm)
     if is_vecenv_wrapped(top, LearnedRewardVecEnv):
@@ -282,7 +284,7 @@ def _install(algorithm: BaseAlgorithm) -> tuple[EpisodeRecorder, LearnedRewardVe
             "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
             "environment's own reward to the algorithm. Put VecNormalize outermost."
         )
-    recorder = EpisodeRecorder(inner)
+    recorder = EpisodeRecorder(inner, states=states)
     reward_env = LearnedRewardVecEnv(recorder)
     if outer is None:
         top = reward_env

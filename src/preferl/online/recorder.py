@@ -1,5 +1,6 @@
 """Steps of `V` parallel environments, recorded as whole episodes with their true rewards."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -64,13 +65,15 @@ class EpisodeRecorder(VecEnvWrapper):
 
     Args:
         venv: the environments; ended ones reset themselves, as is the convention of SB3.
+        states: keep `info["state"]` of steps and resets, what it takes to draw them again. It
+            must be there always, as an array of one shape. Off, since few environments tell.
         capacity: vector steps to allocate at first. 256 is about one episode of most tasks.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
     """
 
-    def __init__(self, venv: VecEnv, *, capacity: int = 256) -> None:
+    def __init__(self, venv: VecEnv, *, states: bool = False, capacity: int = 256) -> None:
         super().__init__(venv)
         axes = (max(capacity, 2), venv.num_envs)
         # The observation before a step is written as soon as it is known, so that row `_row`
@@ -78,6 +81,8 @@ class EpisodeRecorder(VecEnvWrapper):
         self._observations = blank(venv.observation_space, axes)
         self._actions = np.asarray(blank(venv.action_space, axes))
         self._rewards = np.zeros(axes, np.float32)
+        self._keeps_states = states
+        self._states: Array | None = None  # allocated when the first is seen
         self._row = 0
         self._open = np.zeros(venv.num_envs, int)  # [V] row where the episode under way began
         self._closed: list[_Closed] = []
@@ -99,6 +104,8 @@ class EpisodeRecorder(VecEnvWrapper):
         self.cut_unfinished()
         observations = self.venv.reset()
         self._see(self._row, observations)
+        if self._keeps_states:
+            self._note_states(self._row, self.unwrapped.reset_infos)
         self._begun = True
         return observations
 
@@ -117,6 +124,10 @@ class EpisodeRecorder(VecEnvWrapper):
         """Record the step's outcome and pass it on unchanged."""
         observations, rewards, dones, infos = self.venv.step_wait()
         self._see(self._row + 1, observations)
+        if self._keeps_states:
+            resets = self.unwrapped.reset_infos
+            present = [resets[i] if done else infos[i] for i, done in enumerate(dones)]
+            self._note_states(self._row + 1, present)
         self._rewards[self._row] = rewards
         self._row += 1
         self._vector_steps += 1
@@ -173,6 +184,7 @@ class EpisodeRecorder(VecEnvWrapper):
                 self._observations,
             ),
             lengths=lengths,
+            states=None if self._states is None else self._states[where],
         )
         self._drop(int(self._open.min()))
         return episodes
@@ -182,11 +194,27 @@ class EpisodeRecorder(VecEnvWrapper):
         if row == len(self._rewards):
             self._observations = map_observations(_doubled, self._observations)
             self._actions, self._rewards = _doubled(self._actions), _doubled(self._rewards)
+            self._states = None if self._states is None else _doubled(self._states)
 
         def write(array: Array, value: Array) -> None:
             array[row] = value
 
         map_observations(write, self._observations, observations)
+
+    def _note_states(self, row: int, infos: Sequence[dict[str, Any]]) -> None:
+        if any("state" not in info for info in infos):
+            raise DataError(
+                mismatch(
+                    "info of a step or reset",
+                    expected="the key state, since states are to be recorded",
+                    got=f"keys {sorted(infos[0])}",
+                    fix="Wrap each environment so that it tells its state, or record none.",
+                )
+            )
+        states = np.stack([info["state"] for info in infos])
+        if self._states is None:
+            self._states = np.zeros((*self._rewards.shape, *states.shape[1:]), states.dtype)
+        self._states[row] = states
 
     def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         end = np.full(len(ended), self._row)
@@ -202,6 +230,8 @@ class EpisodeRecorder(VecEnvWrapper):
         map_observations(shift, self._observations)
         shift(self._actions)
         shift(self._rewards)
+        if self._states is not None:
+            shift(self._states)
         self._row -= rows
         self._open -= rows
 
