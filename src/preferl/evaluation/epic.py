@@ -110,8 +110,9 @@ def step_rewards(reward: Reward, episodes: Episodes) -> FloatArray:
     """`[T]` rewards of every step with the history its episode gives it."""
     starts = episodes.start_of_step
     paid = np.empty(episodes.steps)
-    for begin in range(0, episodes.steps, CHUNK):
-        steps = np.arange(begin, min(begin + CHUNK, episodes.steps))
+    size = max(1, CHUNK // reward.context)
+    for begin in range(0, episodes.steps, size):
+        steps = np.arange(begin, min(begin + size, episodes.steps))
         rows, mask = windows_at(steps, starts[steps], reward.context)
         paid[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
     return paid

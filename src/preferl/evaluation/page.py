@@ -1,0 +1,185 @@
+"""One self-contained page about a run: no script, and nothing fetched from anywhere."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from preferl.data.arrays import write_text
+from preferl.errors import DataError, mismatch
+
+
+@final
+@dataclass(frozen=True)
+class Fact:
+    """A number to see at first glance.
+
+    Attributes:
+        label: what it is.
+        value: formatted.
+        note: what to compare it with.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """Rows of formatted text; the first column names the row, the others are aligned as numbers.
+
+    Attributes:
+        caption: what the table shows.
+        columns: heads, one per column.
+        rows: as many cells each.
+        emphasis: which row the page is about; None for none.
+
+    Raises:
+        DataError: a row of another length.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    emphasis: int | None = None
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise DataError(
+                    mismatch(
+                        f"row {row} of table {self.caption!r}",
+                        expected=f"{len(self.columns)} cells",
+                        got=len(row),
+                    )
+                )
+
+
+@final
+@dataclass(frozen=True)
+class Figure:
+    """A drawing.
+
+    Attributes:
+        svg: put into the page as it is, so it must come from `preferl.evaluation.plots` or
+            another source that is trusted.
+        alt: the message of the drawing in words, for those who do not see it.
+        caption: below it.
+        half: whether two such figures share a row.
+    """
+
+    svg: str
+    alt: str
+    caption: str = ""
+    half: bool = False
+
+    @property
+    def markup(self) -> Markup:
+        """The drawing, marked as safe."""
+        return Markup(self.svg)
+
+
+@final
+@dataclass(frozen=True)
+class Clip:
+    """A video.
+
+    Attributes:
+        mp4: what `preferl.evaluation.video.encode` gave.
+        title: above it, such as "Before".
+        alt: what is seen, in words.
+        caption: below it.
+    """
+
+    mp4: bytes = field(repr=False)
+    title: str
+    alt: str
+    caption: str = ""
+
+    @property
+    def source(self) -> str:
+        """The video as an address that holds it."""
+        return "data:video/mp4;base64," + base64.b64encode(self.mp4).decode("ascii")
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """A heading and what belongs under it: text, then tables, clips and figures.
+
+    Attributes:
+        title: the heading.
+        text: paragraphs.
+        tables: below each other.
+        clips: side by side.
+        figures: below each other, halves side by side.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    clips: tuple[Clip, ...] = ()
+    figures: tuple[Figure, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Report:
+    """All that the page says.
+
+    Attributes:
+        title: of the page.
+        lead: one or two sentences below it.
+        facts: three or four numbers.
+        sections: from top to bottom.
+        details: names to nested settings, folded away at the end.
+        footer: the last line, such as a date or a command.
+    """
+
+    title: str
+    lead: str = ""
+    facts: tuple[Fact, ...] = ()
+    sections: tuple[Section, ...] = ()
+    details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    footer: str = ""
+
+
+def write_report(path: Path | str, report: Report) -> None:
+    """Write the page so that it is either whole or not there.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+    """
+    write_text(Path(path), render(report))
+
+
+def render(report: Report) -> str:
+    """The page as HTML; all text is escaped.
+
+    >>> "&lt;b&gt;" in render(Report(title="A <b> run"))
+    True
+    """
+    template = files("preferl.evaluation").joinpath("report.html").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    details = {name: list(_flat(values)) for name, values in report.details.items()}
+    return environment.from_string(template).render(report=report, details=details)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as dotted names and text."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            yield prefix + str(name), ", ".join(map(str, value))
+        else:
+            yield prefix + str(name), "–" if value is None else str(value)

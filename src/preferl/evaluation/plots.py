@@ -1,0 +1,353 @@
+"""Figures as SVG that sits inside a page and takes on its colours and font.
+
+Every colour is written as `var(--plot-..., fallback)`: alone a figure looks right on white, and on
+a page that defines the variables it follows light and dark. The series colours are those of Okabe
+and Ito (2008), which people with any colour vision can tell apart. Each figure is as wide as its
+number of pixels at full size, so that text is read at 13 px.
+"""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+
+from preferl.errors import DataError, mismatch
+from preferl.evaluation.intervals import bootstrap_interval, wilson_interval
+from preferl.evaluation.reward_report import Calibration
+from preferl.shapes import Array, FloatArray
+
+INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+"""Blue, vermilion, green, pink; a fifth series begins again."""
+
+VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
+    colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
+}
+
+WIDE, HALF = 620, 400
+"""Widths in pixels: one figure to a row, or two."""
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 13,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": GRID,
+    "axes.linewidth": 1,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.labelpad": 7,
+    "grid.color": GRID,
+    "grid.linewidth": 1,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.major.pad": 7,
+    "ytick.major.pad": 7,
+    "lines.linewidth": 2.25,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.handlelength": 1.2,
+    "legend.borderaxespad": 0,
+    "legend.columnspacing": 1.6,
+    "svg.fonttype": "none",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.04,
+    "figure.constrained_layout.w_pad": 0.04,
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One line of learning curves, of one run or several.
+
+    Attributes:
+        label: what it is called in the legend.
+        steps: `[n]` environment steps.
+        values: `[n]`, or `[runs, n]` of which the mean is drawn over the thin lines of the runs.
+            NaN leaves a gap.
+    """
+
+    label: str
+    steps: Array
+    values: FloatArray
+
+
+@final
+@dataclass(frozen=True)
+class Share:
+    """A share in [0, 1] and the interval around it."""
+
+    label: str
+    value: float
+    interval: tuple[float, float]
+
+
+def learning_curves(
+    curves: Sequence[Curve],
+    *,
+    references: Mapping[str, float] | None = None,
+    x_label: str = "environment steps",
+    y_label: str = "return",
+) -> str:
+    """Returns over steps, with dashed lines for what bounds them, such as random and oracle.
+
+    Args:
+        curves: at least one.
+        references: names to heights of dashed lines.
+        x_label: with the unit.
+        y_label: with the unit.
+
+    Raises:
+        DataError: no curve, or steps and values of different length.
+    """
+    if not curves:
+        raise DataError("There are no curves to draw. Pass at least one.")
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(WIDE, 300)
+        for curve, colour in zip(curves, _colours(len(curves)), strict=True):
+            _draw_curve(axes, curve, colour)
+        axes.margins(x=0.01)
+        _references(axes, references or {})
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter(_thousands)
+        if len(curves) > 1:
+            _legend(axes)
+        return _svg(figure)
+
+
+def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
+    """The reward of each step of a clip, the members' range around it, and the true reward.
+
+    A learned reward has no unit, so the true one is moved and stretched to its mean and deviation.
+
+    Args:
+        learned: `[L]`, or `[E, L]` of which the mean is drawn.
+        true: `[L]` or None.
+
+    Raises:
+        DataError: lengths that do not agree.
+    """
+    members = np.atleast_2d(np.asarray(learned, np.float64))
+    mean, steps = members.mean(0), np.arange(members.shape[1])
+    if true is not None and np.shape(true) != mean.shape:
+        raise DataError(mismatch("true reward", expected=mean.shape, got=np.shape(true)))
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(WIDE, 250)
+        if len(members) > 1:
+            low, high = members.min(0), members.max(0)
+            axes.fill_between(steps, low, high, color=SERIES[0], alpha=0.18, linewidth=0)
+        axes.plot(steps, mean, color=SERIES[0], label=_learned_label(len(members)))
+        if true is not None:
+            scaled = _like(np.asarray(true, np.float64), mean)
+            axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
+        axes.margins(x=0.01)
+        axes.set_xlabel("step of the clip")
+        axes.set_ylabel("reward")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        _legend(axes)
+        return _svg(figure)
+
+
+def calibration_diagram(calibration: Calibration) -> str:
+    """What was predicted against what was observed; larger dots stand for more answers.
+
+    On the dashed line, clips said to be preferred with 80 % are preferred eight times in ten.
+    """
+    predicted, observed = np.array(calibration.predicted), np.array(calibration.observed)
+    count = np.array(calibration.count, float)
+    intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
+    low, high = np.array(intervals).reshape(-1, 2).T
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(HALF, 380)
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+        axes.vlines(predicted, low, high, color=SERIES[0], alpha=0.45, linewidth=2)
+        area = 30 + 170 * count / max(1.0, count.max(initial=0))
+        axes.scatter(predicted, observed, area, color=SERIES[0], linewidths=0, zorder=3)
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+        axes.set_xlabel("predicted preference for the first clip")
+        axes.set_ylabel("observed")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+            axis.set_major_locator(MaxNLocator(4, steps=[2.5, 5, 10]))
+        return _svg(figure)
+
+
+def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str:
+    """Accuracies as bars with their intervals; the first is what the figure is about.
+
+    Args:
+        shares: at least one, drawn from top to bottom.
+        chance: where the dashed line is; None for none.
+
+    Raises:
+        DataError: nothing to draw.
+    """
+    if not shares:
+        raise DataError("There are no accuracies to draw. Pass at least one.")
+    rows = np.arange(len(shares))
+    values = np.array([share.value for share in shares])
+    low, high = np.array([share.interval for share in shares]).T
+    with matplotlib.rc_context(STYLE):
+        places = max(4, len(shares))
+        figure, axes = _canvas(HALF, max(380, 78 + 48 * places))
+        colours = [SERIES[0], *[MUTED] * (len(shares) - 1)]
+        axes.barh(rows, values, height=0.42, color=colours, alpha=0.32, linewidth=0)
+        axes.hlines(rows, low, high, color=colours, linewidth=2)
+        axes.scatter(values, rows, 42, color=colours, linewidths=0, zorder=3)
+        for row, share in enumerate(shares):
+            _value(axes, share.interval[1] + 0.03, row, f"{100 * share.value:.0f} %")
+        if chance is not None:
+            axes.axvline(chance, color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)), zorder=1)
+        axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
+        axes.set_yticks(rows, [share.label for share in shares], color=INK)
+        axes.spines.bottom.set_visible(False)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+        axes.grid(visible=False, axis="y")
+        return _svg(figure)
+
+
+def episode_returns(
+    returns: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
+) -> str:
+    """Each episode a dot, with the mean of each policy and its 95 % interval.
+
+    Args:
+        returns: names of policies to `[K]` returns, drawn from top to bottom.
+        emphasis: the policy that the figure is about; the others are grey.
+        x_label: with the unit.
+
+    Raises:
+        DataError: nothing to draw.
+    """
+    if not returns:
+        raise DataError("There are no returns to draw. Pass at least one policy.")
+    rng = np.random.default_rng(0)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(WIDE, 76 + 54 * len(returns))
+        for row, (name, values) in enumerate(returns.items()):
+            colour = SERIES[0] if name == emphasis else MUTED
+            scatter = row + rng.uniform(-0.2, 0.2, len(values))
+            axes.scatter(values, scatter, 26, color=colour, alpha=0.4, linewidths=0)
+            low, high = bootstrap_interval(values, rng)
+            axes.hlines(row, low, high, color=colour, linewidth=7, alpha=0.35)
+            axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
+        axes.set_yticks(np.arange(len(returns)), list(returns), color=INK)
+        axes.set_ylim(len(returns) - 0.5, -0.5)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(_thousands)
+        axes.grid(visible=False, axis="y")
+        return _svg(figure)
+
+
+def _canvas(width: int, height: int) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width / 72, height / 72), facecolor="none")
+    axes = figure.subplots()
+    axes.set_facecolor("none")
+    return figure, axes
+
+
+def _colours(count: int) -> list[str]:
+    return [SERIES[i % len(SERIES)] for i in range(count)]
+
+
+def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
+    runs = np.atleast_2d(np.asarray(curve.values, np.float64))
+    if runs.shape[1] != len(curve.steps):
+        raise DataError(
+            mismatch(
+                f"curve {curve.label!r}",
+                expected=f"{len(curve.steps)} values, one per step",
+                got=runs.shape[1],
+            )
+        )
+    if len(runs) > 1:
+        axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4)
+    axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label)
+
+
+def _references(axes: Axes, references: Mapping[str, float]) -> None:
+    """Dashed lines with their names to the right, moved apart where they would overlap."""
+    for height in references.values():
+        axes.axhline(height, color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+    low, high = axes.get_ylim()
+    place = -np.inf
+    for name, height in sorted(references.items(), key=lambda item: item[1]):
+        place = max((height - low) / (high - low), place + 0.065)
+        axes.annotate(
+            name,
+            (1, place),
+            xycoords="axes fraction",
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            color=MUTED,
+        )
+    axes.set_ylim(low, high)
+
+
+def _thousands(value: float, position: float | None = None) -> str:
+    del position
+    return f"{value:,g}".replace("-", "−")
+
+
+def _value(axes: Axes, x: float, row: float, text: str) -> None:
+    axes.text(x, row, text, va="center", ha="left", color=INK, fontsize=13)
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.03), ncols=4, labelcolor=INK)
+
+
+def _learned_label(members: int) -> str:
+    return f"learned (range of {members} members)" if members > 1 else "learned"
+
+
+def _like(values: FloatArray, model: FloatArray) -> FloatArray:
+    deviation = values.std() or 1.0
+    return np.asarray((values - values.mean()) / deviation * model.std() + model.mean())
+
+
+def _svg(figure: Figure) -> str:
+    """The figure without what only a file of its own needs, and with names for its colours."""
+    file = io.StringIO()
+    # Marks are named by a hash of their drawing, so equal names on one page are equal marks.
+    with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
+    svg = re.sub(r'width="([\d.]+)pt" height="[\d.]+pt"', _root_attributes, svg, count=1)
+    for colour, name in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--plot-{name}, {colour})")
+    return svg.strip()
+
+
+def _root_attributes(match: re.Match[str]) -> str:
+    width = float(match[1])
+    return (
+        f'style="width: 100%; max-width: {1.2 * width:g}px; height: auto; font-family: system-ui, '
+        'sans-serif" stroke-linejoin="round" aria-hidden="true"'
+    )

@@ -1,0 +1,178 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preferl.errors import DataError, StorageError
+from preferl.evaluation import Calibration, PolicyReport, RewardReport
+from preferl.evaluation.page import (
+    Clip,
+    Fact,
+    Figure,
+    Report,
+    Section,
+    Table,
+    render,
+    write_report,
+)
+from preferl.evaluation.plots import Curve
+from preferl.evaluation.summary import run_report
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Checks that tags close in order, and keeps what the page is made of."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+EVIL = "<script>alert('x')</script>&\""
+
+CALIBRATION = Calibration((0.2, 0.8), (0.25, 0.75), (10, 20), 0.05)
+
+
+def full() -> Report:
+    return Report(
+        title=EVIL,
+        lead=EVIL,
+        facts=(Fact(EVIL, EVIL, EVIL),),
+        sections=(
+            Section(
+                EVIL,
+                (EVIL,),
+                (Table(EVIL, (EVIL, "b"), ((EVIL, EVIL), ("c", "d")), emphasis=1),),
+                (Clip(b"\x00\x01", EVIL, EVIL, EVIL),),
+                (Figure("<svg id='drawing'></svg>", EVIL, EVIL, half=True),),
+            ),
+        ),
+        details={EVIL: {EVIL: EVIL, "deep": {"list": [1, 2], "none": None}}},
+        footer=EVIL,
+    )
+
+
+def test_everything_is_shown_and_escaped() -> None:
+    page = render(full())
+    outline = Outline(page)
+    assert not outline.all("script")
+    assert page.count("&lt;script&gt;") == page.count("alert(") > 15
+    assert "<svg id='drawing'></svg>" in page
+    assert "deep.list" in outline.text
+    assert "1, 2" in outline.text
+
+
+def test_the_page_is_accessible_and_needs_nobody() -> None:
+    page = render(full())
+    outline = Outline(page)
+    assert outline.all("html")[0]["lang"] == "en"
+    (video,) = outline.all("video")
+    assert {"controls", "loop", "muted", "playsinline"} <= set(video)
+    assert video["src"] == "data:video/mp4;base64,AAE="
+    assert video["aria-label"] == EVIL
+    (drawing,) = (a for a in outline.all("div") if a.get("role") == "img")
+    assert drawing["aria-label"] == EVIL
+    assert [a["scope"] for a in outline.all("th")] == ["col", "col", "row", "row"]
+    assert "prefers-color-scheme: dark" in page
+    assert not re.search(r"(src|href)=[\"'](?!data:)", page)
+    assert not re.search(r"https?://|@import|url\(", page)
+
+
+def test_an_empty_report_is_a_page() -> None:
+    outline = Outline(render(Report("Title")))
+    assert not outline.all("section")
+    assert not outline.all("details")
+
+
+def test_every_row_of_a_table_is_whole() -> None:
+    with pytest.raises(DataError, match="2 cells"):
+        Table("t", ("a", "b"), (("1", "2"), ("3",)))
+
+
+def test_write_is_atomic_and_says_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "report.html"
+    write_report(path, Report("First"))
+    write_report(path, Report("Second"))
+    assert "Second" in path.read_text(encoding="utf-8")
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+    with pytest.raises(StorageError):
+        write_report(path / "below-a-file.html", Report("Third"))
+
+
+def reward_report(accuracy: float | None = 0.8, decided: int = 30) -> RewardReport:
+    notes = ("epic: not given.",)
+    return RewardReport(accuracy, decided, 2, 1, (0.6, 0.9), 0.5, CALIBRATION, 0.7, notes=notes)
+
+
+def policies(rng: np.random.Generator) -> dict[str, PolicyReport]:
+    return {
+        name: PolicyReport(mean + rng.normal(size=5), np.full(5, 200))
+        for name, mean in {"random": -1200.0, "taught": -170.0, "oracle": -150.0}.items()
+    }
+
+
+def test_run_report_tells_the_story(rng: np.random.Generator) -> None:
+    steps = np.arange(3)
+    report = run_report(
+        "Run",
+        policies=policies(rng),
+        taught="taught",
+        reward=reward_report(),
+        controls={"random": reward_report(0.5)},
+        curves=[Curve("taught", steps, -steps * 1.0)],
+        clips=[Clip(b"", "Before", "hangs"), Clip(b"", "After", "stands")],
+        facts=[Fact("Comparisons", "200")],
+    )
+    text = Outline(render(report)).text
+    for part in ("What the policy earns", "How it behaves", "How it learned", "80 %", "200"):
+        assert part in text
+    for part in ("epic: not given.", "30 decided", "−1,200", "60 to 90 %", "0.700", "–"):
+        assert part in text
+    assert report.sections[0].tables[0].emphasis == 1
+
+
+def test_run_report_leaves_out_what_is_not_there(rng: np.random.Generator) -> None:
+    report = run_report(
+        "Run", policies=policies(rng), taught="taught", reward=reward_report(None, 0)
+    )
+    assert [section.title for section in report.sections] == [
+        "What the policy earns",
+        "How good the reward is",
+    ]
+    assert report.sections[1].figures == ()
+    Outline(render(report))
+    with pytest.raises(DataError, match="taught"):
+        run_report("Run", policies=policies(rng), taught="learned", reward=reward_report())
+
+
+def test_importing_evaluation_is_cheap() -> None:
+    heavy = {"torch", "matplotlib", "av", "jinja2", "stable_baselines3"}
+    code = f"import sys, preferl.evaluation; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,104 @@
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree as ET
+
+import matplotlib
+import numpy as np
+import pytest
+
+from preferl.errors import DataError
+from preferl.evaluation import Calibration
+from preferl.evaluation.plots import (
+    VARIABLES,
+    Curve,
+    Share,
+    _like,
+    accuracy_bars,
+    calibration_diagram,
+    episode_returns,
+    learning_curves,
+    reward_over_clip,
+)
+
+STEPS = np.arange(0, 50_001, 10_000)
+VALUES = np.array([-1500.0, -1200, -800, -600, -300, -200])
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    "curve": lambda: learning_curves([Curve("taught", STEPS, VALUES)]),
+    "curves": lambda: learning_curves(
+        [Curve("taught", STEPS, VALUES), Curve("other", STEPS, np.stack([VALUES, VALUES * 0.9]))],
+        references={"oracle": -150.0, "taught": -160.0, "random": -1200.0},
+    ),
+    "gaps": lambda: learning_curves([Curve("taught", STEPS, np.full(6, np.nan))]),
+    "clip": lambda: reward_over_clip(VALUES),
+    "members": lambda: reward_over_clip(np.stack([VALUES, VALUES * 2]), np.zeros(6)),
+    "calibration": lambda: calibration_diagram(Calibration((0.2, 0.9), (0.3, 1.0), (5, 50), 0.1)),
+    "uncalibrated": lambda: calibration_diagram(Calibration((), (), (), None)),
+    "accuracy": lambda: accuracy_bars([Share("learned", 0.9, (0.8, 0.95))]),
+    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)], chance=None),
+    "returns": lambda: episode_returns({"random": VALUES, "taught": VALUES[:1]}, emphasis="taught"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_drawings_are_xml_that_a_page_can_colour(name: str) -> None:
+    svg = DRAWINGS[name]()
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert "viewBox" in root.attrib
+    for unwanted in ("<style", "<metadata", "DOCTYPE", "DejaVu", "#ffffff", "#000000"):
+        assert unwanted not in svg
+    bare = re.sub(r"var\([^)]*\)", "", svg)
+    assert not [colour for colour in VARIABLES if colour in bare]
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_drawings_repeat_themselves_and_define_what_they_use(name: str) -> None:
+    svg = DRAWINGS[name]()
+    assert svg == DRAWINGS[name]()
+    defined = set(re.findall(r' id="([^"]+)"', svg))
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    assert used <= defined
+
+
+def test_labels_are_text_and_escaped() -> None:
+    svg = learning_curves(
+        [Curve("a <b> & c", STEPS, VALUES), Curve("d", STEPS, VALUES)], references={"oracle": -9.0}
+    )
+    texts = [element.text for element in ET.fromstring(svg).iter() if element.text]
+    assert {"a <b> & c", "oracle", "environment steps", "20k"} <= set(texts)
+
+
+def test_references_outside_the_curve_are_drawn_and_their_names_kept_apart() -> None:
+    svg = learning_curves([Curve("taught", STEPS, VALUES)], references={"a": 0.0, "b": 1.0})
+    heights = {
+        element.text: float(element.attrib["y"])
+        for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+        if element.text in ("a", "b")
+    }
+    assert heights["a"] - heights["b"] > 12  # b is higher, by at least a line of text
+
+
+def test_the_true_reward_takes_on_the_learned_scale() -> None:
+    scaled = _like(np.array([0.0, 10.0]), np.array([1.0, 3.0]))
+    np.testing.assert_allclose(scaled, [1, 3])
+    np.testing.assert_allclose(_like(np.zeros(2), np.array([1.0, 3.0])), [2, 2])
+
+
+def test_drawing_leaves_global_state_alone() -> None:
+    before = dict(matplotlib.rcParams)
+    DRAWINGS["curves"]()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_nothing_to_draw_is_told() -> None:
+    with pytest.raises(DataError, match="curves"):
+        learning_curves([])
+    with pytest.raises(DataError, match="'taught'"):
+        learning_curves([Curve("taught", STEPS, VALUES[:3])])
+    with pytest.raises(DataError, match="true reward"):
+        reward_over_clip(VALUES, np.zeros(3))
+    with pytest.raises(DataError, match="accuracies"):
+        accuracy_bars([])
+    with pytest.raises(DataError, match="returns"):
+        episode_returns({})
