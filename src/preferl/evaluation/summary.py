@@ -97,7 +97,7 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
     means = ", ".join(f"{name} {_number(report.mean)}" for name, report in policies.items())
     return Section(
         "What the policy earns",
-        ("The environment's own reward, which the taught policy never saw.",),
+        ("Judged by the environment's own reward.",),
         tables=(Table("Returns of whole episodes", heads, rows, list(policies).index(taught)),),
         figures=(
             Figure(
