@@ -1,0 +1,130 @@
+"""Settings of stable-baselines3's algorithms, and the algorithms built from them."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import gymnasium
+import torch
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv
+
+from preferl.errors import ConfigError, mismatch, require_in
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman et al. 2017); defaults are stable-baselines3's.
+
+    Attributes:
+        n_steps: steps of each environment per rollout.
+        batch_size: steps per gradient step.
+        n_epochs: passes over each rollout.
+        learning_rate: of Adam.
+        gamma: discount of future rewards.
+        gae_lambda: trade-off of bias and variance in advantages.
+        clip_range: how far a policy may move per rollout.
+        ent_coef: bonus for randomness.
+        use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
+        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
+        hidden: units of each hidden layer of policy and value function.
+    """
+
+    n_steps: int = 2048
+    batch_size: int = 64
+    n_epochs: int = 10
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    ent_coef: float = 0.0
+    use_sde: bool = False
+    sde_sample_freq: int = -1
+    hidden: tuple[int, ...] = (64, 64)
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """Soft actor-critic (Haarnoja et al. 2018); defaults are stable-baselines3's.
+
+    Attributes:
+        buffer_size: steps kept; all are relabelled when the reward changes.
+        learning_starts: random steps before learning.
+        batch_size: steps per gradient step.
+        train_freq: vector steps between updates.
+        gradient_steps: updates each time; -1 as many as steps were taken.
+        learning_rate: of Adam.
+        gamma: discount of future rewards.
+        tau: share of the target network replaced per update.
+        hidden: units of each hidden layer of policy and critics.
+    """
+
+    buffer_size: int = 1_000_000
+    learning_starts: int = 100
+    batch_size: int = 256
+    train_freq: int = 1
+    gradient_steps: int = 1
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    tau: float = 0.005
+    hidden: tuple[int, ...] = (256, 256)
+
+
+AlgorithmConfig = PPOConfig | SACConfig
+
+
+def build_algorithm(
+    config: AlgorithmConfig, env: VecEnv, *, seed: int, device: str = "cpu"
+) -> BaseAlgorithm:
+    """An algorithm on an environment, quiet, with a policy that suits its observations.
+
+    Args:
+        config: of either kind.
+        env: where it acts.
+        seed: of networks, actions and environments. stable-baselines3 seeds torch and numpy
+            globally with it.
+        device: where its networks are.
+
+    Raises:
+        ConfigError: actions that the algorithm cannot take.
+    """
+    settings: dict[str, Any] = asdict(config)
+    kwargs: dict[str, Any] = {"net_arch": list(settings.pop("hidden"))}
+    policy = "MlpPolicy"
+    if isinstance(env.observation_space, gymnasium.spaces.Dict):
+        policy = "MultiInputPolicy"
+    if isinstance(config, SACConfig) and not isinstance(env.action_space, gymnasium.spaces.Box):
+        raise ConfigError(
+            mismatch("actions for SAC", expected="a Box", got=env.action_space, fix="Use PPO.")
+        )
+    cls: Any = PPO if isinstance(config, PPOConfig) else SAC
+    algorithm: BaseAlgorithm = cls(
+        policy, env, seed=seed, device=device, policy_kwargs=kwargs, **settings
+    )
+    return algorithm
+
+
+def make_environments(env: str, count: int, *, seed: int) -> VecEnv:
+    """Several copies of a registered environment, seeded one after another.
+
+    Raises:
+        ConfigError: an id that gymnasium does not know, or fewer than one copy.
+    """
+    require_in("environments", count, 1, float("inf"))
+    try:
+        return make_vec_env(env, count, seed=seed)
+    except gymnasium.error.Error as error:
+        raise ConfigError(
+            mismatch(
+                "environment",
+                expected="an id that gymnasium knows",
+                got=f"{env!r} ({error})",
+                fix="List them with gymnasium.pprint_registry().",
+            )
+        ) from error
+
+
+def use_threads(count: int) -> None:
+    """Let torch use `count` processor threads; one is fastest for networks of these sizes."""
+    torch.set_num_threads(count)
