@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, TypeVar, Union, cast, final, get_args, ge
 import numpy as np
 
 from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.files import write_json
 
 Config = TypeVar("Config")
 
@@ -66,8 +67,8 @@ class RunFolder:
             try:
                 draft = holder / "draft"
                 draft.mkdir()
-                _write(draft / "config.json", about)
-                _write(draft / "versions.json", versions())
+                write_json(draft / "config.json", about)
+                write_json(draft / "versions.json", versions())
                 if path.exists():
                     empty = not any(path.iterdir())
                     path.rename(holder / "old" if overwrite or empty else _aside(path))
@@ -118,10 +119,7 @@ class RunFolder:
             StorageError: the folder cannot be written to.
         """
         plain = _encode(values, Any, _or_null)
-        try:
-            _write(self.path("result.json"), plain)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
+        write_json(self.path("result.json"), plain)
 
 
 def versions() -> dict[str, Any]:
@@ -367,13 +365,6 @@ def _aside(path: Path) -> Path:
     while (aside := path.with_name(f"{path.name}.{number}")).exists():
         number += 1
     return aside
-
-
-def _write(path: Path, value: object) -> None:
-    """Write JSON beside its place and rename it there, so that it is whole or not there."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    draft.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from preferl.data import (
     save_comparisons,
     save_episodes,
 )
-from preferl.data.arrays import load_arrays, save_arrays, write_json, write_text, writing
+from preferl.data.arrays import load_arrays, save_arrays
 from preferl.errors import DataError, StorageError
+from preferl.files import write_json, write_text, writing
 
 
 def _episodes(*, dictionary: bool = False) -> Episodes:

@@ -1,1 +1,1 @@
-"""."""
+"""The command line: parse a config, call one function."""

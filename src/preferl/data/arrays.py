@@ -2,10 +2,7 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,68 +12,11 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError, mismatch
+from preferl.files import writing
 from preferl.shapes import Array, Observations
 
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers say so."""
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well.
-
-    The block creates a file or folder there. If it fails, nothing of it remains and what was at
-    `path` is untouched.
-
-    Raises:
-        StorageError: the folder cannot be written to, is full, or `path` is a folder where a
-            file should come or the other way round.
-    """
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        try:
-            draft = holder / path.name
-            yield draft
-            _replace(path, draft, holder / "old")
-        finally:
-            shutil.rmtree(holder, ignore_errors=True)
-    except StorageError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            mismatch(
-                f"{path}",
-                expected="a place that can be written to",
-                got=error,
-                fix="Choose another path, change its permissions or free some space.",
-            )
-        ) from error
-
-
-def _replace(path: Path, draft: Path, aside: Path) -> None:
-    """Put `draft` at `path`; a folder that was there is back if that fails."""
-    if not (draft.is_dir() and path.is_dir()):
-        draft.replace(path)
-        return
-    path.rename(aside)
-    try:
-        draft.replace(path)
-    except OSError:
-        aside.rename(path)
-        raise
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is either whole or not there."""
-    with writing(path) as draft:
-        draft.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write indented JSON so that it is either whole or not there; NaN is refused."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import Any, final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from preferl.data.arrays import write_text
 from preferl.errors import DataError, mismatch
+from preferl.files import write_text
 
 
 @final

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ from gymnasium import spaces
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-import preferl
-from preferl.data.arrays import writing
 from preferl.errors import CheckpointError, SpaceError, mismatch
+from preferl.files import writing
 from preferl.models.base import RewardModel
 from preferl.models.build import (
     KINDS,
@@ -40,7 +40,7 @@ def save_reward_model(path: Path | str, model: RewardModel) -> None:
     """
     about = {
         "format": FORMAT,
-        "preferl": preferl.__version__,
+        "preferl": version("preferl"),
         "model": _config_to_json(config_of(model)),
         "observation_space": space_to_json(model.observation_space),
         "action_space": space_to_json(model.action_space),

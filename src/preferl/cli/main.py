@@ -1,0 +1,116 @@
+"""`preferl`: finds the command, parses its config, runs it, words its errors.
+
+Top-level and group help are static, and a command's module is imported once it is named, so that
+help never waits for torch.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
+
+from preferl.errors import PreferlError
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of the line.
+
+    Attributes:
+        name: one or two words.
+        summary: for the list of commands.
+        module: where it lives.
+        config: its dataclass there, from which options are made.
+        run: its function there, which takes that config.
+    """
+
+    name: str
+    summary: str
+    module: str
+    config: str
+    run: str
+
+
+COMMANDS = (
+    Command("demo", "teach a pendulum from 200 comparisons and write a report",
+            "preferl.cli.demo", "DemoConfig", "run_demo"),
+    Command("online run", "learn from comparisons while acting, in any gymnasium environment",
+            "preferl.cli.online", "OnlineRunConfig", "run_online"),
+    Command("reward fit", "fit a reward model to people's labels of recorded episodes",
+            "preferl.cli.reward", "FitConfig", "run_fit"),
+    Command("reward evaluate", "judge a fitted reward on labels it has not seen",
+            "preferl.cli.reward", "EvaluateConfig", "run_evaluate"),
+    Command("data inspect", "see what episodes and labels hold before learning from them",
+            "preferl.cli.data", "InspectConfig", "run_inspect"),
+)  # fmt: skip
+
+USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit: 0 if it went well, 1 for its errors, 2 for wrong usage."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((c for c in COMMANDS if words[: len(c.name.split())] == c.name.split()), None)
+    if command is None:
+        sys.exit(_help(words))
+    rest = words[len(command.name.split()) :]
+    try:
+        _run(command, rest)
+    except PreferlError as error:
+        sys.stderr.write(f"preferl {command.name}: {error}\n")
+        sys.exit(FAILURE)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\npreferl {command.name}: stopped.\n")
+        sys.exit(INTERRUPTED)
+    sys.exit(0)
+
+
+def _run(command: Command, arguments: Sequence[str]) -> None:
+    import tyro
+
+    module = import_module(command.module)
+    config = tyro.cli(
+        getattr(module, command.config),
+        args=arguments,
+        prog=f"preferl {command.name}",
+        default=_default(module, arguments),
+    )
+    run: Callable[[Any], None] = getattr(module, command.run)
+    run(config)
+
+
+def _default(module: Any, arguments: Sequence[str]) -> Any:
+    """What a command starts from before its options: a preset or file, where it knows those."""
+    import tyro
+
+    start: Callable[[Sequence[str]], Any] | None = getattr(module, "starting_point", None)
+    return start(arguments) if start else tyro.MISSING_NONPROP
+
+
+def _help(words: Sequence[str]) -> int:
+    """Print the list of commands, or of a group's; the exit status."""
+    if words[:1] == ["--version"]:
+        from preferl import __version__
+
+        sys.stdout.write(f"preferl {__version__}\n")
+        return 0
+    group = words[0] if words and not words[0].startswith("-") else ""
+    listed = [c for c in COMMANDS if not group or c.name.split()[0] == group]
+    asked = not words or words[-1] in ("-h", "--help") or (len(words) == 1 and bool(listed))
+    out = sys.stdout if asked and listed else sys.stderr
+    if not listed or not asked:
+        out.write(f"preferl: no such command: {' '.join(words)}\n\n")
+    out.write(_listing(listed or COMMANDS))
+    return 0 if asked and listed else USAGE_ERROR
+
+
+def _listing(commands: Sequence[Command]) -> str:
+    width = max(len(command.name) for command in commands)
+    lines = [f"  {command.name:<{width}}  {command.summary}" for command in commands]
+    return (
+        "Teach agents by comparing clips of behaviour.\n\n"
+        "usage: preferl COMMAND [options]\n\n"
+        + "\n".join(lines)
+        + "\n\nOptions of a command: preferl COMMAND --help\n"
+    )
