@@ -14,7 +14,7 @@ def mean(rewards: Tensor) -> Tensor:
     return rewards.mean(0)
 
 
-def lower_bound(deviations: float = 1.0) -> Combine:
+def lower_bound(deviations: float = 1.0) -> "partial[Tensor]":
     """Mean minus some standard deviations over members: a pessimist where they disagree.
 
     Args:

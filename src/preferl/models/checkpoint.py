@@ -38,6 +38,12 @@ def save_reward_model(path: Path | str, model: RewardModel) -> None:
         ConfigError: a model of one's own class.
         StorageError: the folder cannot be written to.
     """
+    with writing(Path(path)) as draft:
+        write_reward_model(draft, model)
+
+
+def write_reward_model(folder: Path, model: RewardModel) -> None:
+    """The same into a new folder, for what is saved together with a model."""
     about = {
         "format": FORMAT,
         "preferl": version("preferl"),
@@ -46,10 +52,9 @@ def save_reward_model(path: Path | str, model: RewardModel) -> None:
         "action_space": space_to_json(model.action_space),
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in _own_state(model).items()}
-    with writing(Path(path)) as draft:
-        draft.mkdir()
-        save_file(tensors, draft / WEIGHTS)
-        (draft / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
+    folder.mkdir()
+    save_file(tensors, folder / WEIGHTS)
+    (folder / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
 def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Short, left_out, sample_segments
-from preferl.errors import ConfigError, DataError, mismatch, require_in
+from preferl.errors import ConfigError, DataError, FeedbackError, mismatch, require_in
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
@@ -181,6 +181,9 @@ class OnlineReport:
 OnTurn = Callable[[TurnReport], None]
 """Called after each turn."""
 
+OnAnswers = Callable[[Comparisons], None]
+"""Called with all answers whenever there are new ones, before they are learned from."""
+
 
 def learn_from_preferences(
     config: OnlineConfig,
@@ -192,6 +195,7 @@ def learn_from_preferences(
     sampler: PairSampler | None = None,
     sink: MetricSink | None = None,
     on_turn: OnTurn | None = None,
+    on_answers: OnAnswers | None = None,
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
 
@@ -206,13 +210,16 @@ def learn_from_preferences(
         sampler: chooses questions, instead of the config's.
         sink: takes metrics, by environment step.
         on_turn: told of each turn.
+        on_answers: given all answers when there are new ones, to keep them safe.
 
     Raises:
         ConfigError: settings that do not go together.
         DataError: no episode long enough for a clip, or episodes of different length where the
             config refuses them.
     """
-    run = _Run(config, teacher, feedback, learner, trainer, sampler, sink or Sinks(), on_turn)
+    run = _Run(config, teacher, feedback, learner, trainer, sampler)
+    run.sink = sink or run.sink
+    run.on_turn, run.on_answers = on_turn, on_answers
     return run.through()
 
 
@@ -228,8 +235,6 @@ class _Run:
         learner: PolicyLearner | None,
         trainer: RewardTrainer | None,
         sampler: PairSampler | None,
-        sink: MetricSink,
-        on_turn: OnTurn | None,
     ) -> None:
         self.config = config
         self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
@@ -243,7 +248,9 @@ class _Run:
             if config.sampler == "uniform"
             else InformativePairs(self._scores, oversampling=config.oversampling)
         )
-        self.sink, self.on_turn = sink, on_turn
+        self.sink: MetricSink = Sinks()
+        self.on_turn: OnTurn | None = None
+        self.on_answers: OnAnswers | None = None
         self.reward: RewardFunction | None = None
         self.experience: Episodes | None = None
         self.turns: list[TurnReport] = []
@@ -297,11 +304,15 @@ class _Run:
         segments = sample_segments(
             self.experience, turn.candidates, config.segment_length, self.rng, short=config.short
         )
-        self.feedback.ask(segments, self.sampler(segments, turn.questions, self.rng))
-        comparisons = self._comparisons()
+        try:
+            self.feedback.ask(segments, self.sampler(segments, turn.questions, self.rng))
+        finally:  # a person who stops half-way keeps what they answered
+            comparisons = self._comparisons()
+            self.answers = 0 if comparisons is None else len(comparisons)
+            if comparisons is not None and self.on_answers:
+                self.on_answers(comparisons)
         if comparisons is None:  # every question was declined, or is answered later
             return None
-        self.answers = len(comparisons)
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
         self.reward = RewardFunction(self.trainer.model, combine=_combine(config.pessimism)).scaled(
             self.experience, target=config.reward_deviation, centre=config.centre
@@ -340,8 +351,6 @@ class _Run:
         return None if self.reward is None else self.reward.scores(segments)
 
     def _comparisons(self) -> Comparisons | None:
-        from preferl.errors import FeedbackError
-
         try:
             return self.feedback.comparisons()
         except FeedbackError:
@@ -361,8 +370,21 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     )
 
 
-def build_trainer(config: OnlineConfig, learner: SB3Learner) -> RewardTrainer:
-    """The reward model and trainer that a config describes, for the learner's spaces."""
+def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
+    """The reward model and trainer that a config describes, for the learner's spaces.
+
+    Raises:
+        ConfigError: a learner of one's own, whose spaces are unknown.
+    """
+    if not isinstance(learner, SB3Learner):
+        raise ConfigError(
+            mismatch(
+                "trainer",
+                expected="a RewardTrainer beside a learner of your own",
+                got=f"none beside a {type(learner).__name__}",
+                fix="Build its model for the learner's spaces and pass trainer=.",
+            )
+        )
     env = learner.reward_env
     model = build_reward_model(
         config.model, env.observation_space, env.action_space, seed=config.seed
@@ -384,15 +406,3 @@ def _plan(config: OnlineConfig) -> list[Turn]:
 
 def _combine(pessimism: float) -> Combine:
     return lower_bound(pessimism) if pessimism else mean
-
-
-__all__ = [
-    "OnlineConfig",
-    "OnlineReport",
-    "TurnReport",
-    "VariableLengthWarning",
-    "build_learner",
-    "build_trainer",
-    "learn_from_preferences",
-    "replace",
-]

@@ -4,6 +4,7 @@ from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training.saving import load_reward, save_reward
 from preferl.training.scaling import RewardScaler
 
 __all__ = [
@@ -13,5 +14,7 @@ __all__ = [
     "RewardScaler",
     "RewardTrainer",
     "RewardTrainerConfig",
+    "load_reward",
     "relabel",
+    "save_reward",
 ]

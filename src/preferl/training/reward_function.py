@@ -34,6 +34,8 @@ class RewardFunction:
     Attributes:
         context: `H`, how many steps it looks at.
         members: `E`.
+        how: members become one reward.
+        scaler: what each member's rewards went through before that, or None.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -59,7 +61,7 @@ class RewardFunction:
                 model makes them.
         """
         self._model = deepcopy(model).eval().requires_grad_(False)
-        self._combine = combine
+        self.how = combine
         self.scaler = scaler
         self.context = model.context
         self.members = model.members
@@ -89,7 +91,7 @@ class RewardFunction:
         """
         rewards = self.member_rewards(episodes)
         scaler = RewardScaler.fit(rewards, target=target, centre=centre)
-        return type(self)(self._model, combine=self._combine, scaler=scaler)
+        return type(self)(self._model, combine=self.how, scaler=scaler)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """Reward of the last step of each window.
@@ -110,7 +112,7 @@ class RewardFunction:
     def combine(self, rewards: FloatArray) -> FloatArray:
         """Members' rewards `[E, ...]`, scaled if they are to be, to one, `[...]`."""
         scaled = rewards if self.scaler is None else self.scaler(rewards)
-        return np.asarray(self._combine(torch.from_numpy(scaled)).numpy())
+        return np.asarray(self.how(torch.from_numpy(scaled)).numpy())
 
     def member_rewards(self, episodes: Episodes) -> FloatArray:
         """`[E, T]` what each member pays for each step, unscaled.

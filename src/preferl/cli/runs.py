@@ -1,0 +1,140 @@
+"""What the commands that make runs share: a progress line, and a run from config to report."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from preferl.online import JudgeConfig, OnlineConfig, TurnReport
+
+
+class TurnProgress:
+    """A live line on a terminal, and one plain line per turn elsewhere."""
+
+    def __init__(self, console: Console, steps: int) -> None:
+        self._console = console
+        self._steps = steps
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[news]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("learning", total=steps, news="first steps")
+        self._began = time.perf_counter()
+        self._live = False
+
+    def __call__(self, turn: "TurnReport") -> None:
+        """Show what a turn did."""
+        news = f"{turn.comparisons} answers · return {turn.mean_return:,.0f}"
+        if turn.fit is not None:
+            news += f" · held-out accuracy {turn.fit.validation_accuracy[-1]:.0%}"
+        self._bar.update(self._task, completed=turn.env_steps, news=news)
+        if not self._live:
+            seconds = time.perf_counter() - self._began
+            self._console.print(
+                f"{turn.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s · {news}",
+                highlight=False,
+            )
+
+    def stage(self, doing: str) -> None:
+        """Show what comes after learning."""
+        self._bar.update(self._task, completed=self._steps, description=doing, news="")
+        if not self._live:
+            self._console.print(f"{doing} ...", highlight=False)
+
+    @contextmanager
+    def running(self, *, live: bool = True) -> Iterator["TurnProgress"]:
+        """Keep the line alive for the block; plain lines where a person types in between."""
+        self._live = live and self._console.is_terminal
+        if not self._live:
+            yield self
+            return
+        with self._bar:
+            yield self
+
+
+def run_with_progress(
+    run: "OnlineConfig",
+    judge: "JudgeConfig",
+    out: Path,
+    *,
+    ask: bool = False,
+    show: Callable[[Any, int], None] | None = None,
+    true_reward: Any = None,
+) -> None:
+    """Run, with a live line, a table at the end and the path of the report.
+
+    Args:
+        run: what is learned.
+        judge: how it is judged.
+        out: folder of the run.
+        ask: whether the person at the terminal answers.
+        show: presents a pair to that person; numbers as sparklines if None.
+        true_reward: for the report's EPIC distance.
+    """
+    from preferl.feedback import PromptTeacher
+    from preferl.online import run_online, use_threads
+
+    use_threads(1)
+    console = Console()
+    teacher = PromptTeacher(show=show) if ask else None
+    who = "you" if ask else "a scripted teacher"
+    console.print(
+        f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
+        f"{run.steps:,} steps, seed {run.seed}.",
+        highlight=False,
+    )
+    progress = TurnProgress(console, run.steps)
+    with progress.running(live=not ask):
+        result = run_online(
+            run,
+            out,
+            judge=judge,
+            teacher=teacher,
+            true_reward=true_reward,
+            on_turn=progress,
+            on_stage=progress.stage,
+        )
+    _summarise(console, result, out)
+
+
+def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
+    if result["interrupted"]:
+        console.print(
+            f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
+            f"What there is lies in {out}.",
+            highlight=False,
+        )
+        raise KeyboardInterrupt
+    table = Table(title=f"True return of {result['env']}, {_episodes(result)} episodes each")
+    for head in ("agent", "mean", "95 % interval", "worst"):
+        table.add_column(head, justify="left" if head == "agent" else "right")
+    names = {
+        "random": "random policy",
+        "taught": f"taught by {result['comparisons']} comparisons",
+        "oracle": "paid the true reward",
+    }
+    for name, policy in result["policies"].items():
+        low, high = policy["interval"]
+        cells = (f"{policy['mean']:,.0f}", f"{low:,.0f} to {high:,.0f}")
+        worst = f"{min(policy['returns']):,.0f}"
+        table.add_row(names[name], *cells, worst, style="bold" if name == "taught" else "")
+    console.print(table)
+    if result["reward"]:
+        accuracy = result["reward"]["accuracy"]
+        console.print(f"The reward model answers {accuracy:.0%} of unseen questions rightly.")
+    console.print(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
+
+
+def _episodes(result: dict[str, Any]) -> int:
+    return int(result["policies"]["taught"]["episodes"])

@@ -1,0 +1,330 @@
+"""A whole online run in a folder: learn, keep everything, judge it, write a report."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from preferl.data.arrays import save_comparisons
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes, join
+from preferl.data.segments import sample_segments
+from preferl.evaluation.controls import negated, random, zero
+from preferl.evaluation.epic import TransitionReward
+from preferl.evaluation.filming import film, frame_rate
+from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
+from preferl.evaluation.protocols import Policy, Reward
+from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.feedback.protocols import Teacher
+from preferl.feedback.sampling import UniformPairs
+from preferl.feedback.scripted import ScriptedTeacher
+from preferl.online.algorithms import build_algorithm, make_environments
+from preferl.online.loop import OnlineConfig, OnlineReport, OnTurn, learn_from_preferences
+from preferl.online.recorder import EpisodeRecorder
+from preferl.online.saving import save_policy
+from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
+from preferl.runs import RunFolder, to_json, versions
+from preferl.training.reward_function import RewardFunction
+from preferl.training.saving import save_reward
+
+OnStage = Callable[[str], None]
+"""Called with what is about to be done, in a few words."""
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """How a run is judged once it has learned.
+
+    Attributes:
+        episodes: per policy, by the environment's own reward.
+        oracle: whether the same algorithm is trained on the true reward beside it, with as many
+            steps, to see what the comparisons cost.
+        questions: held-out questions about fresh experience, answered by the true return. They
+            judge the reward and are never learned from.
+        clip_steps: length of the clips before and after; 0 films nothing.
+    """
+
+    episodes: int = 50
+    oracle: bool = True
+    questions: int = 500
+    clip_steps: int = 200
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What a run is worth.
+
+    Attributes:
+        policies: "random", "taught" and, if asked for, "oracle".
+        reward: the learned reward on held-out questions; None if there is none.
+        controls: zero, random and negated rewards on the same questions.
+        fresh: episodes of the random and the taught policy, never learned from.
+        clips: mp4 of the agent before and after.
+    """
+
+    policies: dict[str, PolicyReport]
+    reward: RewardReport | None
+    controls: dict[str, RewardReport]
+    fresh: Episodes
+    clips: dict[str, bytes]
+
+
+def run_online(
+    config: OnlineConfig,
+    out: Path | str,
+    *,
+    judge: JudgeConfig | None = None,
+    teacher: Teacher | None = None,
+    true_reward: TransitionReward | None = None,
+    on_turn: OnTurn | None = None,
+    on_stage: OnStage | None = None,
+) -> dict[str, Any]:
+    """Learn from preferences and leave a folder that holds all that came of it.
+
+    The folder holds config and versions, metrics (JSONL and TensorBoard), the comparisons after
+    every turn, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there
+    is.
+
+    Args:
+        config: of learning.
+        out: the folder; an older run there moves aside.
+        judge: how it is judged; the defaults if None.
+        teacher: answers instead of the config's scripted one.
+        true_reward: of transitions, for the report's EPIC distance.
+        on_turn: told of each turn.
+        on_stage: told what comes next.
+
+    Returns:
+        What `result.json` holds.
+    """
+    judge = judge or JudgeConfig()
+    say = on_stage or (lambda _: None)
+    folder = RunFolder.create(out, config=config, seed=config.seed)
+    report = _learn(config, folder, teacher, on_turn)
+    save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
+    if report.reward is not None:
+        save_reward(folder.path("reward"), report.reward)
+    result = _result(config, report)
+    if not report.interrupted:
+        judgement = _judge(config, judge, report, true_reward, say)
+        result |= _judged(judgement)
+        say("writing the report")
+        _write_page(folder, config, report, judgement)
+    folder.result(result)
+    return result
+
+
+def _learn(
+    config: OnlineConfig, folder: RunFolder, teacher: Teacher | None, on_turn: OnTurn | None
+) -> OnlineReport:
+    sink = Sinks(
+        JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
+    )
+    keep = partial(save_comparisons, folder.path("comparisons"))
+    try:
+        return learn_from_preferences(
+            config, teacher=teacher, sink=sink, on_turn=on_turn, on_answers=keep
+        )
+    finally:
+        sink.close()
+
+
+def _result(config: OnlineConfig, report: OnlineReport) -> dict[str, Any]:
+    return {
+        "env": config.env,
+        "seed": config.seed,
+        "comparisons": 0 if report.comparisons is None else len(report.comparisons),
+        "env_steps": report.env_steps,
+        "seconds": round(report.seconds, 2),
+        "interrupted": report.interrupted,
+    }
+
+
+def _judged(judgement: Judgement) -> dict[str, Any]:
+    means = {name: round(report.mean, 3) for name, report in judgement.policies.items()}
+    policies = {name: report.to_json() for name, report in judgement.policies.items()}
+    reward = None if judgement.reward is None else judgement.reward.to_json()
+    controls = {name: report.to_json() for name, report in judgement.controls.items()}
+    return means | {"policies": policies, "reward": reward, "controls": controls}
+
+
+def _judge(
+    config: OnlineConfig,
+    judge: JudgeConfig,
+    report: OnlineReport,
+    true_reward: TransitionReward | None,
+    say: OnStage,
+) -> Judgement:
+    algorithm = report.learner.algorithm
+    policies: dict[str, Policy] = {
+        "random": RandomPolicy(algorithm.action_space, config.seed),
+        "taught": algorithm,
+    }
+    say("filming the agent before and after")
+    clips = _clips(config, judge, policies)
+    if judge.oracle:
+        say(f"training on the true reward, {config.steps:,} steps, to compare")
+        policies["oracle"] = train_on_true_reward(config)
+    say("judging policies and reward")
+    judged = {
+        name: evaluate_policy(
+            policy, config.env, episodes=judge.episodes, seed=config.seed + 10_000
+        )
+        for name, policy in policies.items()
+    }
+    fresh = _fresh(config, [policies["random"], policies["taught"]])
+    reward, controls = _judge_reward(config, judge, report.reward, fresh, true_reward)
+    return Judgement(judged, reward, controls, fresh, clips)
+
+
+def train_on_true_reward(config: OnlineConfig) -> Any:
+    """The config's algorithm after as many steps on the environment's own reward."""
+    env = make_environments(config.env, config.environments, seed=config.seed)
+    algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
+    return algorithm.learn(config.steps)
+
+
+def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int = 4) -> Episodes:
+    """At least `steps` steps of a policy, with the environment's rewards.
+
+    Args:
+        policy: anything with `predict`; it acts as it was trained to, not greedily.
+        env: id of a registered environment.
+        steps: over all parallel environments.
+        seed: of the environments.
+        environments: how many act in parallel.
+    """
+    recorder = EpisodeRecorder(make_environments(env, environments, seed=seed))
+    observation: Any = recorder.reset()
+    while recorder.steps < steps:
+        actions, _ = policy.predict(observation, deterministic=False)
+        observation, *_ = recorder.step(actions)
+    episodes = recorder.take(unfinished="cut")
+    recorder.close()
+    return join([episodes] if episodes is not None else [])
+
+
+def _fresh(config: OnlineConfig, policies: Sequence[Policy]) -> Episodes:
+    """Experience of bad and good behaviour alike that nothing was learned from."""
+    return join(
+        [
+            record(policy, config.env, 2_000, seed=config.seed + 20_000 + i)
+            for i, policy in enumerate(policies)
+        ]
+    )
+
+
+def _judge_reward(
+    config: OnlineConfig,
+    judge: JudgeConfig,
+    reward: RewardFunction | None,
+    fresh: Episodes,
+    true_reward: TransitionReward | None,
+) -> tuple[RewardReport | None, dict[str, RewardReport]]:
+    if reward is None:
+        return None, {}
+    questions = held_out_questions(config, fresh, judge.questions)
+    assess = partial(
+        evaluate_reward, comparisons=questions, episodes=fresh, true_reward=true_reward
+    )
+    controls: dict[str, Reward] = {
+        "random": random(config.seed),
+        "negated": negated(reward),
+        "zero": zero(),
+    }
+    return assess(reward), {name: assess(control) for name, control in controls.items()}
+
+
+def held_out_questions(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
+    """Questions about `episodes`, answered by the true return without error."""
+    rng = np.random.default_rng([config.seed, 0x0E7])
+    segments = sample_segments(episodes, 2 * count, config.segment_length, rng, short=config.short)
+    pairs = UniformPairs()(segments, count, rng)
+    return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
+
+
+def _clips(
+    config: OnlineConfig, judge: JudgeConfig, policies: dict[str, Policy]
+) -> dict[str, bytes]:
+    if not judge.clip_steps:
+        return {}
+    from preferl.evaluation.video import encode
+
+    rate = frame_rate(config.env)
+    named = {"before": policies["random"], "after": policies["taught"]}
+    return {
+        name: encode(
+            film(policy, config.env, seed=config.seed + 1, steps=judge.clip_steps), fps=rate
+        )
+        for name, policy in named.items()
+    }
+
+
+def _write_page(
+    folder: RunFolder, config: OnlineConfig, report: OnlineReport, judgement: Judgement
+) -> None:
+    from preferl.evaluation.page import Clip, Fact, Report, Section, write_report
+    from preferl.evaluation.plots import Curve
+    from preferl.evaluation.summary import run_report
+
+    counts = (
+        Fact(
+            "Comparisons", f"{_count(report.comparisons):,}", f"{config.segment_length} steps each"
+        ),
+        Fact("Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"),
+    )
+    learned = Curve(
+        "taught",
+        np.array([turn.env_steps for turn in report.turns]),
+        np.array([turn.mean_return for turn in report.turns]),
+    )
+    clips = [
+        Clip(mp4, title.capitalize(), f"{config.env}: the agent {title} it was taught.")
+        for title, mp4 in judgement.clips.items()
+    ]
+    details = {"Settings": to_json(config), "Versions": versions()}
+    title = f"{config.env}, taught by {_count(report.comparisons)} comparisons"
+    if judgement.reward is None or report.reward is None:
+        page = Report(title, sections=(Section("No answers", ("Nothing was learned.",)),))
+    else:
+        page = run_report(
+            title,
+            policies=judgement.policies,
+            taught="taught",
+            reward=judgement.reward,
+            controls=judgement.controls,
+            curves=[learned],
+            clips=clips,
+            reward_figures=_reward_figures(report.reward, judgement.fresh),
+            lead="The agent never saw the environment's reward: it was paid by a model of "
+            "answers to the question which of two clips is better.",
+            facts=counts,
+            details=details,
+        )
+    write_report(folder.path("report.html"), page)
+
+
+def _reward_figures(reward: RewardFunction, fresh: Episodes) -> list[Any]:
+    """The learned and the true reward over one clip of the taught agent's first steps."""
+    from preferl.evaluation.page import Figure
+    from preferl.evaluation.plots import reward_over_clip
+
+    first = fresh[len(fresh) - 1 :]
+    rewards = reward.member_rewards(first)
+    if reward.scaler is not None:
+        rewards = reward.scaler(rewards)
+    return [
+        Figure(
+            reward_over_clip(rewards, first.rewards),
+            "The learned reward of each step of an episode beside the true one.",
+            "One episode of the taught agent; the band is the range of the members.",
+        )
+    ]
+
+
+def _count(comparisons: Comparisons | None) -> int:
+    return 0 if comparisons is None else len(comparisons)

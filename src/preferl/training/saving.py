@@ -1,0 +1,99 @@
+"""Reward functions as folders: the model's files and how its members become one reward."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.files import writing
+from preferl.functional.combine import Combine, lower_bound, mean
+from preferl.models.checkpoint import load_reward_model, write_reward_model
+from preferl.training.reward_function import RewardFunction
+from preferl.training.scaling import RewardScaler
+
+REWARD = "reward.json"
+
+
+def save_reward(path: Path | str, reward: RewardFunction) -> None:
+    """Write a reward with its scale as a folder, all or nothing.
+
+    Args:
+        path: the folder, replaced if it exists.
+        reward: combined by `mean` or `lower_bound`.
+
+    Raises:
+        ConfigError: a way of combining members that has no name, or a model of one's own class.
+        StorageError: the folder cannot be written to.
+    """
+    about = {"combine": _combine_to_json(reward.how), "scaler": _scaler_to_json(reward.scaler)}
+    with writing(Path(path)) as draft:
+        write_reward_model(draft, reward.model)
+        (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+
+def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
+    """Read a reward that pays exactly what it paid when it was saved.
+
+    Args:
+        path: the folder that `save_reward` wrote.
+        device: where the model goes.
+
+    Raises:
+        CheckpointError: no such folder, or a damaged one.
+    """
+    path = Path(path)
+    model = load_reward_model(path, device=device)
+    try:
+        about = json.loads((path / REWARD).read_text(encoding="utf-8"))
+        combine = _combine_from_json(about["combine"])
+        scaler = _scaler_from_json(about["scaler"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            mismatch(
+                f"{path / REWARD}",
+                expected="how a reward's members are scaled and combined",
+                got=error,
+                fix="Restore the folder as a whole; a model alone loads with load_reward_model.",
+            )
+        ) from error
+    return RewardFunction(model, combine=combine, scaler=scaler)
+
+
+def _combine_to_json(combine: Combine) -> dict[str, Any]:
+    if combine is mean:
+        return {"kind": "mean"}
+    if isinstance(combine, partial) and combine.func is lower_bound().func:
+        return {"kind": "lower_bound", **combine.keywords}
+    raise ConfigError(
+        mismatch(
+            "combine",
+            expected="mean or lower_bound(k)",
+            got=combine,
+            fix="Save the model with save_reward_model and combine its members in code.",
+        )
+    )
+
+
+def _combine_from_json(data: dict[str, Any]) -> Combine:
+    if data["kind"] == "mean":
+        return mean
+    return lower_bound(float(data["deviations"]))
+
+
+def _scaler_to_json(scaler: RewardScaler | None) -> dict[str, Any] | None:
+    if scaler is None:
+        return None
+    return {
+        "mean": scaler.mean.tolist(),
+        "deviation": scaler.deviation.tolist(),
+        "target": scaler.target,
+    }
+
+
+def _scaler_from_json(data: dict[str, Any] | None) -> RewardScaler | None:
+    if data is None:
+        return None
+    return RewardScaler(np.array(data["mean"]), np.array(data["deviation"]), data["target"])
