@@ -120,8 +120,8 @@ def select() -> Callable[[], dict[str, Any]]:
     )
 
     class Drawn(pc.Fragmenter):
-        def __call__(self, _trajectories: Any, _length: int, pairs: int) -> Any:
-            return drawn[:pairs]
+        def __call__(self, trajectories: Any, fragment_length: int, num_pairs: int) -> Any:
+            return drawn[:num_pairs]
 
     def active(factor: int) -> pc.ActiveSelectionFragmenter:
         return pc.ActiveSelectionFragmenter(

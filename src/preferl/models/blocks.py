@@ -18,6 +18,18 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
 }
 
+# The input of these is not needed for their gradient, so it makes room for their output: there is
+# a third less memory to fill, which is what the time of small layers goes to.
+_IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
+    "relu": torch.relu_,
+    "leaky_relu": F.leaky_relu_,
+    "tanh": torch.tanh_,
+}
+
+MANY_ROWS = 1024
+"""Rows from which a processor is faster with one product after another than with batched ones,
+since what a member works on then stays in its cache. With fewer, it is calls that cost."""
+
 
 @final
 class Perceptrons(nn.Module):
@@ -59,14 +71,26 @@ class Perceptrons(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[R, in]` to `[E, R, out]`."""
-        activation = ACTIVATIONS[self.activation]
-        hidden = features.expand(len(self.weights[0]), *features.shape)
-        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        if features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1:
+            members = zip(*(layer.unbind() for layer in self._layers()), strict=True)
+            return torch.stack([self._through(features, torch.addmm, *m) for m in members])
+        shared = features.expand(len(self.weights[0]), *features.shape)  # [E, R, in]
+        return self._through(shared, torch.baddbmm, *self._layers())
+
+    def _layers(self) -> list[Tensor]:
+        """Weight and bias of each layer in turn."""
+        return [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
+
+    def _through(
+        self, hidden: Tensor, affine: Callable[[Tensor, Tensor, Tensor], Tensor], *layers: Tensor
+    ) -> Tensor:
+        """One member's layers on `[R, in]`, or those of all members on `[E, R, in]`."""
+        for index in range(0, len(layers), 2):
             if index:
-                hidden = activation(hidden)
+                hidden = _IN_PLACE[self.activation](hidden)
                 if self.dropout:
                     hidden = F.dropout(hidden, self.dropout, self.training)
-            hidden = torch.baddbmm(bias, hidden, weight)
+            hidden = affine(layers[index + 1], hidden, layers[index])
         return hidden
 
 

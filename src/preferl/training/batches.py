@@ -1,6 +1,8 @@
 """Comparisons on a device: features made once, windows gathered by index for each minibatch."""
 
-from typing import Any, final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self, final
 
 import numpy as np
 import torch
@@ -61,23 +63,34 @@ class Windows:
         self._start = torch.from_numpy(np.ascontiguousarray(segments.start)).to(device)
         self._real = torch.from_numpy(np.ascontiguousarray(segments.real)).to(device)
         self._offset = torch.arange(self.length, device=device)
-        self._full = bool((segments.real == self.length).all())
         self._all = torch.ones(1, dtype=torch.bool, device=device)
+        full = len(segments) > 0 and bool((segments.real == self.length).all())
+        self._windows = map_observations(self._unfold, self._features) if full else None
 
     def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
-        start = self._start[rows, None]
-        if self._full:
-            index = start + self._offset
+        start = self._start[rows]
+        if self._windows is not None:
             mask = self._all.expand(len(rows), self.length)
-        else:
-            missing = self.length - self._real[rows, None]
-            index = torch.maximum(start + self._offset - missing, start)
-            mask = self._offset >= missing
+            return map_observations(lambda w: w.index_select(0, start), self._windows), mask
+        missing = (self.length - self._real[rows])[:, None]
+        index = torch.maximum(start[:, None] + self._offset - missing, start[:, None])
+        mask = self._offset >= missing
         return map_observations(lambda features: features[index], self._features), mask
+
+    def _unfold(self, features: Tensor) -> Tensor:
+        """`[T, ...]` seen as every window that begins in it, `[T - L + 1, L, ...]`.
+
+        A window taken from it is one block of memory to copy, not `L` rows to look up.
+        """
+        features = features.contiguous()
+        step, *rest = features.stride()
+        count = len(features) - self.length + 1
+        return features.as_strided((count, self.length, *features.shape[1:]), (step, step, *rest))
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Answers:
     """Pairs, preferences and weights on a device.
 
@@ -87,12 +100,27 @@ class Answers:
         weight: `[E, P]` the answers' weights times each member's bootstrap counts.
     """
 
-    def __init__(
-        self, comparisons: Comparisons, bootstrap: Array, device: torch.device | str
-    ) -> None:
-        self.pairs = torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device)
-        self.preference = to_tensor(comparisons.preference, device)
-        self.weight = to_tensor(bootstrap * comparisons.weight, device)
+    pairs: Tensor
+    preference: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
+        """Those of comparisons, with bootstrap counts `[E, P]`."""
+        return cls(
+            torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device),
+            to_tensor(comparisons.preference, device),
+            to_tensor(bootstrap * comparisons.weight, device),
+        )
 
     def __len__(self) -> int:
         return len(self.pairs)
+
+    def __getitem__(self, rows: Tensor) -> Self:
+        """Some of them, in the order of `rows`."""
+        return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows])
+
+    def split(self, size: int) -> Iterator[Self]:
+        """Parts of at most `size` answers, one after another, without copies."""
+        parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
+        return (type(self)(*part) for part in zip(*parts, strict=True))

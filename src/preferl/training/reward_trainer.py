@@ -1,7 +1,7 @@
 """Fits any reward model, with any number of members, to comparisons."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Any, final
@@ -201,7 +201,7 @@ class RewardTrainer:
         """Loss (mean over members) and accuracy (of the members' mean) on comparisons."""
         comparisons = comparisons[comparisons.answered]
         windows = Windows(self.model, comparisons.segments, observe=False)
-        answers = Answers(comparisons, np.ones((1, len(comparisons))), self.model.device)
+        answers = Answers.of(comparisons, np.ones((1, len(comparisons))), self.model.device)
         return self._evaluate(windows, answers)
 
     def bootstrap(self, pairs: int) -> FloatArray:
@@ -299,7 +299,7 @@ class _Fit:
         bootstrap = trainer.bootstrap(len(train))
         device = self._model.device
         self._windows = Windows(self._model, train.segments, observe=True)
-        self._answers = Answers(train, bootstrap, device)
+        self._answers = Answers.of(train, bootstrap, device)
         left_out = (bootstrap == 0) * train.weight
         self._left_out = torch.from_numpy(left_out).float().to(device)
         self._held_out: tuple[Windows, Answers] | None = None
@@ -307,7 +307,7 @@ class _Fit:
             validation = validation[validation.answered]
             self._held_out = (
                 Windows(self._model, validation.segments, observe=False),
-                Answers(validation, np.ones((1, len(validation))), device),
+                Answers.of(validation, np.ones((1, len(validation))), device),
             )
         self._judged = self._held_out is not None or bool(left_out.any())
 
@@ -336,42 +336,40 @@ class _Fit:
         return self._report(history, best_epoch, time.perf_counter() - began)
 
     def _epoch(self) -> dict[str, float]:
-        losses, logits, rows = [], [], []
-        for batch in self._batches():
+        order = torch.randperm(len(self._answers), generator=self._trainer._order)
+        order = order.to(self._model.device)
+        answers = self._answers[order]
+        losses, logits = [], []
+        for batch in answers.split(self._trainer.config.batch_size):
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
             logits.append(batch_logits)
-            rows.append(batch)
-        order = torch.cat(rows)
-        return self._metrics(torch.stack(losses).sum(0), torch.cat(logits, dim=1), order)
+        return self._metrics(
+            torch.stack(losses).sum(0), torch.cat(logits, dim=1), answers.preference, order
+        )
 
-    def _batches(self) -> Iterator[Tensor]:
-        order = torch.randperm(len(self._answers), generator=self._trainer._order)
-        yield from order.to(self._model.device).split(self._trainer.config.batch_size)
-
-    def _step(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        """One optimiser step on a batch of rows; its loss `[E]` and logits `[E, B]`."""
-        trainer, answers = self._trainer, self._answers
+    def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
+        """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
+        trainer = self._trainer
         trainer._optimiser.zero_grad(set_to_none=True)
         total: Any = 0.0
         logits = []
-        for rows in batch.split(trainer.config.minibatch_size or len(batch)):
-            features, mask = self._windows(answers.pairs[rows].flatten())
-            loss, part = trainer._loss(
-                features, mask, answers.preference[rows], answers.weight[:, rows]
-            )
-            share = len(rows) / len(batch)
+        for part in batch.split(trainer.config.minibatch_size or len(batch)):
+            features, mask = self._windows(part.pairs.flatten())
+            loss, part_logits = trainer._loss(features, mask, part.preference, part.weight)
+            share = len(part) / len(batch)
             (loss.sum() * share).backward()
             total = total + loss.detach() * share
-            logits.append(part.detach())
+            logits.append(part_logits.detach())
         penalty = trainer._penalty.of(self._model.parameters())
         if isinstance(penalty, Tensor):
             penalty.backward()
         trainer._optimiser.step()
         return total, torch.cat(logits, dim=1)
 
-    def _metrics(self, loss: Tensor, logits: Tensor, order: Tensor) -> dict[str, float]:
-        preference = self._answers.preference[order]
+    def _metrics(
+        self, loss: Tensor, logits: Tensor, preference: Tensor, order: Tensor
+    ) -> dict[str, float]:
         weight = self._answers.weight.sum(1).clamp(min=1e-9)
         consensus = preference_probability(logits).mean(0) - 0.5
         metrics = {
