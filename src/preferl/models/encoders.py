@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import SpaceError, mismatch
+from preferl.errors import DataError, SpaceError, mismatch
 from preferl.shapes import Array, Observations, map_observations
 
 CLIP = 10.0
@@ -21,9 +21,9 @@ cannot make the reward explode."""
 class VectorEncoder(nn.Module):
     """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
 
-    It has no parameters. Boxes are flattened and normalised by statistics that `observe` sets
-    and that are saved with the model; images are scaled to [0, 1]; discrete values become
-    one-hot vectors.
+    It has no parameters. Boxes are flattened and, with `normalise`, centred, scaled and cut off
+    by statistics that `observe` sets and that are saved with the model; images are scaled to
+    [0, 1]; discrete values become one-hot vectors.
 
     Attributes:
         observation_space: what observations look like.
@@ -54,6 +54,7 @@ class VectorEncoder(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self.use_actions = use_actions
+        self.normalise = normalise
         seen = [observation_space, action_space] if use_actions else [observation_space]
         self.size = sum(feature_size(space) for space in seen)
         measured = [_is_measured(space) for space in seen]
@@ -64,8 +65,10 @@ class VectorEncoder(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
     def forward(self, observations: Any, actions: Tensor) -> Tensor:
-        """`[..., *obs]` and `[..., *act]` to normalised features `[..., F]`."""
+        """`[..., *obs]` and `[..., *act]` to features `[..., F]`."""
         raw = self._raw(observations, actions)
+        if not self.normalise:
+            return raw
         return ((raw - self.mean) / self.deviation).clamp_(-CLIP, CLIP)
 
     def observe(self, observations: Any, actions: Tensor) -> None:
@@ -150,9 +153,9 @@ def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
         case spaces.Discrete():
             return [F.one_hot(values.long() - int(space.start), int(space.n)).float()]
         case spaces.MultiDiscrete():
-            sizes = np.asarray(space.nvec).ravel()
+            ranges = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
             flat = values.long().reshape(*values.shape[: values.ndim - len(space.shape)], -1)
-            return [F.one_hot(flat[..., i], int(n)).float() for i, n in enumerate(sizes)]
+            return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
     flat = values.reshape(*values.shape[: values.ndim - len(space.shape or ())], -1).float()
     return [flat / 255 if is_image(space) else flat]
 
@@ -165,7 +168,10 @@ def check_spaces(
     *,
     what: str = "data",
 ) -> None:
-    """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces by shape and keys."""
+    """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
+
+    Shapes, keys and the range of whole numbers are looked at, not the bounds of boxes.
+    """
 
     def check(name: str, space: spaces.Space[Any], array: Any) -> None:
         if isinstance(space, spaces.Dict):
@@ -186,9 +192,26 @@ def check_spaces(
                     fix="Use the data or environment that the model belongs to.",
                 )
             )
+        elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            _check_range(f"{name} of the {what}", space, array)
 
     check("observations", expected_observations, observations)
     check("actions", expected_actions, actions)
+
+
+def _check_range(what: str, space: spaces.Discrete | spaces.MultiDiscrete, array: Array) -> None:
+    """Raise `SpaceError` unless whole numbers `[T, ...]` are among those of a space."""
+    size = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    strange = (array < space.start) | (array >= space.start + size)
+    if strange.any():
+        raise SpaceError(
+            mismatch(
+                what,
+                expected=f"values of {space}",
+                got=array[strange].ravel()[0],
+                fix="Build the model for a space that holds all values.",
+            )
+        )
 
 
 def infer_spaces(
@@ -196,25 +219,31 @@ def infer_spaces(
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
 
-    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` up to the
-    largest seen (or `MultiDiscrete` for several per step).
+    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
+    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step).
+
+    Raises:
+        DataError: no steps, from which nothing can be inferred.
 
     >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
     (Box(-inf, inf, (2,), float64), Discrete(4))
     """
+    if not len(actions):
+        raise DataError(mismatch("steps to infer spaces from", expected="at least one", got="none"))
 
     def infer(array: Any) -> spaces.Space[Any]:
         if isinstance(array, Mapping):
             return spaces.Dict({key: infer(value) for key, value in array.items()})
         if array.dtype == np.uint8 and array.ndim == 4:
             return spaces.Box(0, 255, array.shape[1:], np.uint8)
-        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
-            highest = array.max(axis=0) + 1
-            return (
-                spaces.Discrete(int(highest)) if array.ndim == 1 else spaces.MultiDiscrete(highest)
-            )
         if array.dtype == np.bool_:
-            return spaces.MultiBinary(array.shape[1:])
+            return spaces.MultiBinary(array.shape[1:]) if array.ndim > 1 else spaces.Discrete(2)
+        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
+            least = np.minimum(array.min(axis=0).astype(np.int64), 0)
+            size = array.max(axis=0).astype(np.int64) - least + 1
+            if array.ndim == 1:
+                return spaces.Discrete(int(size), start=int(least))
+            return spaces.MultiDiscrete(size, start=least)
         return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
 
     return infer(observations), infer(actions)
