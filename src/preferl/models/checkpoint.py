@@ -12,7 +12,7 @@ from gymnasium import spaces
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from preferl.errors import CheckpointError, SpaceError, mismatch
+from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
 from preferl.files import writing
 from preferl.models.base import RewardModel
 from preferl.models.build import (
@@ -22,6 +22,7 @@ from preferl.models.build import (
     build_reward_model,
     config_of,
 )
+from preferl.shapes import Array
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -36,10 +37,25 @@ def save_reward_model(path: Path | str, model: RewardModel) -> None:
 
     Raises:
         ConfigError: a model of one's own class.
-        StorageError: the folder cannot be written to.
+        StorageError: the folder cannot be written to, or holds something else than a model,
+            which would be lost.
     """
+    require_replaceable(Path(path))
     with writing(Path(path)) as draft:
         write_reward_model(draft, model)
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise `StorageError` if saving a model at `path` would lose what is no model."""
+    if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
+        raise StorageError(
+            mismatch(
+                f"{path}",
+                expected="a new or empty folder, or one that holds a reward model",
+                got="a folder that holds something else",
+                fix="Choose another name: what is there would be replaced.",
+            )
+        )
 
 
 def write_reward_model(folder: Path, model: RewardModel) -> None:
@@ -80,6 +96,7 @@ def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:
                 fix="Name the folder that a preferl run wrote, or restore it from a copy.",
             )
         ) from error
+    about = about if isinstance(about, dict) else {}
     if about.get("format") != FORMAT:
         raise CheckpointError(
             mismatch(
@@ -102,7 +119,15 @@ def _rebuild(path: Path, about: dict[str, Any]) -> RewardModel:
             space_from_json(about["action_space"]),
             seed=0,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    # gymnasium asserts, and torch has no room for a shape that a damaged number asks for.
+    except (
+        AssertionError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise CheckpointError(
             mismatch(f"{path / CONFIG}", expected="the shape of a known model", got=error)
         ) from error
@@ -159,7 +184,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
         SpaceError: a space of another kind.
 
     >>> space_to_json(spaces.Discrete(3))
-    {'kind': 'Discrete', 'n': 3, 'start': 0}
+    {'kind': 'Discrete', 'n': 3, 'start': 0, 'dtype': 'int64'}
     """
     match space:
         case spaces.Dict():
@@ -173,11 +198,13 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
                 "dtype": str(space.dtype),
             }
         case spaces.Discrete():
-            return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+            numbers = {"n": int(space.n), "start": int(space.start)}
+            return {"kind": "Discrete", **numbers, "dtype": str(space.dtype)}
         case spaces.MultiDiscrete():
-            return {"kind": "MultiDiscrete", "nvec": np.asarray(space.nvec).tolist()}
+            numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"kind": "MultiDiscrete", **numbers, "dtype": str(space.dtype)}
         case spaces.MultiBinary():
-            return {"kind": "MultiBinary", "n": list(space.shape)}
+            return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
     raise SpaceError(mismatch("space", expected="a space that reward models know", got=space))
 
 
@@ -189,30 +216,28 @@ def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
     """
     match data["kind"]:
         case "Dict":
-            return spaces.Dict({k: space_from_json(s) for k, s in data["spaces"].items()})
+            # A list of pairs keeps its order, which is that of the features; a dict is sorted.
+            return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
         case "Box":
             shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-            low, high = (np.asarray(data[side], np.float64) for side in ("low", "high"))
+            low, high = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
             return spaces.Box(
-                np.broadcast_to(low, shape).astype(dtype),
-                np.broadcast_to(high, shape).astype(dtype),
-                dtype=dtype.type,
+                np.broadcast_to(low, shape), np.broadcast_to(high, shape), dtype=dtype.type
             )
         case "Discrete":
-            return spaces.Discrete(data["n"], start=data["start"])
+            dtype = np.dtype(data["dtype"])
+            return spaces.Discrete(data["n"], start=data["start"], dtype=dtype.type)
         case "MultiDiscrete":
-            return spaces.MultiDiscrete(np.asarray(data["nvec"]))
+            dtype = np.dtype(data["dtype"])
+            nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))
+            return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
         case "MultiBinary":
             return spaces.MultiBinary(data["n"])
     raise SpaceError(mismatch("space", expected="a known kind", got=data["kind"]))
 
 
-def _bound(array: Any) -> Any:
+def _bound(array: Array) -> Any:
     """One number where all are equal, as in most boxes; infinities become strings for JSON."""
-    values = np.asarray(array, np.float64)
-    flat = np.unique(values)
-    compact = flat[0] if len(flat) == 1 else values
-    finite = np.isfinite(compact)
-    return (
-        np.where(finite, compact, compact.astype(str)) if not finite.all() else compact
-    ).tolist()
+    flat = np.unique(array)
+    compact = flat[0] if len(flat) == 1 else array
+    return (compact if np.isfinite(compact).all() else compact.astype(str)).tolist()
