@@ -27,11 +27,14 @@ class Ensemble(RewardModel):
             models: at least one, all for the same spaces and encoded alike.
 
         Raises:
-            ConfigError: no models, or contexts that differ by more than Markovian or not.
+            ConfigError: no models, contexts that differ by more than Markovian or not, or
+                models that encode steps differently, as models with other settings or trained
+                apart do.
             SpaceError: models for different spaces.
         """
         if not models:
             raise ConfigError(mismatch("Ensemble", expected="at least one model", got="none"))
+        models = [part for model in models for part in _parts(model)]
         first = models[0]
         for model in models:
             if (model.observation_space, model.action_space) != (
@@ -43,6 +46,16 @@ class Ensemble(RewardModel):
                         "spaces of an ensemble's members",
                         expected=(first.observation_space, first.action_space),
                         got=(model.observation_space, model.action_space),
+                    )
+                )
+            if not _encode_alike(model.encoder, first.encoder):
+                raise ConfigError(
+                    mismatch(
+                        "encoders of an ensemble's members",
+                        expected="the same settings and input statistics",
+                        got=f"others in {type(model).__name__} than in {type(first).__name__}",
+                        fix="Join models before training them, with equal `normalise` and "
+                        "`use_actions`.",
                     )
                 )
         contexts = {model.context for model in models} - {1}
@@ -84,6 +97,20 @@ class Ensemble(RewardModel):
         return torch.cat(scores)
 
 
+def _parts(model: RewardModel) -> list[RewardModel]:
+    return model.models if isinstance(model, Ensemble) else [model]
+
+
+def _encode_alike(encoder: nn.Module, other: nn.Module) -> bool:
+    """Whether two encoders make the same features of the same steps, by kind and buffers."""
+    own, theirs = dict(encoder.named_buffers()), dict(other.named_buffers())
+    return (
+        type(encoder) is type(other)
+        and own.keys() == theirs.keys()
+        and all(torch.equal(tensor.cpu(), theirs[name].cpu()) for name, tensor in own.items())
+    )
+
+
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
     """The models with each group of alike `MLPReward` replaced by one that has all members."""
     groups: dict[object, list[RewardModel]] = {}
@@ -104,4 +131,4 @@ def _merge(group: list[RewardModel]) -> RewardModel:
         {name: torch.cat([state[name] for state in states]) for name in states[0]}
     )
     merged.encoder = first.encoder
-    return merged
+    return merged.to(first.device).train(first.training)
