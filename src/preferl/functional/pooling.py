@@ -19,7 +19,7 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
         discount: weight of each step relative to the one before, in (0, 1].
 
     Returns:
-        `[..., B]`
+        `[..., B]`; 0 where no step is real.
 
     >>> pool(torch.tensor([[9.0, 1.0, 2.0]]), torch.tensor([[False, True, True]]),
     ...      discount=0.5).tolist()
@@ -32,4 +32,5 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
         weight = mask * torch.tensor(discount, dtype=rewards.dtype).to(rewards.device) ** position
     # A masked place may hold anything finite; where() also keeps its gradient out.
     total = (torch.where(mask, rewards, 0.0) * weight).sum(-1)
-    return total if pooling == "sum" else total / weight.sum(-1)
+    # The first real step weighs 1, so the bound only matters where none is real.
+    return total if pooling == "sum" else total / weight.sum(-1).clamp(min=1)
