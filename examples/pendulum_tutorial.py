@@ -1,6 +1,6 @@
 """A reward for Pendulum from 200 comparisons, a new agent on that reward, judged by the true one.
 
-    python examples/pendulum_tutorial.py
+python examples/pendulum_tutorial.py
 """
 
 import argparse

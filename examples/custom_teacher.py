@@ -1,0 +1,42 @@
+"""A teacher of one's own: a function that looks at pairs of clips and says which it prefers.
+
+python examples/custom_teacher.py [--smoke]
+"""
+
+import argparse
+
+import numpy as np
+
+from preferl.data import Clips
+from preferl.evaluation import evaluate_policy
+from preferl.online import OnlineConfig, learn_from_preferences
+from preferl.presets import load_preset
+from preferl.runs import from_json
+from preferl.testing.feedback_contracts import check_teacher
+
+HANGS = -0.9  # cosine of the angle below which a pendulum is as good as hanging down
+
+
+def likes_to_hang(shown: Clips, rng: np.random.Generator) -> np.ndarray:
+    """Prefers the clip in which the pendulum hangs down for longer, the contrary of the task."""
+    del rng  # this teacher is sure
+    cosine = shown.observations[..., 0]  # [P, 2, L]
+    hanging = ((cosine < HANGS) & shown.mask).sum(-1)  # [P, 2]
+    return 0.5 * (1 + np.sign(hanging[:, 0] - hanging[:, 1]))  # equal counts are a tie
+
+
+def main(*, smoke: bool) -> None:
+    check_teacher(likes_to_hang)
+    budget = {"steps": 8_192, "turns": 2, "comparisons": 40} if smoke else {"steps": 50_000}
+    config = from_json(OnlineConfig, load_preset("pendulum") | budget)
+    report = learn_from_preferences(config, teacher=likes_to_hang)
+    judged = evaluate_policy(report.learner.algorithm, config.env, episodes=20, seed=1)
+    low, high = judged.interval
+    print(f"{len(report.comparisons)} answers, {report.env_steps:,} steps")
+    print(f"return by the environment's reward: {judged.mean:,.0f} ({low:,.0f} to {high:,.0f})")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="too few steps to learn much")
+    main(smoke=parser.parse_args().smoke)

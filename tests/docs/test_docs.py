@@ -1,0 +1,190 @@
+"""README and docs: links resolve, code runs, commands exist; every example runs."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from preferl.cli.main import COMMANDS, main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LEARNING = {"README.md", "docs/quickstart.md", "docs/algorithms/drlhp.md"}
+"""Pages whose code trains agents, for seconds each."""
+
+FENCE = re.compile(
+    r"(?P<skip><!-- skip: .+? -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S
+)
+COMMAND = re.compile(r"(?:^|`)(?:\$ )?(preferl(?: +[^`\n#]+)?)", re.M)
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def blocks(text, *languages):
+    """The code of fenced blocks in these languages that no comment skips."""
+    found = FENCE.finditer(text)
+    return [m["code"] for m in found if m["language"] in languages and not m["skip"]]
+
+
+def prose(text):
+    return FENCE.sub("", text)
+
+
+def anchors(text):
+    """GitHub's names for the headings of a page."""
+    heads = re.findall(r"^#+ (.+)$", prose(text), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def broken_links(page, text):
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text("utf-8"))):
+            broken.append(target)
+    return broken
+
+
+def commands(text):
+    """Command lines of `preferl` in shell blocks and in inline code."""
+    shell = "\n".join(blocks(text, "sh", "bash", "console")).replace("\\\n", " ")
+    inline = re.findall(r"`(preferl [^`]+)`", prose(text).replace("\n", " "))
+    return [m[1].strip() for m in COMMAND.finditer(shell)] + inline
+
+
+@cache
+def help_of(command):
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    assert stop.value.code == 0
+    return out.getvalue()
+
+
+def unknown_words(line):
+    """Words of a command line that `--help` does not know."""
+    words = shlex.split(line)[1:]
+    named = [c.name for c in COMMANDS if words[: len(c.name.split())] == c.name.split()]
+    if not named:
+        return [] if words and words[0] in ("--help", "--version", "COMMAND") else words[:2]
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
+    known = set(re.findall(r"--[\w.-]+", help_of(named[0])))
+    return [option for option in options if option not in known]
+
+
+def missing_names(text):
+    """Dotted names in inline code, `preferl.x.Y`, that cannot be imported."""
+    missing = []
+    for dotted in re.findall(r"`(preferl(?:\.\w+)+)[`(]", text):
+        head, _, last = dotted.rpartition(".")
+        try:
+            import_module(dotted)
+        except ImportError:
+            try:
+                getattr(import_module(head), last)
+            except (ImportError, AttributeError):
+                missing.append(dotted)
+    return missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_resolve(page):
+    assert broken_links(page, page.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_exist(page):
+    wrong = {line: unknown_words(line) for line in commands(page.read_text("utf-8"))}
+    assert {line: words for line, words in wrong.items() if words} == {}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_make_targets_exist(page):
+    text = page.read_text("utf-8")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    shell = "\n".join(blocks(text, "sh", "bash", "console"))
+    named = re.findall(r"^make ([a-z]+)", shell, re.M) + re.findall(r"`make ([a-z]+)`", text)
+    assert set(named) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_names_exist(page):
+    assert missing_names(page.read_text("utf-8")) == []
+
+
+def pages_with_code():
+    for page in PAGES:
+        if blocks(page.read_text("utf-8"), "python"):
+            marks = [pytest.mark.slow] if name(page) in LEARNING else []
+            yield pytest.param(page, id=name(page), marks=marks)
+
+
+@pytest.mark.parametrize("page", pages_with_code())
+def test_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for code in blocks(page.read_text("utf-8"), "python"):
+        exec(compile(code, name(page), "exec"), namespace)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=name)
+def test_example_runs(example, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", example, "--smoke"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_every_page_is_reachable():
+    """Each page of docs is linked from another page."""
+    linked = set()
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s#]+)", prose(page.read_text("utf-8"))):
+            linked.add((page.parent / target).resolve())
+    assert [name(page) for page in PAGES[1:] if page.resolve() not in linked] == []
+
+
+class TestChecksNoticeFaults:
+    def test_links(self):
+        text = "# One\n[a](docs/nowhere.md) [b](#two) [c](#one) [d](https://example.org)"
+        assert broken_links(ROOT / "README.md", text) == ["docs/nowhere.md"]
+        assert broken_links(ROOT / "README.md", "[q](docs/quickstart.md#no-such-head)")
+
+    def test_commands(self):
+        text = "```sh\npreferl demo --ask\n$ preferl dance\npreferl demo --nosuch 1\n```\n"
+        assert [unknown_words(line) for line in commands(text)] == [[], ["dance"], ["--nosuch"]]
+        assert commands("Run `preferl data inspect --path x` now") == [
+            "preferl data inspect --path x"
+        ]
+
+    def test_continued_lines(self):
+        text = "```sh\npreferl reward fit \\\n    --labels x --nosuch y\n```\n"
+        assert unknown_words(commands(text)[0]) == ["--nosuch"]
+
+    def test_names(self):
+        text = "`preferl.feedback.ScriptedTeacher`, `preferl.feedback.Nobody`, `preferl.nowhere`"
+        assert missing_names(text) == ["preferl.feedback.Nobody", "preferl.nowhere"]
+
+    def test_skipped_code(self):
+        text = "<!-- skip: needs files -->\n```python\n1 / 0\n```\n\n```python\nx = 1\n```\n"
+        assert blocks(text, "python") == ["x = 1\n"]
