@@ -28,8 +28,9 @@ from preferl.online.algorithms import (
 )
 from preferl.online.learner import PolicyLearner, SB3Learner
 from preferl.reporting import MetricSink, Sinks
+from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
-from preferl.training.reward_trainer import FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
 
 
 class VariableLengthWarning(UserWarning):

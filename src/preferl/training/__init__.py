@@ -1,9 +1,10 @@
 """From comparisons to a usable reward (torch)."""
 
+from preferl.training.fit_report import FitReport
 from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
 from preferl.training.reward_function import RewardFunction
-from preferl.training.reward_trainer import FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
 from preferl.training.saving import load_reward, save_reward
 from preferl.training.scaling import RewardScaler
 

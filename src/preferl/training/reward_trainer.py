@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -21,6 +21,7 @@ from preferl.functional.preference import (
 from preferl.models.base import RewardModel
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, Windows
+from preferl.training.fit_report import FitReport
 from preferl.training.regularisation import AdaptivePenalty
 
 OnEpoch = Callable[[int, dict[str, float]], None]
@@ -43,7 +44,7 @@ class RewardTrainerConfig:
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive.
         patience: epochs without a better validation loss after which to stop; None never stops
-            early. Needs validation comparisons.
+            early. Needs validation comparisons, or members whose bootstraps leave answers out.
         stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
             0.97.
         keep_best: whether the state of the epoch with the best validation loss is what remains,
@@ -88,47 +89,6 @@ class RewardTrainerConfig:
             require_in("patience", self.patience, 1, float("inf"))
         if self.stop_accuracy is not None:
             require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FitReport:
-    """What a fit did; means per answer, natural logarithms.
-
-    Attributes:
-        pairs: comparisons trained on.
-        members: `E`.
-        epochs: passes made.
-        best_epoch: the epoch whose state remains, from 1.
-        train_loss: `[epochs]` mean over members, on their own bootstraps.
-        train_accuracy: `[epochs]` on decided answers.
-        validation_loss: `[epochs]` mean over members on held-out comparisons, or else on the
-            answers each member's bootstrap left out; NaN where there are neither.
-        validation_accuracy: `[epochs]` of the same.
-        penalty: strength of the weight penalty at the end.
-        seconds: wall time.
-    """
-
-    pairs: int
-    members: int
-    epochs: int
-    best_epoch: int
-    train_loss: FloatArray
-    train_accuracy: FloatArray
-    validation_loss: FloatArray
-    validation_accuracy: FloatArray
-    penalty: float
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as numbers, lists and None, for files."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, np.ndarray):
-                return [None if np.isnan(v) else round(float(v), 6) for v in value]
-            return value
-
-        return {name: plain(value) for name, value in asdict(self).items()}
 
 
 @final
@@ -179,27 +139,39 @@ class RewardTrainer:
         Args:
             train: declined answers in it count for nothing.
             validation: held out, for early stopping and the choice of the best epoch.
-            epochs: instead of the config's, for a longer first fit.
+            epochs: instead of the config's, for a longer first fit; at least 1.
             on_epoch: told of each epoch's metrics.
 
         Raises:
-            DataError: no answered comparisons, or of another segment length than the model can
-                see.
+            ConfigError: segments longer than the model's context, less than one epoch, or
+                settings that need validation comparisons without any.
+            DataError: no answered comparisons.
             SpaceError: steps of another shape than the model was built for.
         """
-        train = train[train.answered]
+        epochs = self.config.epochs if epochs is None else epochs
+        require_in("epochs", epochs, 1, float("inf"))
+        # The steps of other comparisons, such as held-out ones, stay out of input statistics.
+        train = _answered("comparisons to train on", train).compact()
+        if validation is not None:
+            validation = _answered("validation comparisons", validation).compact()
         self._check(train, validation)
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
             self._optimiser = self._fresh_optimiser()
+            self._penalty = self.config.penalty
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         with torch.random.fork_rng(_devices(self.model)):
-            torch.manual_seed(int(torch.randint(2**31, (), generator=self._order)))
-            return _Fit(self, train, validation, epochs or self.config.epochs).run(on_epoch)
+            _seed_global(self.model, int(torch.randint(2**31, (), generator=self._order)))
+            return _Fit(self, train, validation, epochs).run(on_epoch)
 
     def evaluate(self, comparisons: Comparisons) -> tuple[float, float]:
-        """Loss (mean over members) and accuracy (of the members' mean) on comparisons."""
-        comparisons = comparisons[comparisons.answered]
+        """Loss (mean over members) and accuracy (of the members' mean) on comparisons.
+
+        Raises:
+            DataError: no answered comparisons.
+            SpaceError: steps of another shape than the model was built for.
+        """
+        comparisons = _answered("comparisons to judge by", comparisons).compact()
         windows = Windows(self.model, comparisons.segments, observe=False)
         answers = Answers.of(comparisons, np.ones((1, len(comparisons))), self.model.device)
         return self._evaluate(windows, answers)
@@ -248,30 +220,26 @@ class RewardTrainer:
         )
 
     def _check(self, train: Comparisons, validation: Comparisons | None) -> None:
-        if not len(train):
-            raise DataError(
-                mismatch(
-                    "comparisons to train on",
-                    expected="at least one answered",
-                    got="none",
-                    fix="Ask questions first, or check the label files.",
-                )
-            )
-        length, context = train.segments.length, self.model.context
-        if context > 1 and length > context:
+        length = max(part.segments.length for part in (train, validation) if part is not None)
+        if 1 < self.model.context < length:
             raise ConfigError(
                 mismatch(
                     "segment length",
-                    expected=f"at most the model's context {context}",
+                    expected=f"at most the model's context {self.model.context}",
                     got=length,
                     fix="Give the model a longer context or cut shorter segments.",
                 )
             )
-        if self.config.patience is not None and validation is None and self.model.members == 1:
-            raise ConfigError(
-                "patience needs validation comparisons to judge by. Pass some with `split`, or "
-                "use several members, whose bootstraps leave answers out."
-            )
+        leaves_out = self.config.bootstrap and self.model.members > 1
+        if validation is not None or leaves_out:
+            return
+        needing = {"patience": self.config.patience, "penalty band": self.config.penalty.band}
+        for name, setting in needing.items():
+            if setting is not None:
+                raise ConfigError(
+                    f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
+                    "use several members, whose bootstraps leave answers out."
+                )
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
@@ -304,7 +272,6 @@ class _Fit:
         self._left_out = torch.from_numpy(left_out).float().to(device)
         self._held_out: tuple[Windows, Answers] | None = None
         if validation is not None:
-            validation = validation[validation.answered]
             self._held_out = (
                 Windows(self._model, validation.segments, observe=False),
                 Answers.of(validation, np.ones((1, len(validation))), device),
@@ -370,10 +337,11 @@ class _Fit:
     def _metrics(
         self, loss: Tensor, logits: Tensor, preference: Tensor, order: Tensor
     ) -> dict[str, float]:
-        weight = self._answers.weight.sum(1).clamp(min=1e-9)
+        weight = self._answers.weight.sum(1)
+        seen = weight > 0  # with few answers, a member's bootstrap may hold none
         consensus = preference_probability(logits).mean(0) - 0.5
         metrics = {
-            "train_loss": float((loss / weight).mean()),
+            "train_loss": float((loss[seen] / weight[seen]).mean()),
             "train_accuracy": float(preference_accuracy(consensus, preference)),
             "validation_loss": float("nan"),
             "validation_accuracy": float("nan"),
@@ -425,5 +393,31 @@ class _Fit:
         )
 
 
+def _answered(what: str, comparisons: Comparisons) -> Comparisons:
+    """Those that were not declined.
+
+    Raises:
+        DataError: there are none.
+    """
+    if not comparisons.answered.any():
+        raise DataError(
+            mismatch(
+                what,
+                expected="at least one answered",
+                got="none",
+                fix="Ask questions first, or check the label files.",
+            )
+        )
+    return comparisons[comparisons.answered]
+
+
 def _devices(model: RewardModel) -> list[torch.device]:
     return [model.device] if model.device.type == "cuda" else []
+
+
+def _seed_global(model: RewardModel, seed: int) -> None:
+    """Seed the stream that dropout draws from, and no other device's."""
+    if model.device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
