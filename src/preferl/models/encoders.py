@@ -154,10 +154,16 @@ def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
             return [F.one_hot(values.long() - int(space.start), int(space.n)).float()]
         case spaces.MultiDiscrete():
             ranges = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
-            flat = values.long().reshape(*values.shape[: values.ndim - len(space.shape)], -1)
+            flat = _flat(space, values.long())
             return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
-    flat = values.reshape(*values.shape[: values.ndim - len(space.shape or ())], -1).float()
+    flat = _flat(space, values).float()
     return [flat / 255 if is_image(space) else flat]
+
+
+def _flat(space: spaces.Space[Any], values: Tensor) -> Tensor:
+    """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
+    shape = space.shape or ()
+    return values.reshape(*values.shape[: values.ndim - len(shape)], int(np.prod(shape)))
 
 
 def check_spaces(

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.data.windows import windows_at
+from preferl.errors import ConfigError, mismatch
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel
 from preferl.models.encoders import check_spaces
@@ -59,7 +60,18 @@ class RewardFunction:
             combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
             scaler: applied to each member before they are combined; None leaves rewards as the
                 model makes them.
+
+        Raises:
+            ConfigError: a scaler of another number of members.
         """
+        if scaler is not None and scaler.mean.shape != (model.members,):
+            raise ConfigError(
+                mismatch(
+                    "scaler",
+                    expected=f"statistics of the model's {model.members} members",
+                    got=f"shape {scaler.mean.shape}",
+                )
+            )
         self._model = deepcopy(model).eval().requires_grad_(False)
         self.how = combine
         self.scaler = scaler
@@ -169,7 +181,6 @@ class RewardFunction:
         return np.concatenate(parts, axis=1)
 
     def _history_rewards(self, episodes: Episodes) -> FloatArray:
-
         parts = []
         for steps in _chunks(episodes.steps, max(1, CHUNK // self.context)):
             rows, mask = windows_at(
@@ -202,8 +213,9 @@ class RewardFunction:
 
 
 def _chunks(count: int, size: int) -> list[slice]:
+    """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
     size = max(1, size)
-    return [slice(i, min(i + size, count)) for i in range(0, count, size)]
+    return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
 
 
 def _sparse(segments: Segments) -> bool:

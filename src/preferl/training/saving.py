@@ -10,7 +10,11 @@ import numpy as np
 from preferl.errors import CheckpointError, ConfigError, mismatch
 from preferl.files import writing
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.models.checkpoint import load_reward_model, write_reward_model
+from preferl.models.checkpoint import (
+    load_reward_model,
+    require_replaceable,
+    write_reward_model,
+)
 from preferl.training.reward_function import RewardFunction
 from preferl.training.scaling import RewardScaler
 
@@ -26,8 +30,10 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
 
     Raises:
         ConfigError: a way of combining members that has no name, or a model of one's own class.
-        StorageError: the folder cannot be written to.
+        StorageError: the folder cannot be written to, or holds something else than a model,
+            which would be lost.
     """
+    require_replaceable(Path(path))
     about = {"combine": _combine_to_json(reward.how), "scaler": _scaler_to_json(reward.scaler)}
     with writing(Path(path)) as draft:
         write_reward_model(draft, reward.model)
@@ -49,7 +55,7 @@ def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
     try:
         about = json.loads((path / REWARD).read_text(encoding="utf-8"))
         combine = _combine_from_json(about["combine"])
-        scaler = _scaler_from_json(about["scaler"])
+        return RewardFunction(model, combine=combine, scaler=_scaler_from_json(about["scaler"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             mismatch(
@@ -59,7 +65,6 @@ def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
                 fix="Restore the folder as a whole; a model alone loads with load_reward_model.",
             )
         ) from error
-    return RewardFunction(model, combine=combine, scaler=scaler)
 
 
 def _combine_to_json(combine: Combine) -> dict[str, Any]:
@@ -78,9 +83,12 @@ def _combine_to_json(combine: Combine) -> dict[str, Any]:
 
 
 def _combine_from_json(data: dict[str, Any]) -> Combine:
-    if data["kind"] == "mean":
-        return mean
-    return lower_bound(float(data["deviations"]))
+    match data["kind"]:
+        case "mean":
+            return mean
+        case "lower_bound":
+            return lower_bound(float(data["deviations"]))
+    raise ConfigError(mismatch("combine", expected="mean or lower_bound", got=data["kind"]))
 
 
 def _scaler_to_json(scaler: RewardScaler | None) -> dict[str, Any] | None:
