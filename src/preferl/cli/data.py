@@ -3,7 +3,9 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
 
 if TYPE_CHECKING:
     from preferl.data import Comparisons, Episodes
@@ -17,7 +19,7 @@ Row = tuple[str, str]
 class InspectConfig:
     """What to look at."""
 
-    path: str
+    path: Annotated[str, tyro.conf.Positional]
     """A demonstrations pickle, an array folder of preferl, or the id of a Minari data set."""
     labels: Path | None = None
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""

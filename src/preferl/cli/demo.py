@@ -57,9 +57,10 @@ def show_pendulums(shown: Any, index: int) -> None:
     """Play a pair of pendulum clips side by side in the terminal.
 
     Args:
-        shown: clips `[P, 2, L]`.
-        index: which pair.
+        shown: one pair of clips, `[2, L]`.
+        index: how many pairs came before.
     """
     from preferl.cli.terminal import play_pendulums
 
-    play_pendulums(np.asarray(shown.observations[index]))
+    del index
+    play_pendulums(np.asarray(shown.observations))

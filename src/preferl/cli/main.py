@@ -97,7 +97,7 @@ def _help(words: Sequence[str]) -> int:
         return 0
     group = words[0] if words and not words[0].startswith("-") else ""
     listed = [c for c in COMMANDS if not group or c.name.split()[0] == group]
-    asked = not words or words[-1] in ("-h", "--help") or (len(words) == 1 and bool(listed))
+    asked = not words or words[-1] in ("-h", "--help") or words == [group]
     out = sys.stdout if asked and listed else sys.stderr
     if not listed or not asked:
         out.write(f"preferl: no such command: {' '.join(words)}\n\n")

@@ -103,9 +103,10 @@ def _batch_of_one(observation: Any) -> Any:
 
 
 def _render_without_display() -> None:
-    """Let MuJoCo draw off screen where there is no screen; a choice that was made stands."""
-    if sys.platform == "linux" and "DISPLAY" not in os.environ:
+    """Let MuJoCo and pygame draw off screen where there is none; a choice that was made stands."""
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def _draw_plainly(stage: gymnasium.Env[Any, Any]) -> None:

@@ -11,7 +11,7 @@ Preferences using Transformers for RL".
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, final
 
@@ -84,6 +84,10 @@ class LabelReport:
     crossing: int
     dropped: int
     length: int
+
+    def to_json(self) -> dict[str, int]:
+        """The counts by name."""
+        return asdict(self)
 
 
 @final

@@ -1,0 +1,181 @@
+"""`preferl reward`: fit rewards to people's labels, and judge them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    from preferl.data import Comparisons, Episodes
+    from preferl.data.sources import LabelReport
+    from preferl.training import FitReport, RewardFunction
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Fit a reward model to labels of recorded episodes.
+
+    Attributes:
+        demonstrations: a pickle of demonstrations, or a folder of episodes written by preferl.
+        labels: a folder of Uni-RLHF or Preference Transformer labels for them.
+        out: folder of the run; an older run there moves aside.
+        model: kind of reward model.
+        members: networks in the ensemble; several tell how sure the reward is, and their
+            bootstraps leave answers out that judge it.
+        hidden: units of each hidden layer.
+        epochs: passes over the labels.
+        noise: share of answers taken to be random, as people's are; 0.1 as in the DRLHP paper.
+        length: steps per labelled segment, where the file names do not say.
+        crossing: what becomes of pairs with a segment that runs across an episode's end.
+        seed: of weights, bootstraps and order.
+        device: "cpu", "cuda" or "auto".
+    """
+
+    demonstrations: Path
+    labels: Path
+    out: Path
+    model: Literal["mlp"] = "mlp"
+    members: int = 3
+    hidden: tuple[int, ...] = (64, 64)
+    epochs: int = 15
+    noise: float = 0.1
+    length: int | None = None
+    crossing: Literal["drop", "keep"] = "drop"
+    seed: int = 0
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Judge a fitted reward on labels it has not seen.
+
+    Attributes:
+        run: folder of the run that fitted it.
+        demonstrations: a pickle of demonstrations, or a folder of episodes written by preferl.
+        labels: a folder of labels for them.
+        json: file for the numbers.
+        length: steps per labelled segment, where the file names do not say.
+        crossing: what becomes of pairs with a segment that runs across an episode's end.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    demonstrations: Path
+    labels: Path
+    json: Path | None = None
+    length: int | None = None
+    crossing: Literal["drop", "keep"] = "keep"
+
+
+def run_fit(config: FitConfig) -> None:
+    """Fit, save the reward and a report, and print how good it is on answers it left out."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from preferl.runs import RunFolder
+    from preferl.training import save_reward
+
+    console = Console()
+    episodes, comparisons, labels = _load(config)
+    folder = RunFolder.create(config.out, config=config, seed=config.seed)
+    _say_labels(console, labels)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"fitting {len(comparisons)} answers", total=config.epochs)
+        reward, report = fit_reward(
+            config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
+        )
+    save_reward(folder.path("reward"), reward)
+    folder.result({"labels": labels.to_json(), "fit": report.to_json()})
+    accuracy = report.validation_accuracy[report.best_epoch - 1]
+    if accuracy == accuracy:
+        console.print(
+            f"Accuracy on answers that a member's bootstrap left out: {accuracy:.1%} "
+            f"(training {report.train_accuracy[-1]:.1%}).",
+            highlight=False,
+        )
+    console.print(f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')}")
+
+
+def fit_reward(
+    config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", *, on_epoch: Any = None
+) -> "tuple[RewardFunction, FitReport]":
+    """The reward that a config describes, scaled over all episodes, and how the fit went."""
+    from preferl.models import MLPRewardConfig, build_reward_model, infer_spaces
+    from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
+
+    shape = MLPRewardConfig(hidden=config.hidden, members=config.members)
+    spaces = infer_spaces(episodes.observations, episodes.actions)
+    model = build_reward_model(shape, *spaces, seed=config.seed)
+    how = RewardTrainerConfig(epochs=config.epochs, noise=config.noise)
+    trainer = RewardTrainer(model, how, seed=config.seed, device=config.device)
+    report = trainer.fit(comparisons, on_epoch=on_epoch)
+    return RewardFunction(trainer.model).scaled(episodes), report
+
+
+def run_evaluate(config: EvaluateConfig) -> None:
+    """Judge, print a table, write the numbers where they were asked for."""
+    from rich.console import Console
+
+    from preferl.evaluation import evaluate_reward
+    from preferl.files import write_json
+    from preferl.training import load_reward
+
+    console = Console()
+    reward = load_reward(config.run / "reward")
+    episodes, comparisons, labels = _load(config)
+    report = evaluate_reward(reward, comparisons, episodes=episodes)
+    _say_labels(console, labels)
+    _print_report(console, report.to_json())
+    if config.json is not None:
+        write_json(config.json, report.to_json() | {"labels": labels.to_json()})
+        console.print(f"Numbers: {config.json}")
+
+
+def _load(
+    config: FitConfig | EvaluateConfig,
+) -> "tuple[Episodes, Comparisons, LabelReport]":
+    from preferl.data import load_episodes
+    from preferl.data.sources import load_demonstrations, load_labels
+
+    source = config.demonstrations
+    episodes = load_episodes(source) if source.is_dir() else load_demonstrations(source)
+    labelled = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+    return episodes, labelled.comparisons, labelled.report
+
+
+def _say_labels(console: Any, labels: "LabelReport") -> None:
+    text = (
+        f"{labels.pairs:,} labelled pairs of {labels.length} steps: {labels.first} first, "
+        f"{labels.second} second, {labels.ties} equal."
+    )
+    if labels.crossing:
+        fate = "dropped" if labels.dropped else "kept"
+        text += f" {labels.crossing} of them run across an episode's end ({fate})."
+    console.print(text, highlight=False)
+
+
+def _print_report(console: Any, report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title="Reward on these labels", show_header=False)
+    low, high = report["interval"]
+    rows = {
+        "accuracy on decided answers": _percent(report["accuracy"]),
+        "95 % interval": f"{low:.1%} to {high:.1%}",
+        "decided answers": f"{report['decided']:,}",
+        "equal answers": f"{report['ties']:,}",
+        "log loss (chance 0.693)": _decimal(report["log_loss"]),
+        "calibration error": _decimal(report["calibration"]["error"]),
+        "Spearman with the true reward": _decimal(report["spearman"]),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

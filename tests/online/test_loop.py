@@ -1,0 +1,184 @@
+"""The loop: plans, parts that can be exchanged, warnings, interrupts, seeds."""
+
+import warnings
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError, DataError
+from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
+from preferl.models import MLPRewardConfig
+from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
+from preferl.online.loop import VariableLengthWarning
+from preferl.training import RewardTrainerConfig
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_600,
+    comparisons=17,
+    turns=3,
+    segment_length=10,
+    initial_steps=400,
+    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=2),
+    model=MLPRewardConfig(hidden=(8,), members=2),
+    trainer=RewardTrainerConfig(epochs=2),
+)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return learn_from_preferences(TINY)
+
+
+def test_asks_what_was_asked_for(report):
+    assert len(report.comparisons) == 17
+    assert [turn.turn for turn in report.turns] == [0, 1, 2, 3]
+    assert report.turns[-1].fit is None
+    assert not report.interrupted
+
+
+def test_steps_are_those_asked_for_to_one_rollout(report):
+    rollout = 100 * 2
+    assert 1_600 <= report.env_steps < 1_600 + rollout
+    assert report.env_steps == report.learner.steps
+
+
+def test_same_seed_same_run_and_another_seed_another(report):
+    again = learn_from_preferences(TINY)
+    other = learn_from_preferences(replace(TINY, seed=1))
+    np.testing.assert_array_equal(again.comparisons.preference, report.comparisons.preference)
+    for one, two in zip(
+        again.learner.algorithm.policy.parameters(),
+        report.learner.algorithm.policy.parameters(),
+        strict=True,
+    ):
+        assert one.equal(two)
+    first = next(other.learner.algorithm.policy.parameters())
+    assert not first.equal(next(report.learner.algorithm.policy.parameters()))
+
+
+def test_reward_paid_is_normalised_over_experience(report):
+    rewards = report.reward.scaler(report.reward.member_rewards(report.experience))
+    # Experience after the last fit moves it a little.
+    assert abs(float(rewards.mean())) < 0.5
+    assert 0.5 < float(rewards.std()) < 2
+
+
+def test_on_answers_gets_every_answer_before_it_is_used():
+    seen = []
+    learn_from_preferences(TINY, on_answers=lambda c: seen.append(len(c)))
+    assert seen == sorted(seen)
+    assert seen[-1] == 17
+
+
+def test_informative_sampler_and_sac_relabel():
+    config = replace(
+        TINY,
+        sampler="informative",
+        oversampling=3,
+        algorithm=SACConfig(learning_starts=50, batch_size=16, hidden=(8,), train_freq=8),
+        pessimism=0.5,
+    )
+    report = learn_from_preferences(config)
+    buffer = report.learner.algorithm.replay_buffer
+    filled = buffer.size()
+    rows = np.s_[: min(filled, 50)]
+    observations = buffer.observations[rows].reshape(-1, 1, 3)
+    actions = 2 * buffer.actions[rows].reshape(-1, 1, 1)  # stored in [-1, 1]
+    expected = report.reward(observations, actions, np.ones((len(actions), 1), bool))
+    np.testing.assert_allclose(buffer.rewards[rows].ravel(), expected, atol=1e-4)
+
+
+def test_interrupt_keeps_answers_and_says_so():
+    calls = []
+
+    def teacher(shown, rng):
+        calls.append(len(shown))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return ScriptedTeacher()(shown, rng)
+
+    report = learn_from_preferences(TINY, teacher=teacher)
+    assert report.interrupted
+    assert report.reward is not None
+    assert len(report.comparisons) == calls[0]
+
+
+def test_declined_answers_are_no_error():
+    def silent(shown, rng):
+        return np.full(len(shown), np.nan)
+
+    report = learn_from_preferences(TINY, teacher=silent)
+    assert report.comparisons is None
+    assert report.reward is None
+
+
+def test_zero_initial_questions_are_no_error():
+    report = learn_from_preferences(replace(TINY, initial_fraction=0.0))
+    assert len(report.comparisons) == 17
+
+
+def test_bounded_answers_keep_the_newest():
+    report = learn_from_preferences(replace(TINY, max_comparisons=5))
+    assert len(report.comparisons) == 5
+
+
+def test_parts_can_be_exchanged():
+    asked = []
+
+    def sampler(segments, count, rng):
+        asked.append(count)
+        return UniformPairs()(segments, count, rng)
+
+    feedback = InstantFeedback(ScriptedTeacher.oracle(), 3)
+    report = learn_from_preferences(TINY, feedback=feedback, sampler=sampler)
+    assert sum(asked) == 17
+    assert report.comparisons is feedback.comparisons()
+
+
+def test_learner_of_ones_own_needs_a_trainer():
+    class Mine:
+        steps = 0
+
+    with pytest.raises(ConfigError, match="trainer"):
+        learn_from_preferences(TINY, learner=Mine())
+
+
+def test_too_long_clips_are_an_error_that_says_how_long():
+    with pytest.raises(DataError, match="at most 200"):
+        learn_from_preferences(replace(TINY, segment_length=300))
+
+
+@pytest.mark.parametrize("field", ["steps", "comparisons", "turns", "segment_length"])
+def test_settings_out_of_range(field):
+    with pytest.raises(ConfigError, match=field):
+        replace(TINY, **{field: 0})
+
+
+def test_unknown_environment():
+    with pytest.raises(ConfigError, match="NoSuchEnv"):
+        learn_from_preferences(replace(TINY, env="NoSuchEnv-v0"))
+
+
+VARIABLE = replace(TINY, env="CartPole-v1", segment_length=5, short="pad")
+
+
+def test_variable_length_warns_once_and_learns():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = learn_from_preferences(VARIABLE)
+    ours = [w for w in caught if issubclass(w.category, VariableLengthWarning)]
+    assert len(ours) == 1
+    assert "differ in length" in str(ours[0].message)
+    assert len(report.comparisons) == 17
+
+
+def test_variable_length_can_be_refused():
+    with pytest.raises(DataError, match="differ in length"):
+        learn_from_preferences(replace(VARIABLE, variable_length="refuse"))
+
+
+def test_fixed_length_does_not_warn(report):
+    assert gymnasium.spec(TINY.env).max_episode_steps == 200  # and warnings are errors here

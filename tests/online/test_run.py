@@ -1,0 +1,163 @@
+"""A whole run in a folder: everything that came of it is there and can be used again."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from preferl.data import load_comparisons
+from preferl.errors import CheckpointError, ConfigError
+from preferl.evaluation import RandomPolicy
+from preferl.models import MLPRewardConfig
+from preferl.online import (
+    JudgeConfig,
+    OnlineConfig,
+    PPOConfig,
+    SACConfig,
+    build_algorithm,
+    load_policy,
+    make_environments,
+    record,
+    run_online,
+    save_policy,
+)
+from preferl.reporting import read_jsonl
+from preferl.runs import RunFolder
+from preferl.training import RewardTrainerConfig, load_reward, relabel
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_000,
+    comparisons=12,
+    turns=2,
+    segment_length=10,
+    initial_steps=400,
+    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
+    model=MLPRewardConfig(hidden=(8,), members=2),
+    trainer=RewardTrainerConfig(epochs=1),
+)
+JUDGE = JudgeConfig(episodes=2, questions=20, clip_steps=4)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    stages = []
+    result = run_online(TINY, folder, judge=JUDGE, on_stage=stages.append)
+    return folder, result, stages
+
+
+def test_result_holds_what_was_measured(run):
+    folder, result, _ = run
+    assert json.loads((folder / "result.json").read_text()) == result
+    assert {"random", "taught", "oracle", "comparisons", "env_steps", "seconds"} <= set(result)
+    assert result["comparisons"] == 12
+    assert result["taught"] == pytest.approx(
+        np.mean(result["policies"]["taught"]["returns"]), abs=1e-3
+    )
+    assert set(result["controls"]) == {"random", "negated", "zero"}
+    accuracies = result["reward"]["accuracy"], result["controls"]["negated"]["accuracy"]
+    assert sum(accuracies) == pytest.approx(1)
+
+
+def test_config_comes_back(run):
+    folder, _, _ = run
+    assert RunFolder(folder).config(OnlineConfig) == TINY
+    assert RunFolder(folder).seed == 0
+
+
+def test_comparisons_reward_and_policy_can_be_used_again(run):
+    folder, result, _ = run
+    comparisons = load_comparisons(folder / "comparisons")
+    assert len(comparisons) == 12
+    reward = load_reward(folder / "reward")
+    assert reward.scores(comparisons.segments).shape == (2, len(comparisons.segments))
+    policy = load_policy(folder / "policy")
+    action, _ = policy.predict(np.zeros((5, 3), np.float32), deterministic=True)
+    assert action.shape == (5, 1)
+    episodes = record(policy, "Pendulum-v1", 200, seed=0, environments=1)
+    assert relabel(episodes, reward).rewards.shape == (200,)
+
+
+def test_metrics_are_columns(run):
+    folder, _, _ = run
+    metrics = read_jsonl(folder / "metrics.jsonl")
+    assert metrics["step"][-1] >= 1_000
+    assert np.isfinite(metrics["reward/train_loss"][0])
+    assert list((folder / "tensorboard").glob("events*"))
+
+
+def test_report_is_one_page_without_requests(run):
+    folder, _, stages = run
+    page = (folder / "report.html").read_text()
+    assert page.count("data:video/mp4;base64,") == 2
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "writing the report" in stages
+
+
+def test_nothing_is_pickled(run):
+    folder, _, _ = run
+    endings = {file.suffix for file in folder.rglob("*") if file.is_file()}
+    allowed = {".json", ".jsonl", ".npy", ".safetensors", ".html"}
+    assert {e for e in endings if not e[1:].isdigit()} <= allowed
+
+
+def test_interrupt_leaves_a_usable_folder(tmp_path):
+    def stop(turn):
+        if turn.turn == 1:
+            raise KeyboardInterrupt
+
+    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_turn=stop)
+    assert result["interrupted"]
+    assert "taught" not in result
+    assert load_policy(tmp_path / "run/policy").predict(np.zeros((1, 3)))[0].shape == (1, 1)
+    assert len(load_comparisons(tmp_path / "run/comparisons")) == result["comparisons"] > 0
+    load_reward(tmp_path / "run/reward")
+
+
+@pytest.mark.parametrize("config", [PPOConfig(hidden=(8,)), SACConfig(hidden=(8,))])
+def test_policy_reloads_bit_for_bit(tmp_path, config):
+    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    again = load_policy(tmp_path / "policy")
+    observation = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    for one, two in zip(again.policy.parameters(), algorithm.policy.parameters(), strict=True):
+        assert one.equal(two)
+    np.testing.assert_array_equal(
+        again.predict(observation, deterministic=True)[0],
+        algorithm.predict(observation, deterministic=True)[0],
+    )
+
+
+@pytest.mark.parametrize("file", ["policy.safetensors", "policy.json"])
+def test_damaged_policy_is_an_error(tmp_path, file):
+    config = PPOConfig(hidden=(8,))
+    algorithm = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", algorithm, config)
+    path = tmp_path / "policy" / file
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(CheckpointError, match="policy"):
+        load_policy(tmp_path / "policy")
+
+
+def test_sac_refuses_discrete_actions():
+    env = make_environments("CartPole-v1", 1, seed=0)
+    with pytest.raises(ConfigError, match="Use PPO"):
+        build_algorithm(SACConfig(), env, seed=0)
+
+
+def test_record_gives_the_environments_rewards():
+    env = make_environments("Pendulum-v1", 1, seed=0)
+    episodes = record(RandomPolicy(env.action_space, 0), "Pendulum-v1", 400, seed=3)
+    assert episodes.steps >= 400
+    assert (episodes.rewards <= 0).all()
+
+
+def test_without_clips_or_oracle(tmp_path):
+    judge = replace(JUDGE, clip_steps=0, oracle=False)
+    result = run_online(TINY, tmp_path / "run", judge=judge)
+    assert "oracle" not in result
+    assert "video/mp4" not in (tmp_path / "run/report.html").read_text()
