@@ -190,6 +190,9 @@ class Segments:
 def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
+    Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
+    mean equal episodes.
+
     Raises:
         DataError: nothing to join, or parts of different segment length, shapes or keys.
     """
@@ -203,7 +206,6 @@ def join_segments(parts: list[Segments]) -> Segments:
             mismatch("segments to join", expected="one segment length", got=sorted(lengths))
         )
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
-    origins = [part.origin for part in parts if part.origin is not None]
     states = [part.states for part in parts if part.states is not None]
     complete = len(parts)
     return Segments(
@@ -213,7 +215,6 @@ def join_segments(parts: list[Segments]) -> Segments:
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
         length=parts[0].length,
-        origin=np.concatenate(origins) if len(origins) == complete else None,
         states=end_to_end("states to join", states) if len(states) == complete else None,
     )
 

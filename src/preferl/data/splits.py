@@ -6,7 +6,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.errors import ConfigError, DataError, mismatch
-from preferl.shapes import BoolArray, IntArray
+from preferl.shapes import Array, BoolArray, IntArray, leaves
 
 
 def split(
@@ -66,12 +66,24 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 
 
 def _same_question(comparisons: Comparisons) -> IntArray:
-    """`[P]` a number per pair of windows, the same for either order."""
+    """`[P]` a number per pair of windows, the same for either order.
+
+    Windows are told apart by what they hold, not by where it is stored: the same clip may have
+    been asked about in two rounds.
+    """
     segments = comparisons.segments
-    window = segments.start.astype(np.int64) * (segments.length + 1) + segments.real
-    return np.unique(np.sort(window[comparisons.pairs], axis=1), axis=0, return_inverse=True)[
-        1
-    ].reshape(-1)
+    ends = np.stack([segments.start, segments.start + segments.real - 1], axis=1)
+    columns = [*leaves(segments.observations), segments.actions]
+    held = [_bytes(column[ends]) for column in columns]
+    key = np.concatenate([*held, _bytes(segments.real[:, None])], axis=1)
+    window = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    pairs = np.sort(window[comparisons.pairs], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _bytes(rows: Array) -> Array:
+    """`[N, ...]` numbers as `[N, bytes]`."""
+    return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
 
 
 def _by_episode(
