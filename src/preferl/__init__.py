@@ -1,3 +1,134 @@
-"""Teach agents by comparing clips of behaviour."""
+"""Teach agents by comparing clips of behaviour.
+
+The names used most are imported when they are first used, so that `import preferl` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from preferl.data import (
+        Comparisons,
+        Episodes,
+        Segments,
+        load_comparisons,
+        load_episodes,
+        sample_segments,
+        save_comparisons,
+        save_episodes,
+        split,
+    )
+    from preferl.errors import PreferlError
+    from preferl.evaluation import evaluate_policy, evaluate_reward
+    from preferl.feedback import (
+        InformativePairs,
+        InstantFeedback,
+        PromptTeacher,
+        ScriptedTeacher,
+        UniformPairs,
+    )
+    from preferl.functional import lower_bound
+    from preferl.models import (
+        Ensemble,
+        EnsembleConfig,
+        MLPReward,
+        MLPRewardConfig,
+        RewardModel,
+        build_reward_model,
+        load_reward_model,
+        save_reward_model,
+    )
+    from preferl.online import (
+        OnlineConfig,
+        PPOConfig,
+        SACConfig,
+        SB3Learner,
+        learn_from_preferences,
+        load_policy,
+        save_policy,
+    )
+    from preferl.training import (
+        RewardFunction,
+        RewardTrainer,
+        RewardTrainerConfig,
+        load_reward,
+        relabel,
+        save_reward,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Comparisons",
+    "Ensemble",
+    "EnsembleConfig",
+    "Episodes",
+    "InformativePairs",
+    "InstantFeedback",
+    "MLPReward",
+    "MLPRewardConfig",
+    "OnlineConfig",
+    "PPOConfig",
+    "PreferlError",
+    "PromptTeacher",
+    "RewardFunction",
+    "RewardModel",
+    "RewardTrainer",
+    "RewardTrainerConfig",
+    "SACConfig",
+    "SB3Learner",
+    "ScriptedTeacher",
+    "Segments",
+    "UniformPairs",
+    "__version__",
+    "build_reward_model",
+    "evaluate_policy",
+    "evaluate_reward",
+    "learn_from_preferences",
+    "load_comparisons",
+    "load_episodes",
+    "load_policy",
+    "load_reward",
+    "load_reward_model",
+    "lower_bound",
+    "relabel",
+    "sample_segments",
+    "save_comparisons",
+    "save_episodes",
+    "save_policy",
+    "save_reward",
+    "save_reward_model",
+    "split",
+]
+
+_NAMES = {
+    "data": (
+        "Comparisons Episodes Segments load_comparisons load_episodes "
+        "sample_segments save_comparisons save_episodes split"
+    ),
+    "errors": "PreferlError",
+    "evaluation": "evaluate_policy evaluate_reward",
+    "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
+    "functional": "lower_bound",
+    "models": (
+        "Ensemble EnsembleConfig MLPReward MLPRewardConfig RewardModel "
+        "build_reward_model load_reward_model save_reward_model"
+    ),
+    "online": (
+        "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy save_policy"
+    ),
+    "training": (
+        "RewardFunction RewardTrainer RewardTrainerConfig load_reward relabel save_reward"
+    ),
+}
+_HOME = {name: f"preferl.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'preferl' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

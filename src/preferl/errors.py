@@ -6,6 +6,7 @@
     ├── SpaceError (ValueError)       observations or actions of another space
     ├── ConfigError (ValueError)      a setting out of its range
     ├── FeedbackError (ValueError)    a teacher, sampler or feedback that broke its contract
+    ├── ModelError (ValueError)       a reward model that broke its contract
     ├── CheckpointError (ValueError)  a model file that cannot be loaded
     ├── StorageError (OSError)        a folder that cannot be read or written
     └── MissingExtraError (ImportError)  an optional dependency that is not installed
@@ -36,6 +37,10 @@ class ConfigError(PreferlError, ValueError):
 
 class FeedbackError(PreferlError, ValueError):
     """A teacher, sampler or feedback that broke its contract."""
+
+
+class ModelError(PreferlError, ValueError):
+    """A reward model that broke its contract."""
 
 
 class CheckpointError(PreferlError, ValueError):

@@ -1,0 +1,196 @@
+"""Small worlds whose truth is known: experience of any space, a linear reward, a counting model."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from torch import Tensor
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import sample_segments
+from preferl.errors import SpaceError, mismatch
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.shapes import Array, FloatArray, Observations
+
+StepReward = Callable[[Any, Array], FloatArray]
+"""Observations `[T, *obs]` and actions `[T, *act]` to rewards `[T]`."""
+
+POINT_SPACE, PUSH_SPACE = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,))
+POSITION_WEIGHTS, PUSH_WEIGHTS = np.array([1.0, -0.5]), np.array([0.5, 0.25])
+
+
+def linear_reward(observations: Observations, actions: Array) -> FloatArray:
+    """The true reward of `PointWorld`: `[..., 2]` positions and pushes to `[...]`.
+
+    >>> linear_reward(np.array([[1.0, 2.0]]), np.array([[1.0, -2.0]])).tolist()
+    [0.0]
+    """
+    return np.asarray(observations @ POSITION_WEIGHTS + actions @ PUSH_WEIGHTS)
+
+
+@final
+class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
+    """A point is pushed about in the plane; its reward is `linear_reward`, so it is known.
+
+    >>> env = PointWorld(length=2)
+    >>> observation, _ = env.reset(seed=0)
+    >>> _, reward, terminated, truncated, _ = env.step(np.zeros(2, np.float32))
+    >>> bool(np.isclose(reward, linear_reward(observation, np.zeros(2)))), terminated, truncated
+    (True, False, False)
+    """
+
+    observation_space = POINT_SPACE
+    action_space = PUSH_SPACE
+
+    def __init__(self, length: int = 20) -> None:
+        """Make a world whose episodes are cut off after `length` steps."""
+        self.length = length
+        self._position = np.zeros(2, np.float32)
+        self._step = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Put the point somewhere within one unit of the middle, on each axis."""
+        super().reset(seed=seed, options=options)
+        self._position = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        self._step = 0
+        return self._position.copy(), {}
+
+    def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Push, pay for where the point was and for the push, and move."""
+        reward = float(linear_reward(self._position, action))
+        self._position = np.clip(self._position + 0.2 * action, -2, 2).astype(np.float32)
+        self._step += 1
+        return self._position.copy(), reward, False, self._step >= self.length, {}
+
+
+def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Any:
+    """`[count, *space]` values of a space, or a dictionary of such; unbounded ones are normal.
+
+    Raises:
+        SpaceError: a space of a kind that has no values to draw here.
+
+    >>> sample_steps(spaces.Discrete(3, start=5), 4, np.random.default_rng(0)).tolist()
+    [7, 6, 6, 5]
+    """
+    shape = (count, *(space.shape or ()))
+    match space:
+        case spaces.Dict():
+            return {key: sample_steps(part, count, rng) for key, part in space.items()}
+        case spaces.Discrete():
+            return rng.integers(space.start, space.start + space.n, shape).astype(space.dtype)
+        case spaces.MultiDiscrete():
+            return rng.integers(space.start, space.start + space.nvec, shape).astype(space.dtype)
+        case spaces.MultiBinary():
+            return rng.integers(0, 2, shape).astype(np.int8)
+        case spaces.Box():
+            low = np.where(space.bounded_below, space.low, -3.0)
+            high = np.where(space.bounded_above, space.high, 3.0)
+            bounded = space.bounded_below | space.bounded_above
+            drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
+            return drawn.astype(space.dtype)
+    raise SpaceError(
+        mismatch(
+            "space",
+            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
+            got=space,
+        )
+    )
+
+
+def make_episodes(
+    rng: np.random.Generator,
+    lengths: Sequence[int],
+    observation_space: spaces.Space[Any] = POINT_SPACE,
+    action_space: spaces.Space[Any] = PUSH_SPACE,
+    *,
+    reward: StepReward | None = None,
+) -> Episodes:
+    """Episodes of independent random steps; every other one ends by the rules.
+
+    Args:
+        rng: where they come from.
+        lengths: `[K]` steps of each.
+        observation_space: of what is seen.
+        action_space: of what is done.
+        reward: of each step; `linear_reward` in the spaces of `PointWorld`, else normal.
+
+    >>> make_episodes(np.random.default_rng(0), [3, 2]).terminated.tolist()
+    [False, False, True, False, False]
+    """
+    steps = int(sum(lengths))
+    observations = sample_steps(observation_space, steps, rng)
+    actions = sample_steps(action_space, steps, rng)
+    if reward is None and observation_space is POINT_SPACE and action_space is PUSH_SPACE:
+        reward = linear_reward
+    terminated = np.zeros(steps, bool)
+    terminated[np.cumsum(lengths)[::2] - 1] = True
+    return Episodes(
+        observations=observations,
+        actions=actions,
+        rewards=rng.normal(size=steps) if reward is None else reward(observations, actions),
+        terminated=terminated,
+        final_observations=sample_steps(observation_space, len(lengths), rng),
+        lengths=np.asarray(lengths),
+    )
+
+
+def make_comparisons(
+    rng: np.random.Generator,
+    pairs: int = 20,
+    length: int = 5,
+    episodes: Episodes | None = None,
+) -> Comparisons:
+    """Pairs of random segments, the one of the higher true return preferred.
+
+    Args:
+        rng: where they come from.
+        pairs: `P`.
+        length: `L`; shorter episodes become padded segments.
+        episodes: where to cut; some of `PointWorld`'s spaces if None, one of them short.
+
+    >>> make_comparisons(np.random.default_rng(0), pairs=3).preference.shape
+    (3,)
+    """
+    if episodes is None:
+        episodes = make_episodes(rng, [3 * length, max(1, length - 2), 2 * length])
+    segments = sample_segments(episodes, 2 * pairs, length, rng, short="pad")
+    rows = np.arange(2 * pairs).reshape(-1, 2)
+    returns = segments.returns(rows)
+    return Comparisons.of(segments, rows, (np.sign(returns[:, 0] - returns[:, 1]) + 1) / 2)
+
+
+@final
+class CountingModel(RewardModel):
+    """Another model that counts how often it was trained on: the guard against hidden loops.
+
+    Attributes:
+        model: what it stands for.
+        calls: of `judge` in training mode.
+        rows: windows `B` of each of these calls.
+    """
+
+    def __init__(self, model: RewardModel) -> None:
+        """Stand for `model`, whose parameters and encoder are shared."""
+        super().__init__(model.encoder, context=model.context, members=model.members)
+        self.model = model
+        self.rows: list[int] = []
+
+    @property
+    def calls(self) -> int:
+        """How often `judge` was called in training mode."""
+        return len(self.rows)
+
+    def judge(self, features: Any, mask: Tensor) -> RewardOutput:
+        """The model's own rewards `[E, B, L]` and scores `[E, B]`, counted."""
+        if self.training:
+            self.rows.append(len(mask))
+        return self.model.judge(features, mask)
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """The model's own scores `[E, B]`."""
+        return self.model.pool(rewards, mask)
