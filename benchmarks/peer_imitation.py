@@ -59,12 +59,14 @@ def trajectories(data: w.Experience, *, infos: bool = False) -> list[TrajectoryW
 
 
 def dataset(data: w.Experience, asked: w.Questions) -> pc.PreferenceDataset:
+    infos = np.array([{} for _ in range(w.LENGTH)])  # without any, it makes them at every pass
+
     def fragment(episode: int, start: int) -> TrajectoryWithRew:
         end = start + w.LENGTH
         return TrajectoryWithRew(
             obs=data.observations[episode, start : end + 1],
             acts=data.actions[episode, start:end],
-            infos=None,
+            infos=infos,
             terminal=False,
             rews=data.rewards[episode, start:end],
         )
@@ -78,24 +80,25 @@ def dataset(data: w.Experience, asked: w.Questions) -> pc.PreferenceDataset:
     return answers
 
 
-def network() -> BasicRewardNet:
-    return BasicRewardNet(*SPACES, hid_sizes=w.HIDDEN, normalize_input_layer=RunningNorm)
+def network(normalise: bool) -> BasicRewardNet:
+    layer = RunningNorm if normalise else None
+    return BasicRewardNet(*SPACES, hid_sizes=w.HIDDEN, normalize_input_layer=layer)
 
 
-def preference_model(members: int) -> pc.PreferenceModel:
+def preference_model(members: int, *, normalise: bool = True) -> pc.PreferenceModel:
+    """Of the tutorial's network, which keeps running statistics of its inputs, or without them."""
     torch.manual_seed(0)
-    if members == 1:
-        return pc.PreferenceModel(network())
-    return pc.PreferenceModel(RewardEnsemble(*SPACES, [network() for _ in range(members)]))
+    networks = [network(normalise) for _ in range(members)]
+    return pc.PreferenceModel(networks[0] if members == 1 else RewardEnsemble(*SPACES, networks))
 
 
-def fit(members: int) -> Callable[[], dict[str, Any]]:
+def fit(members: int, *, normalise: bool = True) -> Callable[[], dict[str, Any]]:
     answers = dataset(*w.fitting())
     kind = pc.BasicRewardTrainer if members == 1 else pc.EnsembleTrainer
 
     def trainer() -> pc.RewardTrainer:
         return kind(
-            preference_model(members),
+            preference_model(members, normalise=normalise),
             pc.CrossEntropyRewardLoss(),
             np.random.default_rng(0),
             batch_size=w.BATCH,
@@ -120,7 +123,7 @@ def select() -> Callable[[], dict[str, Any]]:
     )
 
     class Drawn(pc.Fragmenter):
-        def __call__(self, trajectories: Any, fragment_length: int, num_pairs: int) -> Any:
+        def __call__(self, num_pairs: int, **_: Any) -> Any:
             return drawn[:num_pairs]
 
     def active(factor: int) -> pc.ActiveSelectionFragmenter:
@@ -239,7 +242,9 @@ if __name__ == "__main__":
         about,
         {
             "fit": lambda: fit(1),
+            "fit_plain": lambda: fit(1, normalise=False),
             "fit_ensemble": lambda: fit(w.MEMBERS),
+            "fit_ensemble_plain": lambda: fit(w.MEMBERS, normalise=False),
             "select": select,
             "draw": draw,
             "job": job,

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Job = Callable[[], Callable[[], dict[str, Any]]]
@@ -71,8 +72,7 @@ def timed(repetition: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def resident_bytes() -> int:
     """Memory of this process that is in RAM."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def grown(build: Callable[[], object], release: Callable[[], None]) -> tuple[object, int, int]:
