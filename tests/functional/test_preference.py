@@ -1,0 +1,193 @@
+"""The likelihood of answers: tables computed by hand or published, and exact gradients."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from preferl.functional import (
+    preference_accuracy,
+    preference_logits,
+    preference_loss,
+    preference_probability,
+)
+
+NAN = float("nan")
+
+
+def loss_and_gradient(logits: list[float], preference: list[float], **settings) -> tuple:
+    tensor = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
+    loss = preference_loss(tensor, torch.tensor(preference), **settings)
+    loss.sum().backward()
+    return loss.detach(), tensor.grad
+
+
+def test_logits_are_the_first_score_minus_the_second():
+    scores = torch.tensor([[[3.0, 1.0], [0.0, 5.0]], [[1.0, 1.0], [2.0, -2.0]]])
+    assert preference_logits(scores).tolist() == [[2.0, -5.0], [0.0, 4.0]]
+
+
+@pytest.mark.parametrize(
+    ("logit", "noise", "expected"),
+    [
+        (0.0, 0.0, 0.5),
+        (math.log(3), 0.0, 0.75),
+        (-math.log(3), 0.0, 0.25),
+        (math.log(3), 0.2, 0.7),  # .8 * .75 + .1
+        (1000.0, 0.1, 0.95),
+        (-1000.0, 0.1, 0.05),
+        (5.0, 1.0, 0.5),
+    ],
+)
+def test_probabilities_by_hand(logit, noise, expected):
+    probability = preference_probability(torch.tensor(logit), noise=noise)
+    assert probability.item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("logit", "preference", "noise", "expected"),
+    [
+        (0.0, 1.0, 0.0, math.log(2)),
+        (math.log(3), 1.0, 0.0, -math.log(0.75)),
+        (math.log(3), 0.0, 0.0, -math.log(0.25)),
+        (math.log(3), 0.5, 0.0, -(math.log(0.75) + math.log(0.25)) / 2),
+        (math.log(3), 0.9, 0.0, -0.9 * math.log(0.75) - 0.1 * math.log(0.25)),
+        (math.log(3), 1.0, 0.2, -math.log(0.7)),
+        (math.log(3), 0.25, 0.2, -0.25 * math.log(0.7) - 0.75 * math.log(0.3)),
+        (-1000.0, 1.0, 0.1, -math.log(0.05)),  # a contradiction costs no more than this
+        (-1000.0, 1.0, 0.0, 1000.0),
+    ],
+)
+def test_losses_by_hand(logit, preference, noise, expected):
+    loss = preference_loss(torch.tensor([logit]), torch.tensor([preference]), noise=noise)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+# Gradients by the score difference against the answer, with 10 % noise and without (Christiano et
+# al. 2017 assume the noise; the table was measured with another implementation).
+@pytest.mark.parametrize(
+    ("against", "noisy", "plain"),
+    [
+        (-5, 6.34e-3, 6.69e-3),
+        (0, 0.450, 0.500),
+        (1, 0.606, 0.731),
+        (2, 0.601, 0.881),
+        (3, 0.439, 0.953),
+        (5, 0.107, 0.993),
+        (8, 6.0e-3, 1.000),
+        (10, 8.2e-4, 1.000),
+    ],
+)
+def test_the_noise_floor_changes_gradients(against, noisy, plain):
+    for noise, expected in ((0.1, noisy), (0.0, plain)):
+        _, first = loss_and_gradient([-against], [1.0], noise=noise)
+        _, second = loss_and_gradient([against], [0.0], noise=noise)
+        assert -first.item() == pytest.approx(expected, rel=1e-2, abs=6e-5)
+        assert second.item() == pytest.approx(-first.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("difference", [16.0, 17.0, 20.0, 28.0, 30.0, 40.0, 50.0, 100.0])
+def test_gradients_of_absurd_comparisons_are_exact(difference):
+    for logit, preference, expected in (
+        (-difference, 1.0, -1.0),
+        (difference, 0.0, 1.0),
+        (difference, 1.0, -math.exp(-difference)),
+        (-difference, 0.0, math.exp(-difference)),
+    ):
+        loss, gradient = loss_and_gradient([logit], [preference])
+        assert gradient.item() == pytest.approx(expected, rel=1e-4)
+        right = difference if abs(expected) == 1 else math.exp(-difference)
+        assert loss.item() == pytest.approx(right, rel=1e-4, abs=1e-30)
+
+
+def test_gradients_are_those_of_finite_differences():
+    logits = torch.linspace(-6, 6, 7, dtype=torch.float64, requires_grad=True)
+    preference = torch.tensor([0.0, 1.0, 0.5, 0.3, 1.0, 0.0, 0.9], dtype=torch.float64)
+    for noise in (0.0, 0.3):
+        torch.autograd.gradcheck(
+            lambda x, noise=noise: preference_loss(x, preference, noise=noise), (logits,)
+        )
+
+
+def test_a_tie_pulls_the_two_scores_together():
+    _, gradient = loss_and_gradient([3.0, -3.0, 0.0], [0.5, 0.5, 0.5])
+    assert gradient[0] > 0 > gradient[1]
+    assert gradient[2] == 0
+
+
+def test_soft_answers_rest_at_their_own_odds():
+    _, gradient = loss_and_gradient([math.log(0.8 / 0.2)], [0.8])
+    assert gradient.item() == pytest.approx(0, abs=1e-7)
+
+
+def test_declined_answers_have_neither_loss_nor_gradient():
+    for noise in (0.0, 0.1):
+        loss, gradient = loss_and_gradient([5.0, 1.0], [NAN, 1.0], noise=noise)
+        alone, _ = loss_and_gradient([1.0], [1.0], noise=noise)
+        assert gradient[0] == 0
+        assert gradient.isfinite().all()
+        assert loss.item() == pytest.approx(alone.item() / 2)
+
+
+def test_swapping_sides_and_preferences_changes_nothing():
+    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0)) * 20
+    preference = torch.linspace(0, 1, 50)
+    for noise in (0.0, 0.1):
+        one = preference_loss(logits, preference, noise=noise)
+        other = preference_loss(-logits, 1 - preference, noise=noise)
+        torch.testing.assert_close(one, other)
+
+
+def test_weights_count_answers():
+    logits, preference = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([1.0, 0.0, 0.0])
+    losses = [preference_loss(logits[i : i + 1], preference[i : i + 1]) for i in range(3)]
+    weight = torch.tensor([2.0, 0.0, 0.5])
+    expected = (2 * losses[0] + 0.5 * losses[2]) / 3
+    torch.testing.assert_close(preference_loss(logits, preference, weight), expected)
+
+
+def test_members_have_losses_of_their_own():
+    logits = torch.tensor([[1.0, -1.0], [0.5, 2.0]])
+    preference, weight = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+    loss = preference_loss(logits, preference, weight)
+    assert loss.shape == (2,)
+    for member in range(2):
+        torch.testing.assert_close(
+            loss[member], preference_loss(logits[member], preference, weight[member])
+        )
+
+
+def test_no_answers_cost_nothing():
+    empty = torch.zeros(3, 0, requires_grad=True)
+    loss = preference_loss(empty, torch.zeros(0))
+    loss.sum().backward()
+    assert loss.tolist() == [0, 0, 0]
+    assert preference_accuracy(torch.zeros(0), torch.zeros(0)).isnan()
+
+
+def accuracy(logits: list[float], preference: list[float]) -> float:
+    return preference_accuracy(torch.tensor(logits), torch.tensor(preference)).item()
+
+
+@pytest.mark.parametrize(
+    ("logits", "preference", "expected"),
+    [
+        ([2.0, -1.0, 3.0, -4.0], [1.0, 0.0, 0.0, 1.0], 0.5),
+        ([2.0, -1.0], [0.6, 0.4], 1.0),
+        ([0.0, 0.0], [1.0, 0.0], 0.5),  # an undecided model is neither right nor wrong
+        ([2.0, 2.0, 2.0], [1.0, 0.5, NAN], 1.0),  # ties and declined answers do not count
+        ([2.0, 2.0, 2.0], [0.0, 0.5, NAN], 0.0),
+    ],
+)
+def test_accuracies_by_hand(logits, preference, expected):
+    assert accuracy(logits, preference) == expected
+
+
+def test_accuracy_without_decided_answers_is_not_a_number():
+    assert math.isnan(accuracy([1.0, -1.0], [0.5, NAN]))
+
+
+def test_accuracy_of_members():
+    logits: Tensor = torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
+    assert preference_accuracy(logits, torch.tensor([1.0, 1.0])).tolist() == [1.0, 0.5]
