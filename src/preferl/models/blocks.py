@@ -71,15 +71,13 @@ class Perceptrons(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[R, in]` to `[E, R, out]`."""
-        if features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1:
-            members = zip(*(layer.unbind() for layer in self._layers()), strict=True)
-            return torch.stack([self._through(features, torch.addmm, *m) for m in members])
-        shared = features.expand(len(self.weights[0]), *features.shape)  # [E, R, in]
-        return self._through(shared, torch.baddbmm, *self._layers())
-
-    def _layers(self) -> list[Tensor]:
-        """Weight and bias of each layer in turn."""
-        return [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
+        layers = [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
+        members = len(layers[0])
+        if members > 1 and features.is_cpu and len(features) >= MANY_ROWS:
+            each = zip(*(layer.unbind() for layer in layers), strict=True)
+            return torch.stack([self._through(features, torch.addmm, *own) for own in each])
+        shared = features.expand(members, *features.shape)  # [E, R, in]
+        return self._through(shared, torch.baddbmm, *layers)
 
     def _through(
         self, hidden: Tensor, affine: Callable[[Tensor, Tensor, Tensor], Tensor], *layers: Tensor

@@ -73,6 +73,7 @@ class RewardFunction:
                 )
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
+        self._device = model.device  # once, since finding it costs a tenth of paying one step
         self.how = combine
         self.scaler = scaler
         self.context = model.context
@@ -202,9 +203,10 @@ class RewardFunction:
     def _forward(
         self, observations: Observations, actions: Array, mask: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        device = self._model.device
         rewards, scores = self._model(
-            to_tensors(observations, device), to_tensor(actions, device), to_tensor(mask, device)
+            to_tensors(observations, self._device),
+            to_tensor(actions, self._device),
+            to_tensor(mask, self._device),
         )
         return rewards.cpu().numpy(), scores.cpu().numpy()
 

@@ -1,0 +1,143 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from preferl.models import blocks
+from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons
+
+SIZES = (7, 8, 5, 2)
+MODULES = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def build(members: int, *, sizes=SIZES, activation="leaky_relu", dropout=0.0) -> Perceptrons:
+    return Perceptrons(
+        sizes,
+        members,
+        activation=activation,
+        dropout=dropout,
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
+def plain(networks: Perceptrons, member: int) -> nn.Sequential:
+    """One member as torch's own modules."""
+    layers: list[nn.Module] = []
+    for weight, bias in zip(networks.weights, networks.biases, strict=True):
+        layer = nn.Linear(*weight.shape[1:], dtype=weight.dtype)
+        layer.load_state_dict({"weight": weight[member].T, "bias": bias[member, 0]})
+        layers += [layer, MODULES[networks.activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+def gradients(parameters, loss: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, list(parameters)))
+
+
+def uneven(output: Tensor) -> Tensor:
+    """A loss whose gradient differs from place to place."""
+    return (output * torch.linspace(-1, 1, output.numel()).view_as(output).to(output)).sum()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("rows", [1, 4, MANY_ROWS, MANY_ROWS + 3])
+def test_each_member_is_a_plain_perceptron(activation, members, rows):
+    networks = build(members, activation=activation).double()
+    features = torch.randn(rows, SIZES[0], dtype=torch.float64, requires_grad=True)
+    output = networks(features)
+    assert output.shape == (members, rows, SIZES[-1])
+    for member in range(members):
+        expected = plain(networks, member)
+        torch.testing.assert_close(output[member], expected(features), rtol=1e-6, atol=1e-6)
+        got = gradients([features, *networks.parameters()], uneven(networks(features)[member]))
+        want = gradients([features, *expected.parameters()], uneven(expected(features)))
+        torch.testing.assert_close(got[0], want[0], rtol=1e-6, atol=1e-6)
+        layers = len(networks.weights)
+        for index in range(layers):
+            weight, bias = got[1 + index][member], got[1 + layers + index][member, 0]
+            torch.testing.assert_close(weight.T, want[1 + 2 * index], rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(bias, want[2 + 2 * index], rtol=1e-6, atol=1e-6)
+
+
+def test_in_single_precision_too():
+    networks = build(3)
+    features = torch.randn(MANY_ROWS, SIZES[0])
+    for member, output in enumerate(networks(features)):
+        torch.testing.assert_close(output, plain(networks, member)(features), rtol=1e-5, atol=1e-6)
+
+
+def test_members_do_not_reach_into_each_other():
+    networks = build(3)
+    loss = uneven(networks(torch.randn(MANY_ROWS, SIZES[0]))[1])
+    for gradient in gradients(networks.parameters(), loss):
+        assert not gradient[0].any()
+        assert gradient[1].any()
+        assert not gradient[2].any()
+
+
+@pytest.mark.parametrize("rows", [4, MANY_ROWS])
+def test_features_are_left_as_they_were(rows):
+    features = torch.randn(rows, SIZES[0])
+    before = features.clone()
+    build(2, activation="relu")(features).sum().backward()
+    build(2, activation="relu", sizes=(SIZES[0], 1))(features)
+    assert torch.equal(features, before)
+
+
+def test_without_hidden_layers_it_is_linear():
+    networks = build(2, sizes=(3, 1))
+    features = torch.randn(5, 3)
+    expected = torch.stack([features @ w for w in networks.weights[0]]) + networks.biases[0]
+    torch.testing.assert_close(networks(features), expected)
+
+
+@pytest.mark.parametrize("rows", [64, MANY_ROWS])
+def test_dropout_is_drawn_for_each_member_and_only_in_training(rows):
+    networks = build(2, sizes=(3, 500, 1), dropout=0.5)
+    with torch.no_grad():
+        for layer in networks.parameters():
+            layer[1] = layer[0]
+    features = torch.randn(rows, 3)
+    first, second = networks(features)
+    assert not torch.allclose(first, second)
+    calm = networks.eval()(features)
+    torch.testing.assert_close(calm[0], calm[1])
+    networks.train()
+    drawn = torch.stack([networks(features) for _ in range(200)]).mean(0)
+    torch.testing.assert_close(drawn, calm.expand_as(drawn), rtol=0.1, atol=0.1)
+
+
+def test_the_same_seed_draws_the_same_weights_as_linear_layers_have():
+    networks = build(4, sizes=(100, 50, 1))
+    again = build(4, sizes=(100, 50, 1))
+    for one, other in zip(networks.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    for weight, fan_in in zip(networks.weights, (100, 50), strict=True):
+        bound = fan_in**-0.5
+        assert weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
+
+
+def test_both_ways_to_compute_agree(monkeypatch):
+    networks = build(3)
+    features = torch.randn(32, SIZES[0])
+    batched = networks(features)
+    monkeypatch.setattr(blocks, "MANY_ROWS", 1)
+    torch.testing.assert_close(networks(features), batched, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_it_is_the_same():
+    networks = build(3)
+    features = torch.randn(MANY_ROWS, SIZES[0])
+    expected = networks(features)
+    output = networks.to("cuda")(features.to("cuda"))
+    torch.testing.assert_close(output.cpu(), expected, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.data import Comparisons, Segments
+from preferl.errors import SpaceError
+from preferl.models import MLPReward
+from preferl.training.batches import Answers, Windows, to_tensor
+
+LENGTH = 4
+PLAIN = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+NESTED = spaces.Dict({"arm": PLAIN, "hand": spaces.Discrete(2)})
+ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
+
+
+def segments(rng, *, padded=False, nested=False, steps=30, count=6) -> Segments:
+    block = rng.normal(size=(steps, 3)).astype(np.float32)
+    real = rng.integers(1, LENGTH + 1, count) if padded else np.full(count, LENGTH)
+    return Segments(
+        {"arm": block, "hand": rng.integers(2, size=steps)} if nested else block,
+        rng.uniform(-1, 1, (steps, 2)).astype(np.float32),
+        np.zeros(steps),
+        rng.integers(0, steps - LENGTH + 1, count),
+        real,
+        LENGTH,
+    )
+
+
+def model(*, nested=False) -> MLPReward:
+    return MLPReward(NESTED if nested else PLAIN, ACTIONS, seed=0)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_windows_are_the_features_of_segments_laid_out(rng, padded, nested):
+    clips, judge = segments(rng, padded=padded, nested=nested), model(nested=nested)
+    rows = np.array([2, 0, 2, 5])
+    features, mask = Windows(judge, clips, observe=True)(torch.from_numpy(rows))
+    shown = clips[rows]
+    observations = (
+        {key: torch.from_numpy(a) for key, a in shown.observations.items()}
+        if nested
+        else torch.from_numpy(shown.observations)
+    )
+    expected = judge.encoder(observations, torch.from_numpy(shown.actions))
+    assert np.array_equal(mask.numpy(), shown.mask)
+    torch.testing.assert_close(features, expected)
+
+
+def test_the_last_window_ends_with_the_last_step(rng):
+    whole = segments(rng, steps=LENGTH, count=1)
+    features, mask = Windows(model(), whole, observe=False)(torch.tensor([0, 0]))
+    assert features.shape == (2, LENGTH, 5)
+    assert mask.all()
+
+
+def test_changing_a_batch_leaves_the_next_as_it_was(rng):
+    windows = Windows(model(), segments(rng), observe=False)
+    rows = torch.tensor([1, 3])
+    first = windows(rows)[0].clone()
+    windows(rows)[0].zero_()
+    assert torch.equal(windows(rows)[0], first)
+
+
+def test_statistics_are_set_only_on_request(rng):
+    judge = model()
+    Windows(judge, segments(rng), observe=False)
+    assert judge.encoder.count == 0
+    Windows(judge, segments(rng), observe=True)
+    assert judge.encoder.count == 30
+
+
+def test_steps_of_another_shape_are_refused(rng):
+    with pytest.raises(SpaceError, match="comparisons"):
+        Windows(model(nested=True), segments(rng), observe=True)
+
+
+@pytest.fixture
+def answers(rng) -> Answers:
+    pairs = np.array([[0, 1], [2, 3], [4, 5], [1, 0], [3, 5]])
+    comparisons = Comparisons(
+        segments(rng), pairs, np.array([1.0, 0.0, 0.5, 1.0, 0.0]), np.arange(5.0)
+    )
+    return Answers.of(comparisons, np.array([[1.0] * 5, [0.0, 1, 2, 0, 1]]), "cpu")
+
+
+def test_weights_are_bootstrap_counts_times_the_answers_own(answers):
+    assert answers.weight.tolist() == [[0, 1, 2, 3, 4], [0, 1, 4, 0, 4]]
+    assert answers.weight.dtype == torch.float32
+
+
+def test_rows_and_parts_keep_what_belongs_together(answers):
+    order = torch.tensor([4, 0, 3, 1, 2])
+    mixed = answers[order]
+    parts = list(mixed.split(2))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    assert torch.cat([part.pairs for part in parts]).tolist() == answers.pairs[order].tolist()
+    assert torch.cat([part.weight for part in parts], 1).tolist() == mixed.weight.tolist()
+    assert parts[1].preference.tolist() == [1.0, 0.0]
+
+
+def test_floats_become_single_and_integers_stay(rng):
+    assert to_tensor(np.zeros(2), "cpu").dtype == torch.float32
+    assert to_tensor(np.zeros(2, np.uint8), "cpu").dtype == torch.uint8
+    backwards = np.arange(3.0)[::-1]
+    assert to_tensor(backwards, "cpu").tolist() == [2, 1, 0]
