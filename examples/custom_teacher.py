@@ -12,7 +12,7 @@ from preferl.evaluation import evaluate_policy
 from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.presets import load_preset
 from preferl.runs import from_json
-from preferl.testing.feedback_contracts import check_teacher
+from preferl.testing import check_teacher
 
 HANGS = -0.9  # cosine of the angle below which a pendulum is as good as hanging down
 

@@ -1,6 +1,7 @@
 """README and docs: links resolve, code runs, commands exist; every example runs."""
 
 import contextlib
+import csv
 import io
 import os
 import re
@@ -19,7 +20,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LEARNING = {"README.md", "docs/quickstart.md", "docs/algorithms/drlhp.md"}
+LEARNING = {
+    "README.md",
+    "docs/quickstart.md",
+    "docs/algorithms/drlhp.md",
+    "docs/migrate/imitation.md",
+}
 """Pages whose code trains agents, for seconds each."""
 
 FENCE = re.compile(
@@ -55,7 +61,8 @@ def broken_links(page, text):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        if not file.exists() or (anchor and anchor not in anchors(file.read_text("utf-8"))):
+        there = text if file == page else file.read_text("utf-8") if file.is_file() else ""
+        if not file.exists() or (anchor and anchor not in anchors(there)):
             broken.append(target)
     return broken
 
@@ -126,14 +133,14 @@ def test_names_exist(page):
     assert missing_names(page.read_text("utf-8")) == []
 
 
-def pages_with_code():
-    for page in PAGES:
-        if blocks(page.read_text("utf-8"), "python"):
-            marks = [pytest.mark.slow] if name(page) in LEARNING else []
-            yield pytest.param(page, id=name(page), marks=marks)
+PAGES_WITH_CODE = [
+    pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LEARNING else [])
+    for page in PAGES
+    if blocks(page.read_text("utf-8"), "python")
+]
 
 
-@pytest.mark.parametrize("page", pages_with_code())
+@pytest.mark.parametrize("page", PAGES_WITH_CODE)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
@@ -164,10 +171,34 @@ def test_every_page_is_reachable():
     assert [name(page) for page in PAGES[1:] if page.resolve() not in linked] == []
 
 
+def results_table(path):
+    """The lines that a page shows for a recipe's CSV."""
+    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
+        share = [f"{float(row[k]):.1%}".replace("%", " %") for k in ("accuracy", "low", "high")]
+        within = f"{float(row['accuracy_within_episodes']):.1%}".replace("%", " %")
+        rank = f"{float(row['spearman']):.2f} ± {float(row['spearman_deviation']):.2f}"
+        cells = (
+            row["reward"].replace(" x ", " × "),
+            row["split"],
+            share[0],
+            f"{share[1]} to {share[2]}",
+            within,
+            "–" if rank.startswith("nan") else rank,
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def test_results_are_those_measured():
+    shown = (ROOT / "docs/algorithms/label-files.md").read_text("utf-8")
+    measured = list(results_table(ROOT / "recipes/results/door_human_reward.csv"))
+    assert [line for line in measured if line not in shown] == []
+    assert shown.count("\n| mlp × 3") + shown.count("\n| linear") == len(measured)
+
+
 class TestChecksNoticeFaults:
     def test_links(self):
         text = "# One\n[a](docs/nowhere.md) [b](#two) [c](#one) [d](https://example.org)"
-        assert broken_links(ROOT / "README.md", text) == ["docs/nowhere.md"]
+        assert broken_links(ROOT / "README.md", text) == ["docs/nowhere.md", "#two"]
         assert broken_links(ROOT / "README.md", "[q](docs/quickstart.md#no-such-head)")
 
     def test_commands(self):
