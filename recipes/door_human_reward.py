@@ -34,8 +34,8 @@ def right(reward: RewardFunction, test: Comparisons) -> np.ndarray:
     """Which decided answers fall on the side that the mean member expects."""
     test = test[test.decided]
     scores = reward.scores(test.segments)[:, test.pairs]
-    first = (1 / (1 + np.exp(scores[..., 1] - scores[..., 0]))).mean(0)
-    return (first > 0.5) == (test.preference > 0.5)
+    first = np.tanh((scores[..., 0] - scores[..., 1]) / 2).mean(0)  # 2 P - 1
+    return (first > 0) == (test.preference > 0.5)
 
 
 def crossing(comparisons: Comparisons) -> np.ndarray:
@@ -86,8 +86,8 @@ def row(name: str, split: str, results: list[tuple], seconds: float) -> dict[str
         "fits": len(results),
         "decided": len(hits),
         "accuracy": round(float(hits.mean()), 4),
-        "low": round(low, 4),
-        "high": round(high, 4),
+        "low": round(float(low), 4),
+        "high": round(float(high), 4),
         "deviation": round(float(np.std(parts, ddof=1)), 4),
         "accuracy_within_episodes": round(float(hits[~crosses].mean()), 4),
         "spearman": round(float(ranks.mean()), 4),
@@ -105,7 +105,10 @@ def main() -> None:
     labels = DOOR / "door-human-v1_human_labels"
     pairs = load_labels(labels, episodes, crossing="keep").comparisons
     rng = np.random.default_rng(0)
-    shuffled = replace(pairs, preference=rng.permutation(pairs.preference))
+    shuffled = [
+        replace(pairs, preference=rng.permutation(pairs.preference))
+        for _ in range(1 if smoke else 5)
+    ]
     base = FitConfig(DOOR, labels, RESULTS, epochs=1 if smoke else FitConfig.epochs)
     kinds = {
         "mlp x 3": base,
@@ -122,7 +125,7 @@ def main() -> None:
             rows.append(row(name, split, list(results), time.perf_counter() - began))
             print(rows[-1], flush=True)
     began = time.perf_counter()
-    results = list(by_pair(base, episodes, shuffled))
+    results = [part for each in shuffled for part in by_pair(base, episodes, each)]
     rows.append(row("mlp x 3, labels shuffled", "pair", results, time.perf_counter() - began))
     print(rows[-1])
     if not smoke:

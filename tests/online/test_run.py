@@ -68,7 +68,7 @@ def test_config_comes_back(run):
 
 
 def test_comparisons_reward_and_policy_can_be_used_again(run):
-    folder, result, _ = run
+    folder, _, _ = run
     comparisons = load_comparisons(folder / "comparisons")
     assert len(comparisons) == 12
     reward = load_reward(folder / "reward")
@@ -116,6 +116,15 @@ def test_interrupt_leaves_a_usable_folder(tmp_path):
     assert load_policy(tmp_path / "run/policy").predict(np.zeros((1, 3)))[0].shape == (1, 1)
     assert len(load_comparisons(tmp_path / "run/comparisons")) == result["comparisons"] > 0
     load_reward(tmp_path / "run/reward")
+
+
+def test_interrupt_while_judging_keeps_what_was_learned(tmp_path):
+    def stop(doing):
+        raise KeyboardInterrupt
+
+    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_stage=stop)
+    assert result["interrupted"]
+    assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] >= 1_000
 
 
 @pytest.mark.parametrize("config", [PPOConfig(hidden=(8,)), SACConfig(hidden=(8,))])

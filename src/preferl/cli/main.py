@@ -45,7 +45,7 @@ COMMANDS = (
             "preferl.cli.data", "InspectConfig", "run_inspect"),
 )  # fmt: skip
 
-USAGE_ERROR, FAILURE, INTERRUPTED = 2, 1, 130
+FAILURE, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

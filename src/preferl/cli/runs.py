@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C ended, as shells have it."""
+
 if TYPE_CHECKING:
     from preferl.online import JudgeConfig, OnlineConfig, TurnReport
 
@@ -44,6 +47,7 @@ class TurnProgress:
             self._console.print(
                 f"{turn.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s · {news}",
                 highlight=False,
+                soft_wrap=True,
             )
 
     def stage(self, doing: str) -> None:
@@ -93,6 +97,7 @@ def run_with_progress(
         f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
         f"{run.steps:,} steps, seed {run.seed}.",
         highlight=False,
+        soft_wrap=True,
     )
     progress = TurnProgress(console, run.steps)
     with progress.running(live=not ask):
@@ -114,8 +119,9 @@ def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
             f"What there is lies in {out}.",
             highlight=False,
+            soft_wrap=True,
         )
-        raise KeyboardInterrupt
+        raise SystemExit(INTERRUPTED)
     table = Table(title=f"True return of {result['env']}, {_episodes(result)} episodes each")
     for head in ("agent", "mean", "95 % interval", "worst"):
         table.add_column(head, justify="left" if head == "agent" else "right")
@@ -133,7 +139,9 @@ def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
     if result["reward"]:
         accuracy = result["reward"]["accuracy"]
         console.print(f"The reward model answers {accuracy:.0%} of unseen questions rightly.")
-    console.print(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
+    console.print(
+        f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}", soft_wrap=True
+    )
 
 
 def _episodes(result: dict[str, Any]) -> int:

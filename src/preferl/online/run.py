@@ -109,11 +109,14 @@ def run_online(
     if report.reward is not None:
         save_reward(folder.path("reward"), report.reward)
     result = _result(config, report)
-    if not report.interrupted:
-        judgement = _judge(config, judge, report, true_reward, say)
-        result |= _judged(judgement)
-        say("writing the report")
-        _write_page(folder, config, report, judgement)
+    try:
+        if not report.interrupted:
+            judgement = _judge(config, judge, report, true_reward, say)
+            result |= _judged(judgement)
+            say("writing the report")
+            _write_page(folder, config, report, judgement)
+    except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
+        result["interrupted"] = True
     folder.result(result)
     return result
 

@@ -1,0 +1,41 @@
+"""Learning is tested by learning, beside controls that must fail."""
+
+from dataclasses import replace
+
+import pytest
+
+from preferl.evaluation import evaluate_policy
+from preferl.feedback import ScriptedTeacher
+from preferl.online import OnlineConfig, learn_from_preferences
+from preferl.presets import load_preset
+from preferl.runs import from_json
+
+pytestmark = pytest.mark.slow
+
+HANGING = -900
+"""A pendulum that hangs or spins returns about -1,200; one that stands about -150."""
+
+
+def taught(**changes):
+    config = replace(from_json(OnlineConfig, load_preset("pendulum")), **changes)
+    report = learn_from_preferences(config)
+    assert len(report.comparisons) == 200
+    assert report.env_steps <= 125_000
+    policy = report.learner.algorithm
+    return evaluate_policy(policy, config.env, episodes=30, seed=10_000).mean
+
+
+def test_two_hundred_answers_teach_a_pendulum_to_stand():
+    assert taught(seed=0) > -350
+
+
+def test_negated_answers_teach_it_to_hang():
+    assert taught(seed=0, teacher=replace(preset_teacher(), error_rate=1.0)) < HANGING
+
+
+def test_random_answers_teach_it_nothing():
+    assert taught(seed=0, teacher=replace(preset_teacher(), guess_rate=1.0)) < HANGING
+
+
+def preset_teacher() -> ScriptedTeacher:
+    return from_json(OnlineConfig, load_preset("pendulum")).teacher
