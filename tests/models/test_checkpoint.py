@@ -1,0 +1,256 @@
+"""Models as folders: every number comes back, and nothing else is taken for a model."""
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+import preferl
+from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
+from preferl.models import (
+    Ensemble,
+    MLPReward,
+    MLPRewardConfig,
+    RewardModel,
+    load_reward_model,
+    save_reward_model,
+)
+from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.testing import CountingModel, sample_steps
+from preferl.training.batches import to_tensors
+
+OBSERVATIONS = spaces.Dict(
+    [("wrist", spaces.Box(-1, 1, (2,))), ("arm", spaces.Discrete(3, start=1))]
+)
+ACTIONS = spaces.MultiDiscrete([2, 3], start=[1, 0])
+CONFIG = MLPRewardConfig(hidden=(8,), members=2, pooling="mean", bounded=True)
+
+SPACES = [
+    OBSERVATIONS,
+    spaces.Dict([("b", spaces.Dict([("d", ACTIONS), ("c", ACTIONS)])), ("a", ACTIONS)]),
+    spaces.Box(-1, 1, (2, 3)),
+    spaces.Box(0, 255, (4, 4, 3), np.uint8),
+    spaces.Box(-np.inf, np.inf, (2,), np.float64),
+    spaces.Box(np.array([-np.inf, 0.1], np.float32), np.array([0.3, np.inf], np.float32)),
+    spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64),
+    spaces.Box(-1, 1, ()),
+    spaces.Discrete(3),
+    spaces.Discrete(3, start=-1, dtype=np.int32),
+    spaces.MultiDiscrete([2, 3], dtype=np.int32),
+    spaces.MultiDiscrete([[2, 3]], start=[[1, -5]]),
+    spaces.MultiBinary(3),
+    spaces.MultiBinary([2, 3]),
+]
+
+
+def model(*, seed: int = 0, mixed: bool = False) -> RewardModel:
+    first = MLPReward(OBSERVATIONS, ACTIONS, CONFIG, seed=seed)
+    other = MLPReward(OBSERVATIONS, ACTIONS, replace(CONFIG, hidden=()), seed=seed + 1)
+    made = Ensemble([first, other]) if mixed else first
+    rng = np.random.default_rng(seed)
+    made.encoder.observe(
+        *(to_tensors(sample_steps(s, 9, rng), "cpu") for s in (OBSERVATIONS, ACTIONS))
+    )
+    return made.eval()
+
+
+def ask(model: RewardModel) -> torch.Tensor:
+    rng = np.random.default_rng(5)
+    steps = [to_tensors(sample_steps(s, 6, rng), "cpu") for s in (OBSERVATIONS, ACTIONS)]
+    windows = [
+        {k: v.reshape(2, 3, *v.shape[1:]) for k, v in steps[0].items()},
+        steps[1].reshape(2, 3, 2),
+    ]
+    with torch.no_grad():
+        return torch.cat([o.flatten() for o in model(*windows, torch.ones(2, 3, dtype=torch.bool))])
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_every_number_comes_back(tmp_path, mixed):
+    saved = model(mixed=mixed)
+    save_reward_model(tmp_path / "it", saved)
+    loaded = load_reward_model(tmp_path / "it")
+    assert not loaded.training
+    assert loaded.observation_space == OBSERVATIONS
+    assert list(loaded.observation_space) == ["wrist", "arm"]
+    for name, tensor in saved.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name]), name
+    assert loaded.encoder.count == 9
+    assert torch.equal(ask(loaded), ask(saved))
+    assert sorted(p.name for p in (tmp_path / "it").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+def test_a_loaded_ensemble_still_has_one_encoder(tmp_path):
+    save_reward_model(tmp_path / "it", model(mixed=True))
+    loaded = load_reward_model(tmp_path / "it")
+    assert isinstance(loaded, Ensemble)
+    assert all(part.encoder is loaded.encoder for part in loaded.models)
+
+
+def test_every_number_comes_back_in_another_process(tmp_path):
+    saved = model(mixed=True)
+    save_reward_model(tmp_path / "it", saved)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2]); import torch; torch.set_num_threads(1)\n"
+        "from preferl.models import load_reward_model; from test_checkpoint import ask\n"
+        "print(ask(load_reward_model(sys.argv[1])).numpy().tobytes().hex())"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "it"), str(Path(__file__).parent)]
+    other = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert other == ask(saved).numpy().tobytes().hex()
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_spaces_come_back_with_dtype_start_and_order(space):
+    again = space_from_json(json.loads(json.dumps(space_to_json(space), allow_nan=False)))
+    assert again == space
+    assert again.dtype == space.dtype
+    if isinstance(space, spaces.Dict):
+        assert list(again) == list(space)
+        assert [list(part) for part in again.values() if isinstance(part, spaces.Dict)] == [
+            list(part) for part in space.values() if isinstance(part, spaces.Dict)
+        ]
+
+
+def test_spaces_without_a_file_format_are_refused():
+    with pytest.raises(SpaceError, match="space"):
+        space_to_json(spaces.Text(3))
+    with pytest.raises(SpaceError, match="known kind"):
+        space_from_json({"kind": "Text"})
+
+
+def damage(name: str, change):
+    def apply(folder: Path) -> None:
+        file = folder / name
+        file.write_bytes(change(file.read_bytes()))
+
+    return apply
+
+
+def rewrite(**changes):
+    return damage("config.json", lambda old: json.dumps(json.loads(old) | changes).encode())
+
+
+def rewrite_model(**changes):
+    def change(old: bytes) -> bytes:
+        about = json.loads(old)
+        about["model"] |= changes
+        return json.dumps(about).encode()
+
+    return damage("config.json", change)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (damage("model.safetensors", lambda old: old[:-5]), "whole model.safetensors"),
+        (damage("model.safetensors", lambda old: old[:5]), "whole model.safetensors"),
+        (damage("model.safetensors", lambda old: b""), "whole model.safetensors"),
+        (damage("config.json", lambda old: old[:50]), "whole model.safetensors and config.json"),
+        (damage("config.json", lambda old: b"\xff\xfe"), "config.json"),
+        (damage("config.json", lambda old: b"[1, 2]"), "expected 1, got None"),
+        (damage("config.json", lambda old: b"{}"), "expected 1, got None"),
+        (rewrite(format=2, preferl="9.9"), r"expected 1, got 2.*written by preferl 9\.9"),
+        (rewrite(model=None), "the shape of a known model"),
+        (rewrite(model=[]), "the shape of a known model"),
+        (rewrite(model={"kind": "transformer"}), "the shape of a known model"),
+        (rewrite_model(members=0), "the shape of a known model"),
+        (rewrite_model(members="two"), "the shape of a known model"),
+        (rewrite_model(colour="red"), "the shape of a known model"),
+        (rewrite_model(hidden=[10**15]), "the shape of a known model"),
+        (rewrite(action_space={"kind": "Text"}), "the shape of a known model"),
+        (
+            rewrite(action_space={"kind": "Discrete", "n": -1, "start": 0, "dtype": "int64"}),
+            "shape",
+        ),
+        (rewrite_model(hidden=[9]), "belong to different models"),
+        (rewrite_model(hidden=[8, 8]), "belong to different models"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "restore it from a copy"),
+        (lambda folder: (folder / "config.json").unlink(), "restore it from a copy"),
+    ],
+)
+def test_damaged_folders_say_so(tmp_path, spoil, words):
+    save_reward_model(tmp_path / "it", model())
+    spoil(tmp_path / "it")
+    with pytest.raises(CheckpointError, match=words):
+        load_reward_model(tmp_path / "it")
+
+
+def test_another_models_weights_say_so(tmp_path):
+    save_reward_model(tmp_path / "one", model())
+    save_reward_model(tmp_path / "other", model(mixed=True))
+    weights = (tmp_path / "other" / "model.safetensors").read_bytes()
+    (tmp_path / "one" / "model.safetensors").write_bytes(weights)
+    with pytest.raises(CheckpointError, match="different models"):
+        load_reward_model(tmp_path / "one")
+
+
+def test_missing_and_foreign_folders_say_so(tmp_path):
+    (tmp_path / "file").write_text("text")
+    for name in ("absent", "file", "."):
+        with pytest.raises(CheckpointError, match="a folder with a whole"):
+            load_reward_model(tmp_path / name)
+
+
+def test_saving_again_replaces_the_model(tmp_path):
+    save_reward_model(tmp_path / "it", model(mixed=True))
+    save_reward_model(tmp_path / "it", model(seed=3))
+    assert torch.equal(ask(load_reward_model(tmp_path / "it")), ask(model(seed=3)))
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match="holds something else"):
+        save_reward_model(tmp_path, model())
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_failing_save_leaves_what_was_there(tmp_path, monkeypatch):
+    save_reward_model(tmp_path / "it", model())
+
+    def full(tensors, file):
+        Path(file).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("preferl.models.checkpoint.save_file", full)
+    with pytest.raises(StorageError, match="No space left"):
+        save_reward_model(tmp_path / "it", model(seed=3))
+    with pytest.raises(StorageError, match="No space left"):
+        save_reward_model(tmp_path / "new", model(seed=3))
+    assert [path.name for path in tmp_path.iterdir()] == ["it"]
+    assert torch.equal(ask(load_reward_model(tmp_path / "it")), ask(model()))
+
+
+def test_models_of_ones_own_are_not_half_saved(tmp_path):
+    with pytest.raises(ConfigError, match="got CountingModel"):
+        save_reward_model(tmp_path / "it", CountingModel(model()))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_in_the_package_loads_a_pickle_but_the_restricted_reader():
+    root = Path(preferl.__file__).parent
+    found = set()
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = {a.name for a in node.names} if isinstance(node, ast.Import) else set()
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            loads = isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "torch.load",
+                "th.load",
+            )
+            allows = isinstance(node, ast.keyword) and node.arg == "allow_pickle"
+            if loads or (allows and ast.unparse(node.value) != "False"):
+                found.add(file.relative_to(root).as_posix())
+            if {"pickle", "cloudpickle", "dill", "joblib", "shelve"} & (names | {module}):
+                found.add(file.relative_to(root).as_posix())
+    assert found == {"data/sources/pickles.py"}

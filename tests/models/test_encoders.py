@@ -1,0 +1,232 @@
+"""Any common space to features: values by hand, statistics that are set and not gathered."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.errors import DataError, SpaceError
+from preferl.models import VectorEncoder, check_spaces, infer_spaces
+from preferl.models.encoders import CLIP, feature_size
+from preferl.testing import sample_steps
+from preferl.training.batches import to_tensors
+
+ONE = spaces.Box(-1, 1, (1,))
+
+
+def features(space: spaces.Space, values: object) -> list:
+    encoder = VectorEncoder(space, ONE, use_actions=False)
+    tensors = to_tensors(
+        {k: np.asarray(v) for k, v in values.items()}
+        if isinstance(values, dict)
+        else np.asarray(values),
+        "cpu",
+    )
+    return encoder(tensors, torch.zeros(1)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("space", "values", "expected"),
+    [
+        (spaces.Box(-9, 9, (2,)), [[1.0, -2.0]], [[1.0, -2.0]]),
+        (spaces.Box(-9, 9, ()), [3.0], [[3.0]]),
+        (spaces.Box(-9, 9, (1, 2)), [[[1.0, -2.0]]], [[1.0, -2.0]]),
+        (spaces.Discrete(3), [0, 2], [[1, 0, 0], [0, 0, 1]]),
+        (spaces.Discrete(3, start=-1), [-1, 1], [[1, 0, 0], [0, 0, 1]]),
+        (spaces.MultiDiscrete([2, 3]), [[1, 0]], [[0, 1, 1, 0, 0]]),
+        (spaces.MultiDiscrete([2, 3], start=[5, -1]), [[5, 1]], [[1, 0, 0, 0, 1]]),
+        (spaces.MultiDiscrete([[2], [2]]), [[[1], [0]]], [[0, 1, 1, 0]]),
+        (spaces.MultiBinary(3), np.array([[1, 0, 1]], np.int8), [[1, 0, 1]]),
+        (spaces.Box(0, 255, (1, 1, 2), np.uint8), np.uint8([[[[255, 51]]]]), [[1.0, 0.2]]),
+        (
+            spaces.Dict([("b", spaces.Discrete(2)), ("a", spaces.Box(-9, 9, (1,)))]),
+            {"a": [[7.0]], "b": [1]},
+            [[0, 1, 7.0]],  # in the order of the space, not of the dictionary
+        ),
+    ],
+)
+def test_features_by_hand(space, values, expected):
+    assert features(space, values) == [pytest.approx(row) for row in expected]
+    assert feature_size(space) == len(expected[0])
+
+
+@pytest.mark.parametrize("leading", [(6,), (2, 3), (1, 2, 3)])
+def test_leading_axes_are_kept(leading):
+    space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (4, 4, 3), np.uint8),
+            "mode": spaces.MultiDiscrete([2, 3]),
+            "at": spaces.Box(-np.inf, np.inf, (2, 2)),
+            "on": spaces.MultiBinary([2, 2]),
+        }
+    )
+    encoder = VectorEncoder(space, spaces.Discrete(3))
+    rng = np.random.default_rng(0)
+    steps = to_tensors(sample_steps(space, 6, rng), "cpu")
+    actions = to_tensors(sample_steps(spaces.Discrete(3), 6, rng), "cpu")
+    flat = encoder(steps, actions)
+    assert flat.shape == (6, encoder.size) == (6, 4 + 48 + 5 + 4 + 3)
+    shaped = encoder(
+        {key: value.reshape(*leading, *value.shape[1:]) for key, value in steps.items()},
+        actions.reshape(leading),
+    )
+    assert torch.equal(shaped.reshape(flat.shape), flat)
+    empty = encoder({key: value[:0] for key, value in steps.items()}, actions[:0])
+    assert empty.shape == (0, encoder.size)
+
+
+def test_statistics_are_those_of_the_steps_and_only_numbers_are_scaled():
+    rng = np.random.default_rng(0)
+    space = spaces.Dict({"at": spaces.Box(-99, 99, (2,)), "mode": spaces.Discrete(2)})
+    encoder = VectorEncoder(space, ONE)
+    at = torch.from_numpy(rng.normal([5, -3], [2, 0.1], (1000, 2))).float()
+    actions = torch.from_numpy(rng.normal(1, 3, (1000, 1))).float()
+    mode = torch.from_numpy(rng.integers(0, 2, 1000))
+    encoder.observe({"at": at, "mode": mode}, actions)
+    encoded = encoder({"at": at, "mode": mode}, actions)
+    numbers = encoded[:, [0, 1, 4]]
+    torch.testing.assert_close(numbers.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(numbers.std(0, correction=0), torch.ones(3), atol=1e-4, rtol=0)
+    assert torch.equal(encoded[:, 2:4], torch.nn.functional.one_hot(mode).float())
+    assert encoder.count == 1000
+
+
+def test_statistics_are_set_again_and_never_gathered():
+    encoder = VectorEncoder(ONE, ONE)
+    steps = torch.randn(50, 1, generator=torch.Generator().manual_seed(0))
+    encoder.observe(steps * 100, steps)
+    encoder.observe(steps, steps)
+    mean, count = encoder.mean.clone(), int(encoder.count)
+    encoder.observe(steps, steps)
+    assert torch.equal(encoder.mean, mean)
+    assert int(encoder.count) == count == 50
+    assert mean[0] == pytest.approx(float(steps.mean()), abs=1e-6)
+    encoder.observe(steps[:0], steps[:0])
+    assert torch.equal(encoder.mean, mean)
+
+
+def test_encoding_moves_no_statistics():
+    encoder = VectorEncoder(ONE, ONE).train()
+    encoder(torch.full((9, 1), 5.0), torch.zeros(9, 1))
+    assert encoder.mean.tolist() == [0, 0]
+    assert encoder.count == 0
+
+
+def test_a_feature_that_never_moved_keeps_its_scale():
+    encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (2,)), ONE, use_actions=False)
+    steps = torch.stack([torch.full((20,), 1e6), torch.linspace(-1, 1, 20)], dim=1)
+    encoder.observe(steps, torch.zeros(20, 1))
+    encoded = encoder(steps + torch.tensor([3.0, 0.0]), torch.zeros(20, 1))
+    assert (encoded[:, 0] == 3).all()
+    assert encoded[:, 1].std(correction=0).item() == pytest.approx(1, abs=1e-5)
+
+
+def test_small_movements_far_from_zero_are_seen():
+    encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (1,)), ONE, use_actions=False)
+    steps = (1e5 + torch.arange(200_000) % 7).float()[:, None]
+    encoder.observe(steps, torch.zeros(200_000, 1))
+    assert encoder.deviation.item() == pytest.approx(2, rel=1e-4)
+    assert encoder(steps, torch.zeros(200_000, 1)).std().item() == pytest.approx(1, rel=1e-2)
+
+
+def test_strange_numbers_are_cut_off():
+    encoder = VectorEncoder(ONE, ONE, use_actions=False)
+    encoder.observe(torch.linspace(-1, 1, 9)[:, None], torch.zeros(9, 1))
+    assert encoder(torch.tensor([[1e9], [-1e9]]), torch.zeros(2, 1)).tolist() == [[CLIP], [-CLIP]]
+
+
+def test_without_normalising_numbers_stay_what_they_are():
+    encoder = VectorEncoder(spaces.Box(-99, 99, (1,)), ONE, normalise=False)
+    steps = torch.tensor([[50.0], [-60.0]])
+    encoder.observe(steps, steps)
+    assert encoder(steps, steps).tolist() == [[50, 50], [-60, -60]]
+
+
+def test_inputs_are_not_written_to():
+    steps = torch.tensor([[50.0], [-60.0]])
+    for normalise in (True, False):
+        VectorEncoder(ONE, ONE, normalise=normalise, use_actions=False)(steps, steps)
+    assert steps.tolist() == [[50], [-60]]
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Text(3), spaces.Tuple([ONE]), spaces.Dict({"a": spaces.Sequence(ONE)})]
+)
+def test_spaces_without_an_encoding_are_refused(space):
+    with pytest.raises(SpaceError, match="expected Box, Discrete, MultiDiscrete, MultiBinary"):
+        VectorEncoder(space, ONE)
+
+
+def test_missing_keys_are_named():
+    encoder = VectorEncoder(spaces.Dict({"a": ONE, "b": ONE}), ONE)
+    with pytest.raises(SpaceError, match=r"the keys \['a', 'b'\], got \['a'\]"):
+        encoder({"a": torch.zeros(1, 1)}, torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("space", "array", "words"),
+    [
+        (ONE, np.zeros((3, 2)), r"shape \(1,\) .* got shape \(2,\)"),
+        (ONE, {"a": np.zeros((3, 1))}, r"got \['a'\]"),
+        (spaces.Discrete(2), np.zeros((3, 1)), r"shape \(\)"),
+        (spaces.Dict({"a": ONE}), np.zeros((3, 1)), r"expected \['a'\], got an array"),
+        (spaces.Dict({"a": ONE}), {"b": np.zeros((3, 1))}, r"expected \['a'\], got \['b'\]"),
+        (spaces.Dict({"a": ONE}), {"a": np.zeros((3, 4))}, r"observations/a of the steps"),
+        (spaces.Discrete(2), np.array([0, 1, 2]), r"Discrete\(2\), got 2"),
+        (spaces.Discrete(2, start=1), np.array([0, 1]), r"got 0"),
+        (spaces.MultiDiscrete([2, 3]), np.array([[1, 2], [0, 3]]), r"got 3"),
+    ],
+)
+def test_steps_of_other_spaces_are_refused(space, array, words):
+    actions = np.zeros((3, 1), np.float32)
+    with pytest.raises(SpaceError, match=words):
+        check_spaces(space, ONE, array, actions, what="steps")
+    with pytest.raises(SpaceError, match="actions of the data"):
+        check_spaces(ONE, space, actions, array if isinstance(array, np.ndarray) else np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        ONE,
+        spaces.Discrete(3, start=4),
+        spaces.MultiDiscrete([2, 3], start=[1, 0]),
+        spaces.MultiBinary([2, 2]),
+        spaces.Dict({"a": ONE, "b": spaces.Discrete(2)}),
+        spaces.Box(0, 255, (4, 4, 3), np.uint8),
+    ],
+)
+def test_steps_of_the_same_space_pass(space):
+    steps = sample_steps(space, 10, np.random.default_rng(0))
+    check_spaces(space, space, steps, steps)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.zeros((3, 2), np.float32), spaces.Box(-np.inf, np.inf, (2,), np.float32)),
+        (np.zeros(3), spaces.Box(-np.inf, np.inf, (), np.float64)),
+        (np.array([0, 3, 1]), spaces.Discrete(4)),
+        (np.array([-1, 0, 1]), spaces.Discrete(3, start=-1)),
+        (np.array([[0, 3], [1, 1]]), spaces.MultiDiscrete([2, 4])),
+        (np.array([[0, -3], [1, 1]]), spaces.MultiDiscrete([2, 5], start=[0, -3])),
+        (np.array([[True, False]]), spaces.MultiBinary((2,))),
+        (np.array([True, False]), spaces.Discrete(2)),
+        (np.zeros((2, 4, 4, 3), np.uint8), spaces.Box(0, 255, (4, 4, 3), np.uint8)),
+        (
+            {"a": np.zeros((3, 1))},
+            spaces.Dict({"a": spaces.Box(-np.inf, np.inf, (1,), np.float64)}),
+        ),
+    ],
+)
+def test_inferred_spaces_hold_what_they_were_inferred_from(array, expected):
+    space, same = infer_spaces(array, array if not isinstance(array, dict) else array["a"])
+    assert space == expected
+    assert isinstance(array, dict) or same == expected
+    check_spaces(space, space, array, array)
+    VectorEncoder(space, space)(to_tensors(array, "cpu"), to_tensors(array, "cpu"))
+
+
+def test_nothing_is_inferred_from_nothing():
+    with pytest.raises(DataError, match="at least one"):
+        infer_spaces(np.zeros((0, 2)), np.zeros(0, int))
