@@ -85,7 +85,7 @@ class DividesByNothing(Linear):
     """The slope of a root at 0, where the mask is false, is infinite."""
 
     def rewards(self, features, mask):
-        return torch.where(mask, super().rewards(features, mask).abs(), 0.0).sqrt()
+        return (super().rewards(features, mask).abs() * mask).sqrt()
 
 
 class RollsDice(Linear):
