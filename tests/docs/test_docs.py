@@ -61,8 +61,10 @@ def broken_links(page, text):
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
-        there = text if file == page else file.read_text("utf-8") if file.is_file() else ""
-        if not file.exists() or (anchor and anchor not in anchors(there)):
+        found = file.exists()
+        if found and anchor:
+            found = anchor in anchors(text if file == page else file.read_text("utf-8"))
+        if not found:
             broken.append(target)
     return broken
 
