@@ -22,6 +22,7 @@ from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 
 torch.set_num_threads(1)
+OFTEN = 10  # a repetition of what takes milliseconds does it this often, to be worth timing
 SPACES = (
     spaces.Box(-np.inf, np.inf, (w.OBSERVATION,), np.float32),
     spaces.Box(-1, 1, (w.ACTION,), np.float32),
@@ -84,9 +85,10 @@ def select() -> Callable[[], dict[str, Any]]:
     sampler = InformativePairs(RewardFunction(model(w.MEMBERS)).scores, oversampling=w.OVERSAMPLING)
 
     def repetition() -> dict[str, Any]:
-        segments = sample_segments(block, 2 * candidates, w.LENGTH, rng)
-        chosen = sampler(segments, w.QUESTIONS, rng)
-        return {"units": candidates, "chosen": len(chosen)}
+        for _ in range(OFTEN):
+            segments = sample_segments(block, 2 * candidates, w.LENGTH, rng)
+            chosen = sampler(segments, w.QUESTIONS, rng)
+        return {"units": OFTEN * candidates, "chosen": len(chosen)}
 
     repetition()
     return repetition
@@ -97,11 +99,12 @@ def draw(*, laid_out: bool = False) -> Callable[[], dict[str, Any]]:
     block = episodes(w.drawing())
 
     def repetition() -> dict[str, Any]:
-        segments = sample_segments(block, 2 * w.DRAWN_PAIRS, w.LENGTH, rng)
-        pairs = UniformPairs()(segments, w.DRAWN_PAIRS, rng)
-        if laid_out:
-            segments[pairs]
-        return {"units": w.DRAWN_PAIRS}
+        for _ in range(OFTEN):
+            segments = sample_segments(block, 2 * w.DRAWN_PAIRS, w.LENGTH, rng)
+            pairs = UniformPairs()(segments, w.DRAWN_PAIRS, rng)
+            if laid_out:
+                segments[pairs]
+        return {"units": OFTEN * w.DRAWN_PAIRS}
 
     repetition()
     return repetition

@@ -1,7 +1,7 @@
 """Times preferl beside its peers, taking turns in one run, and stores ratios rather than seconds.
 
     python benchmarks/run.py                       everything, about ten minutes
-    python benchmarks/run.py fit select            some rows
+    python benchmarks/run.py fit select            some of it
     python benchmarks/run.py --repetitions 9
 
 Each side is a process of its own, in its own environment, with one thread. They repeat the same
@@ -40,35 +40,37 @@ class Row:
         title: what is done.
         ours: job of `ours.py`.
         peer: job of `peer_imitation.py`.
-        unit: what a rate counts; "job" shows seconds.
+        unit: what a rate counts; "s" shows seconds.
         required: ratio to reach; None for rows that are only told.
     """
 
     title: str
     ours: str
     peer: str
-    unit: str
+    unit: str = "pairs/s"
     required: float | None = None
 
 
-ROWS = {
-    "fit": Row("fit one network", "fit", "fit", "pairs/s", 9),
-    "fit_plain": Row("  without input statistics", "fit", "fit_plain", "pairs/s", 9),
-    "fit_compiled": Row("  ours compiled", "fit_compiled", "fit", "pairs/s"),
-    "ensemble": Row("fit five members", "fit_ensemble", "fit_ensemble", "pairs/s", 14),
-    "ensemble_plain": Row(
-        "  without input statistics",
-        "fit_ensemble",
-        "fit_ensemble_plain",
-        "pairs/s",
-        14,
+# The jobs of a group take turns with each other; its rows say which of them to compare.
+GROUPS = {
+    "fit": (
+        Row("fit one network", "fit", "fit", required=9),
+        Row("  compiled", "fit_compiled", "fit"),
+        Row("  peer without input statistics", "fit", "fit_plain"),
     ),
-    "ensemble_compiled": Row("  ours compiled", "fit_ensemble_compiled", "fit_ensemble", "pairs/s"),
-    "select": Row("score 2,000 candidates", "select", "select", "pairs/s", 60),
-    "draw": Row("draw 10,000 pairs", "draw", "draw", "pairs/s", 60),
-    "draw_laid_out": Row("  ours laid out as arrays", "draw_laid_out", "draw", "pairs/s"),
-    "job": Row("the tutorial's whole job", "job", "job", "s", 1.5),
+    "ensemble": (
+        Row("fit five members", "fit_ensemble", "fit_ensemble", required=14),
+        Row("  compiled", "fit_ensemble_compiled", "fit_ensemble"),
+        Row("  peer without input statistics", "fit_ensemble", "fit_ensemble_plain"),
+    ),
+    "select": (Row("score 2,000 candidates", "select", "select", required=60),),
+    "draw": (
+        Row("draw 10,000 pairs", "draw", "draw", required=60),
+        Row("  laid out as arrays", "draw_laid_out", "draw"),
+    ),
+    "job": (Row("the tutorial's whole job", "job", "job", "s", required=1.5),),
 }
+SCRIPTS = {"ours": "ours.py", "peer": "peer_imitation.py"}
 STORAGE = {
     "storage_recorded": "10,000 pairs",
     "storage": "  without its infos",
@@ -76,7 +78,7 @@ STORAGE = {
 
 
 class Side:
-    """A worker process, asked one thing at a time."""
+    """A worker process, asked one thing at a time and started when first asked."""
 
     def __init__(self, python: Path, script: str) -> None:
         self.command = [str(python), str(HERE / script)]
@@ -104,7 +106,7 @@ class Side:
         return answer
 
     def stop(self) -> None:
-        """End the process, so that the next question starts a fresh one."""
+        """End the process."""
         if self.process is not None and self.process.stdin:
             self.process.stdin.close()
             self.process.wait()
@@ -127,23 +129,44 @@ def peer_python() -> Path:
     return python
 
 
-def compare(row: Row, ours: Side, peer: Side, repetitions: int) -> dict[str, Any]:
-    """Both sides in turns: medians, and the ratios of neighbours."""
-    prepared = ours.ask(do="prepare", job=row.ours), peer.ask(do="prepare", job=row.peer)
-    runs = [(ours.ask(do="run"), peer.ask(do="run")) for _ in range(repetitions)]
-    mine, theirs = zip(*runs, strict=True)
-    return {
-        "title": row.title,
-        "unit": row.unit,
-        "required": row.required,
-        "ratio": spread(a["seconds"] / a["units"] / (b["seconds"] / b["units"]) for b, a in runs),
-        "processor_ratio": spread(
-            a["processor_seconds"] / a["units"] / (b["processor_seconds"] / b["units"])
-            for b, a in runs
-        ),
-        "ours": summary(mine, prepared[0]),
-        "peer": summary(theirs, prepared[1]),
-    }
+def compare(
+    rows: Iterable[Row], pythons: dict[str, Path], repetitions: int
+) -> list[dict[str, Any]]:
+    """All jobs of some rows in turns: medians, and the ratios of runs of one round."""
+    jobs = {("ours", row.ours) for row in rows} | {("peer", row.peer) for row in rows}
+    sides = {key: Side(pythons[key[0]], SCRIPTS[key[0]]) for key in sorted(jobs)}
+    warm = {key: side.ask(do="prepare", job=key[1])["seconds"] for key, side in sides.items()}
+    rounds = [{key: side.ask(do="run") for key, side in sides.items()} for _ in range(repetitions)]
+    for side in sides.values():
+        side.stop()
+
+    def ratio(row: Row, clock: str) -> dict[str, float]:
+        ours, peer = (
+            [done[key][clock] / done[key]["units"] for done in rounds]
+            for key in (("ours", row.ours), ("peer", row.peer))
+        )
+        return spread(theirs / mine for mine, theirs in zip(ours, peer, strict=True))
+
+    def summary(key: tuple[str, str]) -> dict[str, Any]:
+        runs = [done[key] for done in rounds]
+        return {
+            "rate": median(run["units"] / run["seconds"] for run in runs),
+            "warm_up_seconds": round(warm[key], 2),
+            **{name: said for name, said in runs[-1].items() if not name.endswith("seconds")},
+        }
+
+    return [
+        {
+            "title": row.title,
+            "unit": row.unit,
+            "required": row.required,
+            "ratio": ratio(row, "seconds"),
+            "processor_ratio": ratio(row, "processor_seconds"),
+            "ours": summary(("ours", row.ours)),
+            "peer": summary(("peer", row.peer)),
+        }
+        for row in rows
+    ]
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:
@@ -156,26 +179,16 @@ def spread(values: Iterable[float]) -> dict[str, float]:
     }
 
 
-def summary(runs: Iterable[dict[str, Any]], prepared: dict[str, Any]) -> dict[str, Any]:
-    """A side's rate (units per second) and whatever else its runs say."""
-    runs = list(runs)
-    said = {k: v for k, v in runs[-1].items() if not k.endswith("seconds")}
-    return {
-        "rate": median(run["units"] / run["seconds"] for run in runs),
-        "warm_up_seconds": round(prepared["seconds"], 2),
-        **said,
-    }
-
-
-def storage(job: str, title: str, ours: Side, peer: Side, repetitions: int) -> dict[str, Any]:
+def storage(job: str, pythons: dict[str, Path], repetitions: int) -> dict[str, Any]:
     """Bytes on disk and in memory, each time in fresh processes."""
     runs = []
     for _ in range(repetitions):
-        ours.stop(), peer.stop()
+        ours, peer = (Side(pythons[side], SCRIPTS[side]) for side in ("ours", "peer"))
         runs.append((ours.ask(do="measure", job=job), peer.ask(do="measure", job=job)))
-    ours.stop(), peer.stop()
+        ours.stop()
+        peer.stop()
     return {
-        "title": title,
+        "title": STORAGE[job],
         "required": 2 if job == "storage_recorded" else None,
         **{
             f"{kind}_ratio": spread(
@@ -205,7 +218,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def table(rows: dict[str, dict[str, Any]]) -> Table:
+def table(rows: Iterable[dict[str, Any]]) -> Table:
     """The comparison, a line per row and measure."""
     out = Table(title="preferl beside imitation 1.0.1, one thread each")
     for heading in (
@@ -218,7 +231,7 @@ def table(rows: dict[str, dict[str, Any]]) -> Table:
         "wanted",
     ):
         out.add_column(heading, justify="left" if heading == "work" else "right")
-    for row in rows.values():
+    for row in rows:
         wanted = f"{row['required']:g}x" if row["required"] else ""
         if "ratio" in row:
             mine, theirs = row["ours"]["rate"], row["peer"]["rate"]
@@ -243,17 +256,20 @@ def _ratio(ratio: dict[str, float]) -> tuple[str, str]:
 
 
 def measure(names: list[str], repetitions: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The rows of these names, and what they were measured with."""
-    ours, peer = Side(Path(sys.executable), "ours.py"), Side(peer_python(), "peer_imitation.py")
-    versions = {"ours": ours.ask(do="about"), "peer": peer.ask(do="about")}
-    rows: dict[str, dict[str, Any]] = {}
+    """The rows of these groups, and what they were measured with."""
+    pythons = {"ours": Path(sys.executable), "peer": peer_python()}
+    versions = {}
+    for side, python in pythons.items():
+        asked = Side(python, SCRIPTS[side])
+        versions[side] = asked.ask(do="about")
+        asked.stop()
+    rows: list[dict[str, Any]] = []
     for name in names:
         say(f"{name} ...")
         if name in STORAGE:
-            rows[name] = storage(name, STORAGE[name], ours, peer, 3)
+            rows.append(storage(name, pythons, 2))
         else:
-            rows[name] = compare(ROWS[name], ours, peer, repetitions)
-    ours.stop(), peer.stop()
+            rows += compare(GROUPS[name], pythons, repetitions)
     return {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "repetitions": repetitions,
@@ -265,7 +281,7 @@ def measure(names: list[str], repetitions: int, say: Callable[[str], None]) -> d
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = [*ROWS, *STORAGE]
+    known = [*GROUPS, *STORAGE]
     parser.add_argument("rows", nargs="*", metavar="row", help=f"of {', '.join(known)}; or all")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--results", type=Path, default=HERE / "results" / "imitation.json")
@@ -274,7 +290,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no rows {sorted(unknown)}; there are {known}")
     names = arguments.rows or known
-    console = Console()
+    console = Console(width=max(110, Console().width))
     result = measure(names, arguments.repetitions, console.log)
     console.print(table(result["rows"]))
     if names == known or arguments.results != parser.get_default("results"):
