@@ -1,0 +1,542 @@
+"""One trainer for all: calls, members, bootstraps, stopping, seeds, and what is never read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.data import Comparisons, Segments, split
+from preferl.errors import ConfigError, DataError, SpaceError
+from preferl.functional import preference_loss
+from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
+from preferl.testing import CountingModel, make_comparisons, make_episodes
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import AdaptivePenalty, FitReport, RewardTrainer, RewardTrainerConfig
+
+SMALL = MLPRewardConfig(hidden=(8,))
+FEW = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2)
+NAN = float("nan")
+
+
+@pytest.fixture
+def comparisons(rng) -> Comparisons:
+    return make_comparisons(rng, pairs=20)
+
+
+def mlp(seed: int = 0, config: MLPRewardConfig = SMALL, **changes) -> MLPReward:
+    return MLPReward(POINT_SPACE, PUSH_SPACE, replace(config, **changes), seed=seed)
+
+
+def fit(
+    model: RewardModel,
+    train: Comparisons,
+    validation: Comparisons | None = None,
+    *,
+    seed: int = 0,
+    config: RewardTrainerConfig = FEW,
+    **changes,
+) -> FitReport:
+    return RewardTrainer(model, replace(config, **changes), seed=seed).fit(train, validation)
+
+
+def weights(model: RewardModel) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def answered(comparisons: Comparisons, preference) -> Comparisons:
+    return replace(comparisons, preference=np.asarray(preference, np.float64))
+
+
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@pytest.mark.parametrize("members", [1, 5])
+@pytest.mark.parametrize(("batch_size", "calls"), [(8, 3), (20, 1), (7, 3), (100, 1)])
+def test_a_fit_makes_one_call_per_batch_whatever_the_members(
+    comparisons, members, batch_size, calls
+):
+    model = CountingModel(mlp(members=members))
+    fit(model, comparisons, comparisons, batch_size=batch_size, epochs=4)
+    assert model.calls == 4 * calls
+    assert sum(model.rows) == 4 * 2 * 20
+
+
+def test_an_ensemble_of_alike_models_makes_no_more_calls(comparisons):
+    model = CountingModel(Ensemble([mlp(0), mlp(1), mlp(2)]))
+    fit(model, comparisons)
+    assert model.calls == 3 * 3
+
+
+def test_fits_can_be_longer_than_the_config_says(comparisons):
+    model = CountingModel(mlp())
+    report = RewardTrainer(model, FEW, seed=0).fit(comparisons, epochs=5)
+    assert (report.epochs, model.calls, report.pairs, report.members) == (5, 15, 20, 1)
+    assert report.train_loss.shape == report.validation_accuracy.shape == (5,)
+
+
+def train_alone(
+    model: RewardModel, comparisons: Comparisons, counts: np.ndarray, *, seed: int, epochs: int
+) -> None:
+    """One member trained by a loop of its own on its bootstrap `[P]`."""
+    order = torch.Generator().manual_seed(seed)
+    torch.randint(2**31, (), generator=order)  # dropout's seed
+    segments = comparisons.segments
+    steps = np.unique(segments.rows()[segments.mask()])
+    observe(model, segments, steps)
+    clips = segments[comparisons.pairs]
+    parts = [torch.from_numpy(part) for part in (clips.observations, clips.actions, clips.mask)]
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(comparisons), generator=order).split(8):
+            optimiser.zero_grad()
+            scores = model(*(part[batch].flatten(0, 1) for part in parts)).scores.view(-1, 2)
+            preference = torch.from_numpy(comparisons.preference)[batch].float()
+            weight = torch.from_numpy(counts)[batch].float()
+            preference_loss(scores[:, 0] - scores[:, 1], preference, weight).backward()
+            optimiser.step()
+
+
+def observe(model: RewardModel, segments: Segments, steps: np.ndarray) -> None:
+    model.encoder.observe(
+        torch.from_numpy(segments.observations[steps]), torch.from_numpy(segments.actions[steps])
+    )
+
+
+def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons):
+    together = mlp(members=3)
+    members = [mlp() for _ in range(3)]
+    for i, member in enumerate(members):
+        for alone, shared in zip(member.parameters(), together.parameters(), strict=True):
+            alone.data.copy_(shared.data[i : i + 1])
+    trainer = RewardTrainer(together, FEW, seed=4)
+    counts = trainer.bootstrap(20)
+    trainer.fit(comparisons)
+    for i, member in enumerate(members):
+        train_alone(member, comparisons, counts[i], seed=4, epochs=3)
+        for alone, shared in zip(member.parameters(), together.parameters(), strict=True):
+            torch.testing.assert_close(shared[i : i + 1], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_a_single_network_and_members_without_bootstrap_see_every_answer():
+    assert (RewardTrainer(mlp(), seed=0).bootstrap(9) == 1).all()
+    config = replace(FEW, bootstrap=False)
+    assert (RewardTrainer(mlp(members=3), config, seed=0).bootstrap(9) == np.ones((3, 9))).all()
+
+
+def test_bootstraps_keep_their_counts_as_answers_arrive():
+    trainer = RewardTrainer(mlp(members=4), seed=0)
+    counts = trainer.bootstrap(4000)
+    assert (trainer.bootstrap(10) == counts[:, :10]).all()
+    assert counts.mean() == pytest.approx(1, abs=0.05)
+    assert (counts == 0).mean() == pytest.approx(np.exp(-1), abs=0.02)
+    assert (counts[0] != counts[1]).any()
+    other = RewardTrainer(mlp(members=4), seed=1).bootstrap(4000)
+    assert (other != counts).any()
+
+
+@pytest.mark.parametrize("minibatch_size", [1, 2, 4])
+def test_accumulated_gradients_are_those_of_the_whole_batch(comparisons, minibatch_size):
+    whole, parts = mlp(members=2), mlp(members=2)
+    one = fit(whole, comparisons, penalty=AdaptivePenalty(0.01))
+    other = fit(parts, comparisons, penalty=AdaptivePenalty(0.01), minibatch_size=minibatch_size)
+    torch.testing.assert_close(weights(whole), weights(parts), atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-4)
+
+
+def test_training_loss_is_the_mean_over_answers_whatever_the_batch(comparisons):
+    still = {"learning_rate": 1e-12, "weight_decay": 0.0, "epochs": 1}
+    reports = [fit(mlp(members=2), comparisons, batch_size=b, **still) for b in (1, 8, 20)]
+    for report in reports:
+        np.testing.assert_allclose(report.train_loss, reports[0].train_loss, rtol=1e-5)
+    twice = replace(comparisons, weight=np.full(20, 2.0))
+    weighed = fit(mlp(members=2), twice, **still)
+    np.testing.assert_allclose(weighed.train_loss, reports[0].train_loss, rtol=1e-5)
+
+
+def test_training_and_validation_loss_of_the_same_answers_agree(comparisons):
+    report = fit(
+        mlp(), comparisons, comparisons, learning_rate=1e-12, weight_decay=0.0, batch_size=7
+    )
+    np.testing.assert_allclose(report.train_loss, report.validation_loss, rtol=1e-5)
+    np.testing.assert_allclose(report.train_accuracy, report.validation_accuracy)
+
+
+def test_noise_changes_what_is_learned(comparisons):
+    plain, noisy = mlp(), mlp()
+    fit(plain, comparisons)
+    fit(noisy, comparisons, noise=0.1)
+    assert not torch.allclose(weights(plain), weights(noisy), atol=1e-4)
+
+
+def test_declined_answers_count_for_nothing(comparisons):
+    declined = np.where(np.arange(20) % 3 == 0, NAN, comparisons.preference)
+    with_them, without = mlp(), mlp()
+    report = fit(with_them, answered(comparisons, declined))
+    fit(without, comparisons[np.arange(20) % 3 != 0])
+    assert torch.equal(weights(with_them), weights(without))
+    assert report.pairs == 13
+
+
+def test_answers_without_weight_leave_gradients_to_the_others(comparisons):
+    weight = (np.arange(20) % 2).astype(float)
+    wrong = answered(comparisons, np.where(weight == 0, 1 - comparisons.preference, 1.0))
+    right = answered(comparisons, np.where(weight == 0, comparisons.preference, 1.0))
+    models = mlp(), mlp()
+    for model, answers in zip(models, (wrong, right), strict=True):
+        fit(model, replace(answers, weight=weight))
+    assert torch.equal(weights(models[0]), weights(models[1]))
+
+
+def test_soft_answers_are_learned_as_probabilities(rng):
+    episodes = make_episodes(rng, [10])
+    segments = Segments(
+        episodes.observations, episodes.actions, episodes.rewards,
+        np.array([0, 5]), np.array([5, 5]), 5,
+    )  # fmt: skip
+    comparisons = Comparisons.of(segments, np.array([[0, 1]]), np.array([0.8]))
+    model = mlp()
+    fit(model, comparisons, epochs=200, weight_decay=0.0)
+    scores = model(
+        torch.from_numpy(segments[:].observations),
+        torch.from_numpy(segments[:].actions),
+        torch.ones(2, 5, dtype=torch.bool),
+    ).scores[0]
+    assert torch.sigmoid(scores[0] - scores[1]).item() == pytest.approx(0.8, abs=0.01)
+
+
+def test_windows_with_padding_are_trained_on_real_steps_only(comparisons, rng):
+    segments = comparisons.segments
+    assert (segments.real < segments.length).any()
+    start = np.cumsum(segments.real + 5) - segments.real
+    rows, places = (
+        np.concatenate(
+            [first + np.arange(real) for first, real in np.stack([at, segments.real], 1)]
+        )
+        for at in (segments.start, start)
+    )
+
+    def scattered(array):
+        block = rng.normal(size=(start[-1] + segments.real[-1], *array.shape[1:])) * 100
+        block[places] = array[rows]
+        return block.astype(array.dtype)
+
+    apart = Segments(
+        scattered(segments.observations), scattered(segments.actions), scattered(segments.rewards),
+        start, segments.real, segments.length,
+    )  # fmt: skip
+    models = mlp(normalise=False), mlp(normalise=False)
+    fit(models[0], comparisons)
+    fit(models[1], replace(comparisons, segments=apart))
+    torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=1e-6, rtol=1e-5)
+
+
+def test_out_of_bag_numbers_by_hand(comparisons):
+    model = mlp(members=3)
+    trainer = RewardTrainer(model, replace(FEW, batch_size=20, epochs=1, noise=0.1), seed=0)
+    counts = trainer.bootstrap(20)
+    model.train()
+    segments = comparisons.segments
+    observe(model, segments, np.unique(segments.rows()[segments.mask()]))
+    clips = segments[comparisons.pairs.ravel()]
+    with torch.no_grad():
+        scores = model(
+            torch.from_numpy(clips.observations),
+            torch.from_numpy(clips.actions),
+            torch.from_numpy(clips.mask),
+        ).scores.numpy()
+    report = trainer.fit(comparisons)  # its only step comes after its only forward
+    q = 1 / (1 + np.exp(scores[:, 1::2] - scores[:, ::2]))  # [E, P]
+    chance = np.where(comparisons.preference == 1, q, 1 - q) * 0.9 + 0.05
+    losses = [-np.log(chance[e, counts[e] == 0]).mean() for e in range(3)]
+    assert report.validation_loss[0] == pytest.approx(np.mean(losses), rel=1e-4)
+    bagged = [(-np.log(chance[e]) * counts[e]).sum() / counts[e].sum() for e in range(3)]
+    assert report.train_loss[0] == pytest.approx(np.mean(bagged), rel=1e-4)
+    votes = ((q - 0.5) * (counts == 0)).sum(0)
+    seen = (counts == 0).any(0)
+    right = (votes > 0) == (comparisons.preference == 1)
+    assert 0 < seen.sum() < 20
+    assert report.validation_accuracy[0] == pytest.approx(right[seen].mean())
+    everyone = (q.mean(0) > 0.5) == (comparisons.preference == 1)
+    assert report.train_accuracy[0] == pytest.approx(everyone.mean())
+
+
+def test_without_anything_held_out_there_is_no_validation(comparisons):
+    report = fit(mlp(), comparisons)
+    assert np.isnan(report.validation_loss).all()
+    assert np.isnan(report.validation_accuracy).all()
+    assert report.best_epoch == 3
+    assert report.to_json()["validation_loss"] == [None, None, None]
+
+
+def test_validation_steps_do_not_move_input_statistics(rng):
+    episodes = make_episodes(rng, [200, 200])
+    train, validation = split(make_comparisons(rng, pairs=30, episodes=episodes), rng)
+    assert train.segments is validation.segments
+    models = mlp(), mlp()
+    fit(models[0], train, validation, keep_best=False)
+    fit(models[1], train.compact(), keep_best=False)
+    assert torch.equal(models[0].encoder.mean, models[1].encoder.mean)
+    assert models[0].encoder.count < train.segments.steps
+    assert torch.equal(weights(models[0]), weights(models[1]))
+
+
+def test_repeated_epochs_count_steps_once(comparisons):
+    model = mlp()
+    trainer = RewardTrainer(model, FEW, seed=0)
+    counts = []
+    for _ in range(2):
+        trainer.fit(comparisons)
+        counts.append(int(model.encoder.count))
+    segments = comparisons.segments
+    assert counts == [len(np.unique(segments.rows()[segments.mask()]))] * 2
+
+
+def test_evaluating_changes_nothing(comparisons):
+    model = mlp(dropout=0.5)
+    trainer = RewardTrainer(model, FEW, seed=0)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.train()
+    assert trainer.evaluate(comparisons) == trainer.evaluate(comparisons)
+    assert model.training
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+
+
+def test_evaluation_by_hand(comparisons):
+    model = mlp(members=2).eval()
+    loss, accuracy = RewardTrainer(model, replace(FEW, noise=0.2), seed=0).evaluate(
+        answered(comparisons, np.where(np.arange(20) < 5, 0.5, comparisons.preference))
+    )
+    clips = comparisons.segments[comparisons.pairs.ravel()]
+    with torch.no_grad():
+        scores = model(
+            torch.from_numpy(clips.observations),
+            torch.from_numpy(clips.actions),
+            torch.from_numpy(clips.mask),
+        ).scores.numpy()
+    q = 1 / (1 + np.exp(scores[:, 1::2] - scores[:, ::2]))
+    wanted = np.where(np.arange(20) < 5, 0.5, comparisons.preference)
+    chances = wanted * np.log(0.8 * q + 0.1) + (1 - wanted) * np.log(0.8 * (1 - q) + 0.1)
+    assert loss == pytest.approx(-chances.mean(), rel=1e-4)
+    right = ((q.mean(0) > 0.5) == (comparisons.preference == 1))[5:]
+    assert accuracy == pytest.approx(right.mean())
+
+
+def states_by_epoch(model: RewardModel) -> tuple[list[torch.Tensor], object]:
+    seen: list[torch.Tensor] = []
+    return seen, lambda epoch, metrics: seen.append(weights(model).clone())
+
+
+def misleading(comparisons: Comparisons, rng) -> tuple[Comparisons, Comparisons]:
+    """Answers to train on, and others that contradict them, so that training soon does harm."""
+    return comparisons, answered(comparisons, 1 - comparisons.preference)
+
+
+def test_the_best_state_is_what_remains(comparisons, rng):
+    train, validation = split(answered(comparisons, rng.integers(0, 2, 20)), rng, validation=0.5)
+    model = mlp()
+    seen, on_epoch = states_by_epoch(model)
+    trainer = RewardTrainer(model, replace(FEW, epochs=15, learning_rate=0.05), seed=0)
+    report = trainer.fit(train, validation, on_epoch=on_epoch)
+    best = int(np.argmin(report.validation_loss))
+    assert 0 <= best < 14
+    assert report.best_epoch == best + 1
+    assert torch.equal(weights(model), seen[best])
+    assert trainer.evaluate(validation)[0] == pytest.approx(report.validation_loss[best])
+    assert not model.training
+
+
+def test_the_last_state_remains_where_the_best_is_not_kept(comparisons, rng):
+    model = mlp()
+    seen, on_epoch = states_by_epoch(model)
+    trainer = RewardTrainer(model, replace(FEW, keep_best=False), seed=0)
+    report = trainer.fit(*misleading(comparisons, rng), on_epoch=on_epoch)
+    assert report.best_epoch == 3
+    assert torch.equal(weights(model), seen[-1])
+
+
+def test_patience_ends_a_fit_that_no_longer_helps(comparisons, rng):
+    report = fit(mlp(), *misleading(comparisons, rng), epochs=50, patience=4)
+    assert report.epochs == report.best_epoch + 4 < 50
+    assert report.best_epoch == int(np.argmin(report.validation_loss)) + 1
+
+
+def test_patience_is_content_with_what_bootstraps_leave_out(comparisons):
+    report = fit(
+        mlp(members=3), answered(comparisons, np.arange(20) % 2), epochs=300, patience=2,
+        learning_rate=0.05,
+    )  # fmt: skip
+    assert report.epochs < 300
+
+
+def test_training_stops_once_it_is_accurate_enough(comparisons):
+    report = fit(mlp(), comparisons, epochs=300, stop_accuracy=0.9)
+    assert report.train_accuracy[-1] >= 0.9
+    assert (report.train_accuracy[:-1] < 0.9).all()
+    assert report.epochs < 300
+
+
+def test_fits_go_on_where_the_last_one_ended(comparisons):
+    model = mlp()
+    trainer = RewardTrainer(model, FEW, seed=0)
+    first = trainer.fit(comparisons)
+    second = trainer.fit(comparisons)
+    assert second.train_loss[0] < first.train_loss[0]
+    assert second.train_loss[-1] < first.train_loss[-1]
+
+
+def test_a_restarted_fit_remembers_nothing(comparisons):
+    model = mlp()
+    fresh = weights(model).clone()
+    config = replace(
+        FEW, restart=True, epochs=1, batch_size=20, learning_rate=1e-3, weight_decay=0.0,
+        penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)),
+    )  # fmt: skip
+    trainer = RewardTrainer(model, config, seed=0)
+    penalties = []
+    for _ in range(2):
+        report = trainer.fit(comparisons, comparisons)
+        penalties.append(report.penalty)
+        # Adam's first step is as long as the learning rate, whatever the gradient.
+        assert (weights(model) - fresh).abs().max().item() == pytest.approx(1e-3, rel=1e-2)
+    assert penalties == [1.2, 1.2]
+
+
+def test_without_restart_the_penalty_goes_on(comparisons):
+    config = replace(FEW, epochs=1, penalty=AdaptivePenalty(1.0, band=(0.0, 1e-6)))
+    trainer = RewardTrainer(mlp(), config, seed=0)
+    strengths = [trainer.fit(comparisons, comparisons).penalty for _ in range(2)]
+    assert strengths == pytest.approx([1.2, 1.44])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_equal_seeds_agree_bit_for_bit_whatever_the_global_seed(comparisons, dropout):
+    models = []
+    for seed in (1, 2):
+        model = mlp(members=2, dropout=dropout)
+        with global_seed(seed):
+            before = torch.random.get_rng_state()
+            fit(model, comparisons)
+            assert torch.equal(before, torch.random.get_rng_state())
+        models.append(model)
+    assert torch.equal(weights(models[0]), weights(models[1]))
+
+
+@pytest.mark.parametrize(("members", "dropout"), [(1, 0.0), (2, 0.0), (1, 0.5)])
+def test_other_seeds_differ_even_under_one_global_seed(comparisons, members, dropout):
+    models = []
+    for seed in (1, 2):
+        model = mlp(members=members, dropout=dropout)
+        with global_seed(0):
+            fit(model, comparisons, seed=seed)
+        models.append(model)
+    assert not torch.equal(weights(models[0]), weights(models[1]))
+
+
+def test_dropout_differs_from_fit_to_fit(comparisons):
+    model = mlp(dropout=0.5)
+    config = replace(FEW, restart=True, epochs=1, batch_size=20)
+    trainer = RewardTrainer(model, config, seed=0)
+    results = []
+    for _ in range(2):
+        trainer.fit(comparisons)
+        results.append(weights(model).clone())
+    assert not torch.equal(*results)
+
+
+def test_true_rewards_are_never_read(comparisons, rng):
+    strange = rng.normal(size=comparisons.segments.steps) * 1e6
+    strange[::2] = NAN
+    scrambled = replace(comparisons, segments=replace(comparisons.segments, rewards=strange))
+    models = mlp(members=2), mlp(members=2)
+    reports = [
+        fit(model, answers, answers)
+        for model, answers in zip(models, (comparisons, scrambled), strict=True)
+    ]
+    assert torch.equal(weights(models[0]), weights(models[1]))
+    np.testing.assert_array_equal(reports[0].validation_loss, reports[1].validation_loss)
+
+
+def test_devices_are_named(comparisons):
+    trainer = RewardTrainer(mlp(), FEW, seed=0, device="auto")
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert trainer.model.device.type == expected
+    trainer.fit(comparisons)
+    assert RewardTrainer(mlp(), FEW, seed=0, device="cpu").model.device.type == "cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by torch's own imports
+def test_a_compiled_step_gives_the_same_numbers(comparisons):
+    models = mlp(members=2), mlp(members=2)
+    fit(models[0], comparisons)
+    fit(models[1], comparisons, compile=True)
+    torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=1e-5, rtol=1e-4)
+
+
+def test_nothing_to_learn_from_says_so(comparisons):
+    nothing = answered(comparisons, np.full(20, NAN))
+    for empty in (comparisons[:0], nothing):
+        with pytest.raises(DataError, match="comparisons to train on: expected at least one"):
+            fit(mlp(), empty)
+        with pytest.raises(DataError, match="validation comparisons: expected at least one"):
+            fit(mlp(), comparisons, empty)
+        with pytest.raises(DataError, match="comparisons to judge by: expected at least one"):
+            RewardTrainer(mlp(), seed=0).evaluate(empty)
+
+
+def test_steps_of_other_spaces_say_so(comparisons):
+    model = MLPReward(spaces.Box(-1, 1, (3,)), PUSH_SPACE, SMALL, seed=0)
+    with pytest.raises(SpaceError, match=r"observations of the comparisons.*\(3,\).*\(2,\)"):
+        fit(model, comparisons)
+
+
+@pytest.mark.parametrize("name", ["patience", "penalty"])
+def test_what_needs_validation_says_so(comparisons, name):
+    setting = 3 if name == "patience" else AdaptivePenalty(1e-3, band=(1.1, 1.5))
+    with pytest.raises(ConfigError, match=f"^{name}.* needs validation comparisons"):
+        fit(mlp(), comparisons, **{name: setting})
+    with pytest.raises(ConfigError, match="needs validation comparisons"):
+        fit(mlp(members=3), comparisons, bootstrap=False, **{name: setting})
+    fit(mlp(members=3), comparisons, **{name: setting})
+
+
+def test_segments_longer_than_the_context_say_so(comparisons):
+    model = CountingModel(mlp())
+    model.context = 4
+    for parts in ((comparisons, None), (comparisons, comparisons)):
+        with pytest.raises(ConfigError, match="at most the model's context 4, got 5"):
+            fit(model, *parts)
+
+
+def test_a_fit_has_an_epoch(comparisons):
+    with pytest.raises(ConfigError, match="epochs: expected at least 1, got 0"):
+        RewardTrainer(mlp(), FEW, seed=0).fit(comparisons, epochs=0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("minibatch_size", 0),
+        ("minibatch_size", 5),
+        ("learning_rate", 0.0),
+        ("weight_decay", -1.0),
+        ("noise", 1.0),
+        ("noise", -0.1),
+        ("patience", 0),
+        ("stop_accuracy", 0.0),
+        ("stop_accuracy", 1.1),
+    ],
+)
+def test_settings_out_of_range_are_named(setting, value):
+    with pytest.raises(ConfigError, match=f"^{setting}: expected"):
+        RewardTrainerConfig(**{setting: value})
