@@ -117,9 +117,9 @@ class RewardFunction:
         Returns:
             `[B]` as float32.
         """
-        if self.context == 1 and mask.shape[1] > 1:
-            observations, actions = take(observations, np.s_[:, -1:]), actions[:, -1:]
-            mask = mask[:, -1:]
+        if mask.shape[1] > self.context:
+            last = np.s_[:, -self.context :]
+            observations, actions, mask = take(observations, last), actions[last], mask[last]
         return self.combine(self._last_rewards(observations, actions, mask))
 
     def combine(self, rewards: FloatArray) -> FloatArray:
