@@ -1,0 +1,323 @@
+"""Snapshots of models: frozen, equal to loops, with history, scale, and files."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.data import (
+    Episodes,
+    Segments,
+    load_episodes,
+    sample_segments,
+    save_episodes,
+    window_indices,
+)
+from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
+from preferl.functional import lower_bound, mean, pool
+from preferl.models import (
+    Ensemble,
+    MLPReward,
+    MLPRewardConfig,
+    RewardModel,
+    RewardOutput,
+    VectorEncoder,
+)
+from preferl.shapes import take
+from preferl.testing import check_reward_model, make_comparisons, make_episodes
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import (
+    RewardFunction,
+    RewardScaler,
+    RewardTrainer,
+    RewardTrainerConfig,
+    load_reward,
+    relabel,
+    reward_function,
+    save_reward,
+)
+
+MIXED = (
+    spaces.Dict({"at": spaces.Box(-1, 1, (2,)), "mode": spaces.Discrete(3, start=1)}),
+    spaces.MultiDiscrete([2, 2]),
+)
+
+
+class Fading(RewardModel):
+    """Sums what it sees of the last steps, older ones less: order and context matter."""
+
+    def __init__(self, observations=POINT_SPACE, actions=PUSH_SPACE, context: int = 4) -> None:
+        encoder = VectorEncoder(observations, actions)
+        super().__init__(encoder, context=context, members=2)
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 2 * encoder.size).view(2, -1))
+
+    def judge(self, features, mask):
+        now = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
+        rewards = now
+        if mask.shape[1] > self.context:
+            raise IndexError("there are no places for so many steps")
+        for back in range(1, mask.shape[1]):
+            rewards = rewards + 0.5**back * torch.nn.functional.pad(now[..., :-back], (back, 0))
+        return RewardOutput(rewards, self.pool(rewards, mask))
+
+    def pool(self, rewards, mask):
+        return pool(rewards, mask, "mean")
+
+
+def mlp(spaces=(POINT_SPACE, PUSH_SPACE), **changes) -> MLPReward:
+    config = MLPRewardConfig(hidden=(8,), members=2, pooling="mean", discount=0.9)
+    return MLPReward(*spaces, replace(config, **changes), seed=0)
+
+
+@pytest.fixture(params=["mlp", "mixed ensemble", "dictionaries", "history"])
+def model(request) -> RewardModel:
+    return {
+        "mlp": mlp,
+        "mixed ensemble": lambda: Ensemble([mlp(), mlp(pooling="sum", hidden=())]),
+        "dictionaries": lambda: mlp(MIXED),
+        "history": Fading,
+    }[request.param]()
+
+
+@pytest.fixture
+def episodes(model, rng) -> Episodes:
+    return make_episodes(rng, [7, 3, 11], model.observation_space, model.action_space)
+
+
+def ask(model: RewardModel, *windows) -> tuple[np.ndarray, np.ndarray]:
+    def tensor(array):
+        return torch.from_numpy(np.asarray(array, np.float32 if array.dtype.kind == "f" else None))
+
+    observations, actions, mask = windows
+    if isinstance(observations, dict):
+        observations = {key: tensor(array) for key, array in observations.items()}
+    else:
+        observations = tensor(observations)
+    with torch.no_grad():
+        return tuple(o.numpy() for o in model.eval()(observations, tensor(actions), tensor(mask)))
+
+
+def loop_rewards(model: RewardModel, episodes: Episodes) -> np.ndarray:
+    """`[E, T]` by one step at a time, with the history it had, without padding."""
+    rewards = np.zeros((model.members, episodes.steps), np.float32)
+    for begin, end in zip(episodes.starts, episodes.ends, strict=True):
+        for step in range(begin, end):
+            seen = np.arange(max(begin, step + 1 - model.context), step + 1)[None]  # [1, H]
+            window = take(episodes.observations, seen), episodes.actions[seen]
+            rewards[:, step] = ask(model, *window, np.ones(seen.shape, bool))[0][:, 0, -1]
+    return rewards
+
+
+def test_the_models_of_these_tests_keep_the_contract():
+    check_reward_model(Fading())
+
+
+def test_relabelling_equals_a_loop_over_steps(model, episodes):
+    reward = RewardFunction(model, combine=lower_bound(0.5))
+    expected = loop_rewards(model, episodes)
+    np.testing.assert_allclose(reward.member_rewards(episodes), expected, atol=1e-5)
+    before = episodes.rewards.copy()
+    relabelled = relabel(episodes, reward)
+    combined = expected.mean(0) - 0.5 * expected.std(0)
+    np.testing.assert_allclose(relabelled.rewards, combined, atol=1e-5)
+    assert relabelled.rewards.dtype == np.float32
+    assert relabelled.observations is episodes.observations
+    np.testing.assert_array_equal(episodes.rewards, before)
+
+
+def test_windows_are_paid_as_relabelling_does(model, episodes):
+    reward = RewardFunction(model)
+    expected = relabel(episodes, reward).rewards
+    for length in (reward.context, reward.context + 2):
+        rows, mask = window_indices(episodes.start_of_step, length)
+        windows = take(episodes.observations, rows), episodes.actions[rows], mask
+        np.testing.assert_allclose(reward(*windows), expected, atol=1e-5)
+
+
+def test_chunks_make_no_difference(model, episodes, rng, monkeypatch):
+    reward = RewardFunction(model)
+    segments = sample_segments(episodes, 9, 4, rng, short="pad")
+    whole = reward.member_rewards(episodes), reward.scores(segments)
+    monkeypatch.setattr(reward_function, "CHUNK", 3)
+    np.testing.assert_allclose(reward.member_rewards(episodes), whole[0], atol=1e-6)
+    np.testing.assert_allclose(reward.scores(segments), whole[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 60])  # few windows of many steps, and the other way round
+def test_scores_are_those_of_clips_laid_out(model, episodes, rng, count):
+    segments = sample_segments(episodes, count, 4, rng, short="pad")
+    assert reward_function._sparse(segments) == (count == 2)
+    clips = segments[:]
+    scores = RewardFunction(model).scores(segments)
+    expected = ask(model, clips.observations, clips.actions, clips.mask)[1]
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def test_nothing_is_worth_nothing(model, episodes):
+    reward = RewardFunction(model)
+    none = sample_segments(episodes, 0, 3, np.random.default_rng(0))
+    assert reward.member_rewards(episodes[:0]).shape == (reward.members, 0)
+    assert relabel(episodes[:0], reward).rewards.shape == (0,)
+    assert reward.scores(none).shape == (reward.members, 0)
+
+
+def test_a_reward_does_not_change_when_its_model_trains_on(rng):
+    comparisons = make_comparisons(rng)
+    episodes = make_episodes(rng, [20])
+    model = mlp(dropout=0.5)
+    reward = RewardFunction(model)
+    before = reward.member_rewards(episodes)
+    RewardTrainer(model, RewardTrainerConfig(epochs=2), seed=0).fit(comparisons)
+    model.train()
+    np.testing.assert_array_equal(reward.member_rewards(episodes), before)
+    assert (RewardFunction(model).member_rewards(episodes) != before).any()
+
+
+def test_the_model_it_hands_out_is_a_copy_that_can_learn(rng):
+    episodes = make_episodes(rng, [20])
+    reward = RewardFunction(mlp())
+    before = reward.member_rewards(episodes)
+    RewardTrainer(reward.model, RewardTrainerConfig(epochs=2), seed=0).fit(make_comparisons(rng))
+    np.testing.assert_array_equal(reward.member_rewards(episodes), before)
+
+
+def test_paying_reads_memory_maps_and_keeps_nothing(tmp_path, rng):
+    episodes = make_episodes(rng, [20])
+    save_episodes(tmp_path / "it", episodes)
+    reward = RewardFunction(mlp())
+    expected = relabel(episodes, reward).rewards
+    loaded = load_episodes(tmp_path / "it")
+    np.testing.assert_array_equal(relabel(loaded, reward).rewards, expected)
+    loaded = load_episodes(tmp_path / "it", memory_map=False)
+    segments = sample_segments(loaded, 5, 4, rng)
+    np.testing.assert_allclose(
+        reward.scores(segments), reward.scores(segments.select(slice(None))), atol=1e-6
+    )
+
+
+def test_steps_of_other_spaces_are_refused(rng):
+    reward = RewardFunction(mlp())
+    other = make_episodes(rng, [9], *MIXED)
+    with pytest.raises(SpaceError, match="observations of the data"):
+        relabel(other, reward)
+    with pytest.raises(SpaceError, match="observations of the data"):
+        reward.scores(sample_segments(other, 2, 3, rng))
+
+
+def test_scaled_rewards_have_no_mean_and_the_deviation_asked_for(model, episodes):
+    reward = RewardFunction(model).scaled(episodes, target=0.05)
+    for member in reward.scaler(reward.member_rewards(episodes)):
+        assert member.mean() == pytest.approx(0, abs=1e-6)
+        assert member.std() == pytest.approx(0.05, rel=1e-4)
+    paid = relabel(episodes, reward).rewards
+    raw = loop_rewards(model, episodes)
+    scaled = (raw - raw.mean(1, keepdims=True)) / raw.std(1, keepdims=True) * 0.05
+    np.testing.assert_allclose(paid, scaled.mean(0), atol=1e-5)
+
+
+def test_scaling_again_begins_from_unscaled_rewards(rng):
+    episodes = make_episodes(rng, [30])
+    once = RewardFunction(mlp()).scaled(episodes, target=2.0)
+    twice = once.scaled(episodes, target=2.0)
+    np.testing.assert_array_equal(relabel(episodes, once).rewards, relabel(episodes, twice).rewards)
+    assert RewardFunction(mlp(), combine=lower_bound(1)).scaled(episodes).how.keywords == {
+        "deviations": 1
+    }
+
+
+def test_without_centring_zero_stays_zero(rng):
+    rewards = rng.normal(5, 2, (3, 50))
+    scaler = RewardScaler.fit(rewards, centre=False)
+    assert (scaler(np.zeros((3, 1))) == 0).all()
+    np.testing.assert_allclose(scaler(rewards).std(1), 1, rtol=1e-4)
+    assert (scaler(rewards).mean(1) > 2).all()
+
+
+def test_a_constant_reward_keeps_its_scale():
+    scaler = RewardScaler.fit(np.full((1, 9), 4.0), target=0.5)
+    assert scaler(np.array([[4.0, 6.0]])).tolist() == [[0.0, 2.0]]
+
+
+def test_scalers_out_of_range_are_named():
+    one = np.ones(2)
+    with pytest.raises(ConfigError, match="target deviation"):
+        RewardScaler(one, one, 0.0)
+    for mean_, deviation in ((one, one[:1]), (one, np.zeros(2)), (one, np.array([1, np.nan]))):
+        with pytest.raises(DataError, match=r"RewardScaler\.deviation"):
+            RewardScaler(mean_, deviation)
+    with pytest.raises(ConfigError, match="statistics of the model's 2 members"):
+        RewardFunction(mlp(), scaler=RewardScaler(np.ones(3), np.ones(3)))
+
+
+@pytest.mark.parametrize("combine", [mean, lower_bound(0.1 + 0.2)])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_saved_rewards_pay_bit_for_bit_the_same(tmp_path, rng, combine, scaled):
+    episodes = make_episodes(rng, [30])
+    reward = RewardFunction(Ensemble([mlp(), mlp(hidden=())]), combine=combine)
+    reward = reward.scaled(episodes, target=0.3) if scaled else reward
+    save_reward(tmp_path / "it", reward)
+    loaded = load_reward(tmp_path / "it")
+    np.testing.assert_array_equal(
+        relabel(episodes, loaded).rewards, relabel(episodes, reward).rewards
+    )
+    assert (loaded.scaler is None) == (not scaled)
+
+
+def test_ways_of_combining_without_a_name_are_not_saved(tmp_path):
+    for combine in (lambda r: r[0], partial(torch.sum, dim=0)):
+        with pytest.raises(ConfigError, match="mean or lower_bound"):
+            save_reward(tmp_path / "it", RewardFunction(mlp(), combine=combine))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match="holds something else"):
+        save_reward(tmp_path, RewardFunction(mlp()))
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        None,
+        "",
+        "[]",
+        "{}",
+        {"combine": {"kind": "max"}, "scaler": None},
+        {"combine": {"kind": "lower_bound"}, "scaler": None},
+        {"combine": {"kind": "mean"}, "scaler": {"mean": [0.0]}},
+        {"combine": {"kind": "mean"}, "scaler": {"mean": [0], "deviation": [0], "target": 1}},
+        {"combine": {"kind": "mean"}, "scaler": {"mean": [0], "deviation": [1], "target": 1}},
+    ],
+)
+def test_damaged_rewards_say_so(tmp_path, about):
+    save_reward(tmp_path / "it", RewardFunction(mlp()))
+    file = tmp_path / "it" / "reward.json"
+    if about is None:
+        file.unlink()
+    else:
+        file.write_text(about if isinstance(about, str) else json.dumps(about))
+    with pytest.raises(CheckpointError, match=r"reward\.json: expected how a reward's members"):
+        load_reward(tmp_path / "it")
+
+
+def test_rewards_without_a_model_say_so(tmp_path):
+    with pytest.raises(CheckpointError, match="reward model"):
+        load_reward(tmp_path)
+
+
+def test_segments_are_only_read(rng):
+    episodes = make_episodes(rng, [12])
+    frozen = Segments(
+        episodes.observations, episodes.actions, episodes.rewards, np.array([0, 3]),
+        np.array([4, 4]), 4,
+    )  # fmt: skip
+    copies = episodes.observations.copy(), episodes.actions.copy()
+    RewardFunction(mlp()).scores(frozen)
+    np.testing.assert_array_equal(frozen.observations, copies[0])
+    np.testing.assert_array_equal(frozen.actions, copies[1])
