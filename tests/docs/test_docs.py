@@ -91,7 +91,9 @@ def unknown_words(line):
     if not named:
         return [] if words and words[0] in ("--help", "--version", "COMMAND") else words[:2]
     options = [word.partition("=")[0] for word in words if word.startswith("--")]
-    known = set(re.findall(r"--[\w.-]+", help_of(named[0])))
+    kinds = [word for word in words if ":" in word]  # such as algorithm:sac-config
+    texts = [help_of(" ".join([named[0], *kinds[:count]])) for count in range(len(kinds) + 1)]
+    known = set(re.findall(r"--[\w.-]+", " ".join(texts)))
     return [option for option in options if option not in known]
 
 
@@ -213,6 +215,11 @@ class TestChecksNoticeFaults:
     def test_continued_lines(self):
         text = "```sh\npreferl reward fit \\\n    --labels x --nosuch y\n```\n"
         assert unknown_words(commands(text)[0]) == ["--nosuch"]
+
+    def test_options_of_a_kind(self):
+        line = "preferl online run algorithm:sac-config --algorithm."
+        assert unknown_words(line + "tau 0.1") == []
+        assert unknown_words(line + "n-steps 1") == ["--algorithm.n-steps"]
 
     def test_names(self):
         text = "`preferl.feedback.ScriptedTeacher`, `preferl.feedback.Nobody`, `preferl.nowhere`"
