@@ -1,6 +1,5 @@
 """Array folders: whole or not there, read as memory maps, named by content."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,7 +20,7 @@ from preferl.data import (
 )
 from preferl.data.arrays import load_arrays, save_arrays
 from preferl.errors import DataError, StorageError
-from preferl.files import write_json, write_text, writing
+from preferl.files import write_text
 
 
 def _episodes(*, dictionary: bool = False) -> Episodes:
@@ -91,13 +90,6 @@ def test_a_failure_in_the_middle_leaves_the_old_one(tmp_path, monkeypatch):
     assert _names(tmp_path) == ["it"]
 
 
-def test_any_failure_in_the_block_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError, match="stop"), writing(tmp_path / "new") as draft:  # noqa: PT012
-        draft.write_text("half")
-        raise RuntimeError("stop")
-    assert _names(tmp_path) == []
-
-
 def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
     save_arrays(tmp_path / "it", {"a": np.arange(3)}, {})
 
@@ -139,15 +131,6 @@ def test_objects_and_names_outside_are_refused(tmp_path):
         with pytest.raises(DataError, match="array name"):
             save_arrays(tmp_path / "it", {name: np.zeros(1)}, {})
     assert _names(tmp_path) == []
-
-
-def test_texts_and_json_are_whole(tmp_path):
-    write_json(tmp_path / "deep" / "a.json", {"x": [1]})
-    assert json.loads((tmp_path / "deep" / "a.json").read_text()) == {"x": [1]}
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "deep" / "a.json", {"x": float("nan")})
-    write_text(tmp_path / "deep" / "b.txt", "é")
-    assert _names(tmp_path / "deep") == ["a.json", "b.txt"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"text", None])

@@ -1,4 +1,4 @@
-"""Reward models (torch)."""
+"""Reward models: windows of steps to rewards per step and scores per segment (torch)."""
 
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model

@@ -1,0 +1,110 @@
+"""Files and folders are either whole or not there."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from preferl.errors import StorageError
+from preferl.files import write_json, write_text, writing
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write_folder(path: Path, text: str) -> None:
+    with writing(path) as draft:
+        draft.mkdir()
+        (draft / "text").write_text(text)
+
+
+@pytest.mark.parametrize("name", ["new", "deep/er/new", "with space", ".hidden"])
+def test_files_and_folders_appear_whole(tmp_path, name):
+    write_text(tmp_path / name, "é")
+    assert (tmp_path / name).read_text(encoding="utf-8") == "é"
+    write_folder(tmp_path / f"{name} folder", "there")
+    assert (tmp_path / f"{name} folder" / "text").read_text() == "there"
+    assert len(names((tmp_path / name).parent)) == 2
+
+
+def test_nothing_is_there_before_the_block_ends(tmp_path):
+    with writing(tmp_path / "new") as draft:
+        draft.write_text("half")
+        assert not (tmp_path / "new").exists()
+        assert draft.parent.parent == tmp_path  # on the same disk, so that the exchange is one step
+    assert names(tmp_path) == ["new"]
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("stop"), KeyboardInterrupt()])
+def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure):
+    write_text(tmp_path / "it", "old")
+    for name in ("it", "new"):
+        with pytest.raises(type(failure)), writing(tmp_path / name) as draft:  # noqa: PT012
+            draft.write_text("half")
+            raise failure
+    assert names(tmp_path) == ["it"]
+    assert (tmp_path / "it").read_text() == "old"
+
+
+def test_what_was_there_is_replaced(tmp_path):
+    write_text(tmp_path / "file", "old")
+    write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+    write_folder(tmp_path / "folder", "old")
+    (tmp_path / "folder" / "rest").write_text("old")
+    write_folder(tmp_path / "folder", "new")
+    assert names(tmp_path / "folder") == ["text"]
+    assert names(tmp_path) == ["file", "folder"]
+
+
+def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
+    write_folder(tmp_path / "it", "old")
+
+    def refuse(self, target):
+        raise PermissionError(f"no {target}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(StorageError, match=r"it: expected a place that can be written to"):
+            write_folder(tmp_path / "it", "new")
+    assert (tmp_path / "it" / "text").read_text() == "old"
+    assert names(tmp_path) == ["it"]
+
+
+def test_a_full_disk_says_so(tmp_path):
+    with (
+        pytest.raises(StorageError, match=r"No space left.*free some space"),
+        writing(tmp_path / "it"),
+    ):
+        raise OSError(28, "No space left on device")
+    assert names(tmp_path) == []
+
+
+def test_errors_of_the_tree_pass_unchanged(tmp_path):
+    error = StorageError("my own words")
+    with pytest.raises(StorageError, match=r"^my own words$"), writing(tmp_path / "it"):
+        raise error
+
+
+def test_places_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "file" / "it", tmp_path / "folder"):
+        with pytest.raises(StorageError):
+            write_text(path, "text")
+    with pytest.raises(StorageError):
+        write_folder(tmp_path / "file", "text")
+    assert (tmp_path / "file").read_text() == "in the way"
+    assert names(tmp_path) == ["file", "folder"]
+
+
+def test_json_is_indented_and_has_no_nan(tmp_path):
+    write_json(tmp_path / "a.json", {"x": [1]})
+    text = (tmp_path / "a.json").read_text()
+    assert json.loads(text) == {"x": [1]}
+    assert text.startswith('{\n  "x"')
+    assert text.endswith("}\n")
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"x": float("nan")})
+    assert (tmp_path / "a.json").read_text() == text
