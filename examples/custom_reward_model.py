@@ -1,33 +1,30 @@
-"""A reward model of one's own: linear in the features and their squares.
+"""A reward model of one's own: linear in the features of a step and in their squares.
 
 python examples/custom_reward_model.py [--smoke]
 """
 
-import argparse
-from dataclasses import replace
+import sys
 
-import gymnasium
+import numpy as np
 import torch
 from torch import Tensor
 
+from preferl.data import Comparisons, sample_segments, split
+from preferl.evaluation import RandomPolicy, evaluate_reward
+from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.functional import pool
 from preferl.models import RewardModel, RewardOutput, VectorEncoder
-from preferl.online import OnlineConfig, learn_from_preferences, make_environments
+from preferl.online import make_environments, record
 from preferl.testing import check_reward_model
-from preferl.training import RewardTrainer
+from preferl.training import RewardFunction, RewardTrainer
 
 
 class QuadraticReward(RewardModel):
     """`r(o, a) = w · (x, x²)` for `E` members, with `x` the normalised features of a step."""
 
-    def __init__(
-        self, observations: gymnasium.Space, actions: gymnasium.Space, *, members: int, seed: int
-    ) -> None:
-        encoder = VectorEncoder(observations, actions)
+    def __init__(self, encoder: VectorEncoder, *, members: int) -> None:
         super().__init__(encoder, context=1, members=members)
-        weights = torch.empty(members, 2 * encoder.size)
-        generator = torch.Generator().manual_seed(seed)
-        self.weights = torch.nn.Parameter(weights.normal_(0, 0.1, generator=generator))
+        self.weights = torch.nn.Parameter(torch.zeros(members, 2 * encoder.size))
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""
@@ -40,21 +37,23 @@ class QuadraticReward(RewardModel):
         return pool(rewards, mask)
 
 
-def main(*, smoke: bool) -> None:
+def main(*, pairs: int) -> None:
     env = make_environments("Pendulum-v1", 1, seed=0)
-    spaces = env.observation_space, env.action_space
-    check_reward_model(QuadraticReward(*spaces, members=3, seed=0))
+    model = QuadraticReward(VectorEncoder(env.observation_space, env.action_space), members=3)
+    check_reward_model(model)
 
-    config = OnlineConfig(steps=30_000, turns=4)
-    if smoke:
-        config = replace(config, steps=8_192, turns=2, comparisons=40)
-    model = QuadraticReward(*spaces, members=3, seed=0)
-    report = learn_from_preferences(config, trainer=RewardTrainer(model, seed=0))
-    fit = report.turns[-2].fit  # the last turn only learns
-    print(f"accuracy on answers that were left out: {fit.validation_accuracy[-1]:.1%}")
+    rng = np.random.default_rng(0)
+    episodes = record(RandomPolicy(env.action_space, seed=0), "Pendulum-v1", 8_000, seed=0)
+    segments = sample_segments(episodes, 2 * pairs, 50, rng)
+    asked = UniformPairs()(segments, pairs, rng)
+    answers = ScriptedTeacher.mistake(0.1)(segments[asked], rng)  # one in ten is wrong
+    train, test = split(Comparisons.of(segments, asked, answers), rng)
+
+    RewardTrainer(model, seed=0).fit(train)
+    report = evaluate_reward(RewardFunction(model), test, episodes=episodes)
+    print(f"accuracy {report.accuracy:.1%} on {report.decided} answers of which a tenth is wrong")
+    print(f"rank correlation with the true reward of steps {report.spearman:.2f}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="a short run")
-    main(smoke=parser.parse_args().smoke)
+    main(pairs=100 if "--smoke" in sys.argv else 1_000)
