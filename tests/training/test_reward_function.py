@@ -18,17 +18,15 @@ from preferl.data import (
     window_indices,
 )
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
-from preferl.functional import lower_bound, mean, pool
+from preferl.functional import lower_bound, mean
 from preferl.models import (
     Ensemble,
     MLPReward,
     MLPRewardConfig,
     RewardModel,
-    RewardOutput,
-    VectorEncoder,
 )
 from preferl.shapes import take
-from preferl.testing import check_reward_model, make_comparisons, make_episodes
+from preferl.testing import FadingModel, check_reward_model, make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import (
     RewardFunction,
@@ -47,27 +45,6 @@ MIXED = (
 )
 
 
-class Fading(RewardModel):
-    """Sums what it sees of the last steps, older ones less: order and context matter."""
-
-    def __init__(self, observations=POINT_SPACE, actions=PUSH_SPACE, context: int = 4) -> None:
-        encoder = VectorEncoder(observations, actions)
-        super().__init__(encoder, context=context, members=2)
-        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 2 * encoder.size).view(2, -1))
-
-    def judge(self, features, mask):
-        now = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
-        rewards = now
-        if mask.shape[1] > self.context:
-            raise IndexError("there are no places for so many steps")
-        for back in range(1, mask.shape[1]):
-            rewards = rewards + 0.5**back * torch.nn.functional.pad(now[..., :-back], (back, 0))
-        return RewardOutput(rewards, self.pool(rewards, mask))
-
-    def pool(self, rewards, mask):
-        return pool(rewards, mask, "mean")
-
-
 def mlp(spaces=(POINT_SPACE, PUSH_SPACE), **changes) -> MLPReward:
     config = MLPRewardConfig(hidden=(8,), members=2, pooling="mean", discount=0.9)
     return MLPReward(*spaces, replace(config, **changes), seed=0)
@@ -79,7 +56,7 @@ def model(request) -> RewardModel:
         "mlp": mlp,
         "mixed ensemble": lambda: Ensemble([mlp(), mlp(pooling="sum", hidden=())]),
         "dictionaries": lambda: mlp(MIXED),
-        "history": Fading,
+        "history": FadingModel,
     }[request.param]()
 
 
@@ -113,7 +90,7 @@ def loop_rewards(model: RewardModel, episodes: Episodes) -> np.ndarray:
 
 
 def test_the_models_of_these_tests_keep_the_contract():
-    check_reward_model(Fading())
+    check_reward_model(FadingModel())
 
 
 def test_relabelling_equals_a_loop_over_steps(model, episodes):

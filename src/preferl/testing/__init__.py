@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from preferl.testing.model_contracts import check_reward_model
     from preferl.testing.worlds import (
         CountingModel,
+        FadingModel,
         PointWorld,
         linear_reward,
         make_comparisons,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CountingModel",
+    "FadingModel",
     "PointWorld",
     "check_feedback",
     "check_reward_model",

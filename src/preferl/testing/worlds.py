@@ -1,18 +1,21 @@
-"""Small worlds whose truth is known: experience of any space, a linear reward, a counting model."""
+"""Small worlds whose truth is known: experience of any space, a linear reward, plain models."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
-from preferl.errors import SpaceError, mismatch
+from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.encoders import VectorEncoder
 from preferl.shapes import Array, FloatArray, Observations
 
 StepReward = Callable[[Any, Array], FloatArray]
@@ -194,3 +197,43 @@ class CountingModel(RewardModel):
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """The model's own scores `[E, B]`."""
         return self.model.pool(rewards, mask)
+
+
+@final
+class FadingModel(RewardModel):
+    """A reward model with context, simple enough to compute by hand: older steps count less.
+
+    A step is worth `tanh(w · x)` of its features `x`, and is paid half of what the step before
+    was worth, a quarter of the one before that, and so on within the context.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any] = POINT_SPACE,
+        action_space: spaces.Space[Any] = PUSH_SPACE,
+        *,
+        context: int = 4,
+        members: int = 2,
+    ) -> None:
+        """Make a model of `context` steps whose members' weights are evenly spread."""
+        encoder = VectorEncoder(observation_space, action_space)
+        super().__init__(encoder, context=context, members=members)
+        self.weight = nn.Parameter(torch.linspace(-1, 1, members * encoder.size).view(members, -1))
+
+    def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
+        """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`.
+
+        Raises:
+            ConfigError: more steps than the context.
+        """
+        if mask.shape[1] > self.context:
+            raise ConfigError(mismatch("steps", expected=f"{self.context}", got=mask.shape[1]))
+        worth = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
+        place = torch.arange(mask.shape[1], device=mask.device)
+        age = place[:, None] - place  # [L, L]
+        rewards = worth @ torch.where(age >= 0, 0.5**age, 0.0).T
+        return RewardOutput(rewards, self.pool(rewards, mask))
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """Scores `[E, B]`, the means of the real steps' rewards."""
+        return pool(rewards, mask, "mean")
