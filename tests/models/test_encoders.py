@@ -112,12 +112,14 @@ def test_encoding_moves_no_statistics():
     assert encoder.count == 0
 
 
-def test_a_feature_that_never_moved_keeps_its_scale():
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 / 3, -1e9])
+def test_a_feature_that_never_moved_keeps_its_scale(constant):
     encoder = VectorEncoder(spaces.Box(-np.inf, np.inf, (2,)), ONE, use_actions=False)
-    steps = torch.stack([torch.full((20,), 1e6), torch.linspace(-1, 1, 20)], dim=1)
-    encoder.observe(steps, torch.zeros(20, 1))
-    encoded = encoder(steps + torch.tensor([3.0, 0.0]), torch.zeros(20, 1))
-    assert (encoded[:, 0] == 3).all()
+    steps = torch.stack([torch.full((19,), constant), torch.linspace(-1, 1, 19)], dim=1)
+    encoder.observe(steps, torch.zeros(19, 1))
+    assert encoder.deviation[0] == 1
+    encoded = encoder(steps, torch.zeros(19, 1))
+    assert (encoded[:, 0] == 0).all()
     assert encoded[:, 1].std(correction=0).item() == pytest.approx(1, abs=1e-5)
 
 

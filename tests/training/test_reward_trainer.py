@@ -82,6 +82,10 @@ def test_fits_can_be_longer_than_the_config_says(comparisons):
     assert report.train_loss.shape == report.validation_accuracy.shape == (5,)
 
 
+PENALTY = AdaptivePenalty(0.05)
+"""Without one, Adam would hide by how much a member's gradient is scaled."""
+
+
 def train_alone(
     model: RewardModel, comparisons: Comparisons, counts: np.ndarray, *, seed: int, epochs: int
 ) -> None:
@@ -100,7 +104,8 @@ def train_alone(
             scores = model(*(part[batch].flatten(0, 1) for part in parts)).scores.view(-1, 2)
             preference = torch.from_numpy(comparisons.preference)[batch].float()
             weight = torch.from_numpy(counts)[batch].float()
-            preference_loss(scores[:, 0] - scores[:, 1], preference, weight).backward()
+            loss = preference_loss(scores[:, 0] - scores[:, 1], preference, weight)
+            (loss + PENALTY.of(model.parameters())).backward()
             optimiser.step()
 
 
@@ -116,7 +121,7 @@ def test_each_member_is_trained_as_if_alone_on_its_bootstrap(comparisons):
     for i, member in enumerate(members):
         for alone, shared in zip(member.parameters(), together.parameters(), strict=True):
             alone.data.copy_(shared.data[i : i + 1])
-    trainer = RewardTrainer(together, FEW, seed=4)
+    trainer = RewardTrainer(together, replace(FEW, penalty=PENALTY), seed=4)
     counts = trainer.bootstrap(20)
     trainer.fit(comparisons)
     for i, member in enumerate(members):

@@ -165,6 +165,21 @@ class Segments:
         rows, mask = self.rows(segments), self.mask(segments)
         return np.asarray((np.asarray(self.rewards, np.float64)[rows] * mask).sum(-1))
 
+    def episodes(self) -> Episodes:
+        """Each window's real steps as an episode of its own, for what works on episodes."""
+        rows = self.rows()[self.mask()]
+        last = np.cumsum(self.real) - 1
+        observations = take(self.observations, rows)
+        return Episodes(
+            observations=observations,
+            actions=self.actions[rows],
+            rewards=self.rewards[rows],
+            terminated=np.zeros(len(rows), bool),
+            final_observations=take(observations, last),  # what followed is not known
+            lengths=self.real,
+            states=None if self.states is None else self.states[rows],
+        )
+
     def select(self, segments: IntArray | BoolArray | slice) -> Self:
         """Some windows with just the steps they need, copied, so the rest can be freed."""
         chosen = np.arange(len(self))[segments]

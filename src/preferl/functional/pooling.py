@@ -25,12 +25,13 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
     ...      discount=0.5).tolist()
     [2.0]
     """
-    if discount == 1.0:
-        weight = mask.to(rewards.dtype)
-    else:
-        position = (mask.cumsum(-1) - 1).clamp(min=0)
-        weight = mask * torch.tensor(discount, dtype=rewards.dtype).to(rewards.device) ** position
     # A masked place may hold anything finite; where() also keeps its gradient out.
-    total = (torch.where(mask, rewards, 0.0) * weight).sum(-1)
+    weighted = torch.where(mask, rewards, 0.0)
+    weight = mask.to(rewards.dtype)
+    if discount != 1.0:
+        position = (mask.cumsum(-1) - 1).clamp(min=0)
+        weight = weight * weight.new_tensor(discount) ** position
+        weighted = weighted * weight
+    total = weighted.sum(-1)
     # The first real step weighs 1, so the bound only matters where none is real.
     return total if pooling == "sum" else total / weight.sum(-1).clamp(min=1)

@@ -67,6 +67,9 @@ class OnlineConfig:
         teacher: answers by the environment's own reward, unless a feedback of yours is given.
         max_comparisons: answers kept, the newest; None keeps all.
         pessimism: deviations over members taken off the mean; 0 pays the mean.
+        reference: the steps over which rewards paid are normalised: of the clips that were
+            "answers" are about, which change little from turn to turn, or of all recent
+            "experience", which follows the agent.
         reward_deviation: of the rewards paid, for each member before they are combined.
         centre: whether rewards paid have zero mean. A shift matters where episodes end early.
         seed: of everything.
@@ -97,6 +100,7 @@ class OnlineConfig:
     teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher)
     max_comparisons: int | None = None
     pessimism: float = 0.0
+    reference: Literal["answers", "experience"] = "answers"
     reward_deviation: float = 1.0
     centre: bool = True
     seed: int = 0
@@ -108,6 +112,7 @@ class OnlineConfig:
         for name, choices in (
             ("sampler", ("uniform", "informative")),
             ("short", ("drop", "pad")),
+            ("reference", ("answers", "experience")),
             ("variable_length", ("allow", "refuse")),
         ):
             if getattr(self, name) not in choices:
@@ -315,8 +320,11 @@ class _Run:
         if comparisons is None:  # every question was declined, or is answered later
             return None
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
-        self.reward = RewardFunction(self.trainer.model, combine=_combine(config.pessimism)).scaled(
-            self.experience, target=config.reward_deviation, centre=config.centre
+        answers = config.reference == "answers"
+        reference = comparisons.segments.episodes() if answers else self.experience
+        unscaled = RewardFunction(self.trainer.model, combine=_combine(config.pessimism))
+        self.reward = unscaled.scaled(
+            reference, target=config.reward_deviation, centre=config.centre
         )
         self.learner.pay(self.reward)
         return report
