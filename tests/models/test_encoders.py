@@ -121,6 +121,9 @@ def test_a_feature_that_never_moved_keeps_its_scale(constant):
     encoded = encoder(steps, torch.zeros(19, 1))
     assert (encoded[:, 0] == 0).all()
     assert encoded[:, 1].std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    steps[0, 0] = torch.nextafter(steps[0, 0], torch.tensor(torch.inf))  # rounding is no scale
+    encoder.observe(steps, torch.zeros(19, 1))
+    assert encoder.deviation[0] == 1
 
 
 def test_small_movements_far_from_zero_are_seen():
