@@ -1,6 +1,7 @@
 """Files and folders that are either whole or not there."""
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def writing(path: Path) -> Iterator[Path]:
         try:
             draft = holder / path.name
             yield draft
+            _let_others_read(draft)
             _replace(path, draft, holder / "old")
         finally:
             shutil.rmtree(holder, ignore_errors=True)
@@ -42,6 +44,14 @@ def writing(path: Path) -> Iterator[Path]:
                 fix="Choose another path, change its permissions or free some space.",
             )
         ) from error
+
+
+def _let_others_read(draft: Path) -> None:
+    """Give files the permissions that new files have here; some libraries write for the owner."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:

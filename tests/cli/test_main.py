@@ -95,7 +95,8 @@ def test_online_run_from_a_file_with_options_on_top(tmp_path):
 
 
 def test_online_run_from_a_preset(tmp_path):
-    assert run(*small(tmp_path / "run", "--preset", "pendulum")) == 0
+    longer = ["--steps", "2000", "--sampler", "uniform"]
+    assert run(*small(tmp_path / "run", "--preset", "pendulum", *longer)) == 0
     config = json.loads((tmp_path / "run/config.json").read_text())["config"]
     assert config["algorithm"]["gamma"] == 0.9
 

@@ -157,6 +157,28 @@ def test_settings_out_of_range(field):
         replace(TINY, **{field: 0})
 
 
+def test_turns_shorter_than_a_rollout_are_told_of(caplog):
+    learn_from_preferences(replace(TINY, turns=7))
+    assert "shorter rollouts" in caplog.text
+    caplog.clear()
+    learn_from_preferences(TINY)
+    assert not caplog.text
+
+
+def test_algorithms_check_their_settings():
+    with pytest.raises(ConfigError, match="batch_size"):
+        PPOConfig(batch_size=-3)
+    with pytest.raises(ConfigError, match="gamma"):
+        SACConfig(gamma=1.5)
+
+
+def test_a_schedule_may_be_a_function():
+    report = learn_from_preferences(TINY, schedule=lambda elapsed: float(elapsed < 0.5))
+    asked = [turn.comparisons for turn in report.turns]
+    assert asked == [4, 17, 17, 17]
+    assert report.last_fit is report.turns[1].fit
+
+
 def test_unknown_environment():
     with pytest.raises(ConfigError, match="NoSuchEnv"):
         learn_from_preferences(replace(TINY, env="NoSuchEnv-v0"))

@@ -5,7 +5,9 @@ help never waits for torch.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
@@ -56,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(_help(words))
     rest = words[len(command.name.split()) :]
     try:
-        _run(command, rest)
+        with _plain_warnings():
+            _run(command, rest)
     except PreferlError as error:
         sys.stderr.write(f"preferl {command.name}: {error}\n")
         sys.exit(FAILURE)
@@ -64,6 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.stderr.write(f"\npreferl {command.name}: stopped.\n")
         sys.exit(INTERRUPTED)
     sys.exit(0)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as a line of words, without the line of code that raised them."""
+    usual = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_args, **_kwargs: f"preferl: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def _run(command: Command, arguments: Sequence[str]) -> None:

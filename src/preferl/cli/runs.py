@@ -136,8 +136,10 @@ def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
         worst = f"{min(policy['returns']):,.0f}"
         table.add_row(names[name], *cells, worst, style="bold" if name == "taught" else "")
     console.print(table)
-    if result["reward"]:
-        accuracy = result["reward"]["accuracy"]
+    accuracy = (result["reward"] or {}).get("accuracy")
+    if accuracy is None:
+        console.print("The held-out clips do not differ in true return: the reward is unjudged.")
+    else:
         console.print(f"The reward model answers {accuracy:.0%} of unseen questions rightly.")
     console.print(
         f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}", soft_wrap=True

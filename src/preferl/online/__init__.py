@@ -7,17 +7,13 @@ from preferl.online.algorithms import (
     make_environments,
     use_threads,
 )
+from preferl.online.config import OnlineConfig
 from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
 from preferl.online.learner import PolicyLearner, SB3Learner
-from preferl.online.loop import (
-    OnlineConfig,
-    OnlineReport,
-    TurnReport,
-    VariableLengthWarning,
-    learn_from_preferences,
-)
+from preferl.online.loop import VariableLengthWarning, learn_from_preferences
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.replay import relabel_replay
+from preferl.online.report import OnlineReport, TurnReport
 from preferl.online.reward_env import LearnedRewardVecEnv, Reward
 from preferl.online.run import JudgeConfig, record, run_online, train_on_true_reward
 from preferl.online.saving import load_policy, save_policy

@@ -12,6 +12,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import ConfigError, mismatch, require_in
 
+INFINITY = float("inf")
+
 
 @dataclass(frozen=True)
 class PPOConfig:
@@ -43,6 +45,12 @@ class PPOConfig:
     sde_sample_freq: int = -1
     hidden: tuple[int, ...] = (64, 64)
 
+    def __post_init__(self) -> None:
+        _require_positive(self, "n_steps", "n_epochs", "learning_rate", "clip_range")
+        require_in("batch_size", self.batch_size, 2, INFINITY)  # one alone has no advantage
+        require_in("ent_coef", self.ent_coef, 0, INFINITY)
+        _require_shares(self, "gamma", "gae_lambda")
+
 
 @dataclass(frozen=True)
 class SACConfig:
@@ -70,8 +78,24 @@ class SACConfig:
     tau: float = 0.005
     hidden: tuple[int, ...] = (256, 256)
 
+    def __post_init__(self) -> None:
+        _require_positive(self, "buffer_size", "batch_size", "train_freq", "learning_rate")
+        require_in("learning_starts", self.learning_starts, 0, INFINITY)
+        require_in("gradient_steps", self.gradient_steps, -1, INFINITY)
+        _require_shares(self, "gamma", "tau")
+
 
 AlgorithmConfig = PPOConfig | SACConfig
+
+
+def _require_positive(config: AlgorithmConfig, *names: str) -> None:
+    for name in names:
+        require_in(name, getattr(config, name), 1e-12, INFINITY)
+
+
+def _require_shares(config: AlgorithmConfig, *names: str) -> None:
+    for name in names:
+        require_in(name, getattr(config, name), 0, 1)
 
 
 def build_algorithm(

@@ -3,185 +3,31 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Short, left_out, sample_segments
-from preferl.errors import ConfigError, DataError, FeedbackError, mismatch, require_in
+from preferl.data.segments import left_out, sample_segments
+from preferl.errors import DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.feedback.schedule import Schedule, ScheduleName, Turn, plan
-from preferl.feedback.scripted import ScriptedTeacher
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.models.build import RewardModelConfig, build_reward_model
-from preferl.models.mlp import MLPRewardConfig
-from preferl.online.algorithms import (
-    AlgorithmConfig,
-    PPOConfig,
-    build_algorithm,
-    make_environments,
-)
-from preferl.online.learner import PolicyLearner, SB3Learner
+from preferl.online.build import build_learner, build_trainer
+from preferl.online.config import OnlineConfig
+from preferl.online.learner import PolicyLearner
+from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
-from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainer
 
 
 class VariableLengthWarning(UserWarning):
     """Episodes differ in length, so that their ends may tell an agent about its reward."""
-
-
-@dataclass(frozen=True)
-class OnlineConfig:
-    """A whole run of learning from preferences while acting.
-
-    Attributes:
-        env: id of a registered gymnasium environment.
-        environments: how many copies act in parallel.
-        steps: environment steps in all, exploration included.
-        comparisons: questions in all.
-        turns: times the policy learns; questions are asked before the first and between them.
-        segment_length: steps per clip.
-        initial_steps: of the untrained policy, about which the first questions are.
-        initial_fraction: share of the questions that are asked then.
-        initial_epochs: passes of the first fit, when there are few answers; None as any other.
-        schedule: how the other questions are spread over the run.
-        sampler: "uniform" pairs, or "informative" ones, about which members disagree most.
-        oversampling: candidate pairs per question for the informative sampler.
-        memory: environment steps of the latest experience that clips are cut from; older ones
-            are forgotten.
-        short: what becomes of episodes shorter than a clip: "drop" or "pad".
-        variable_length: "allow" episodes of different length, with one warning, or "refuse".
-        algorithm: what improves the policy.
-        exploration_fraction: share of steps in which a random policy takes over now and then.
-        random_probability: of taking over, whenever it is drawn who acts.
-        switch_probability: per step, of drawing again who acts.
-        model: shape of the reward model.
-        trainer: how it is fitted.
-        teacher: answers by the environment's own reward, unless a feedback of yours is given.
-        max_comparisons: answers kept, the newest; None keeps all.
-        pessimism: deviations over members taken off the mean; 0 pays the mean.
-        reference: the steps over which rewards paid are normalised: of the clips that were
-            "answers" are about, which change little from turn to turn, or of all recent
-            "experience", which follows the agent.
-        reward_deviation: of the rewards paid, for each member before they are combined.
-        centre: whether rewards paid have zero mean. A shift matters where episodes end early.
-        seed: of everything.
-        device: of all networks: "cpu", "cuda" or "auto".
-    """
-
-    env: str = "Pendulum-v1"
-    environments: int = 4
-    steps: int = 100_000
-    comparisons: int = 200
-    turns: int = 10
-    segment_length: int = 50
-    initial_steps: int = 4_000
-    initial_fraction: float = 0.25
-    initial_epochs: int | None = None
-    schedule: ScheduleName | Schedule = "hyperbolic"
-    sampler: Literal["uniform", "informative"] = "uniform"
-    oversampling: float = 10.0
-    memory: int = 50_000
-    short: Short = "drop"
-    variable_length: Literal["allow", "refuse"] = "allow"
-    algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
-    exploration_fraction: float = 0.05
-    random_probability: float = 0.5
-    switch_probability: float = 0.5
-    model: RewardModelConfig = field(default_factory=lambda: MLPRewardConfig(members=3))
-    trainer: RewardTrainerConfig = field(default_factory=RewardTrainerConfig)
-    teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher)
-    max_comparisons: int | None = None
-    pessimism: float = 0.0
-    reference: Literal["answers", "experience"] = "answers"
-    reward_deviation: float = 1.0
-    centre: bool = True
-    seed: int = 0
-    device: str = "cpu"
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "comparisons", "turns", "segment_length", "initial_steps", "memory"):
-            require_in(name, getattr(self, name), 1, float("inf"))
-        for name, choices in (
-            ("sampler", ("uniform", "informative")),
-            ("short", ("drop", "pad")),
-            ("reference", ("answers", "experience")),
-            ("variable_length", ("allow", "refuse")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    mismatch(name, expected=f"one of {choices}", got=getattr(self, name))
-                )
-
-
-@final
-@dataclass(frozen=True)
-class TurnReport:
-    """What one turn did.
-
-    Attributes:
-        turn: its number; 0 came before the policy learned.
-        turns: number of the last one.
-        env_steps: used so far.
-        comparisons: answered so far.
-        fit: of the reward model; None where nothing was asked.
-        mean_return: of the turn's whole episodes by the environment's reward, NaN without any.
-        episodes: how many those were.
-    """
-
-    turn: int
-    turns: int
-    env_steps: int
-    comparisons: int
-    fit: FitReport | None
-    mean_return: float
-    episodes: int
-
-    def metrics(self) -> dict[str, float]:
-        """The numbers of this turn for a metric sink."""
-        values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
-        if self.fit is not None:
-            values |= {
-                "reward/train_loss": self.fit.train_loss[-1],
-                "reward/train_accuracy": self.fit.train_accuracy[-1],
-                "reward/validation_loss": self.fit.validation_loss[-1],
-                "reward/validation_accuracy": self.fit.validation_accuracy[-1],
-                "reward/seconds": self.fit.seconds,
-            }
-        return values
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OnlineReport:
-    """What a run came to.
-
-    Attributes:
-        turns: what each turn did.
-        reward: the last reward paid; None if the run ended before there was one.
-        comparisons: all answers kept; None if there are none.
-        env_steps: used in all, exploration included.
-        seconds: wall time.
-        interrupted: whether somebody stopped it early.
-        learner: the agent that learned.
-        experience: the latest episodes, as far as `memory` reaches.
-    """
-
-    turns: tuple[TurnReport, ...]
-    reward: RewardFunction | None
-    comparisons: Comparisons | None
-    env_steps: int
-    seconds: float
-    interrupted: bool
-    learner: Any
-    experience: Episodes | None
 
 
 OnTurn = Callable[[TurnReport], None]
@@ -199,6 +45,7 @@ def learn_from_preferences(
     learner: PolicyLearner | None = None,
     trainer: RewardTrainer | None = None,
     sampler: PairSampler | None = None,
+    schedule: Schedule | None = None,
     sink: MetricSink | None = None,
     on_turn: OnTurn | None = None,
     on_answers: OnAnswers | None = None,
@@ -214,6 +61,7 @@ def learn_from_preferences(
         learner: the agent, instead of the config's algorithm.
         trainer: fits the reward, instead of the config's model and trainer.
         sampler: chooses questions, instead of the config's.
+        schedule: how densely to ask after each share of the run, instead of the config's.
         sink: takes metrics, by environment step.
         on_turn: told of each turn.
         on_answers: given all answers when there are new ones, to keep them safe.
@@ -224,6 +72,7 @@ def learn_from_preferences(
             config refuses them.
     """
     run = _Run(config, teacher, feedback, learner, trainer, sampler)
+    run.schedule = schedule or config.schedule
     run.sink = sink or run.sink
     run.on_turn, run.on_answers = on_turn, on_answers
     return run.through()
@@ -254,6 +103,7 @@ class _Run:
             if config.sampler == "uniform"
             else InformativePairs(self._scores, oversampling=config.oversampling)
         )
+        self.schedule: Schedule | ScheduleName = config.schedule
         self.sink: MetricSink = Sinks()
         self.on_turn: OnTurn | None = None
         self.on_answers: OnAnswers | None = None
@@ -266,7 +116,7 @@ class _Run:
     def through(self) -> OnlineReport:
         began = time.perf_counter()
         interrupted = False
-        turns = _plan(self.config)
+        turns = _plan(self.config, self.schedule)
         try:
             for number, turn in enumerate(turns):
                 self._turn(number, len(turns) - 1, turn)
@@ -366,47 +216,12 @@ class _Run:
             return None
 
 
-def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """The agent that a config describes, in its environments."""
-    env = make_environments(config.env, config.environments, seed=config.seed)
-    return SB3Learner(
-        build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
-        total_steps=config.steps,
-        exploration_fraction=config.exploration_fraction,
-        random_probability=config.random_probability,
-        switch_probability=config.switch_probability,
-        rng=rng,
-    )
-
-
-def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
-    """The reward model and trainer that a config describes, for the learner's spaces.
-
-    Raises:
-        ConfigError: a learner of one's own, whose spaces are unknown.
-    """
-    if not isinstance(learner, SB3Learner):
-        raise ConfigError(
-            mismatch(
-                "trainer",
-                expected="a RewardTrainer beside a learner of your own",
-                got=f"none beside a {type(learner).__name__}",
-                fix="Build its model for the learner's spaces and pass trainer=.",
-            )
-        )
-    env = learner.reward_env
-    model = build_reward_model(
-        config.model, env.observation_space, env.action_space, seed=config.seed
-    )
-    return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)
-
-
-def _plan(config: OnlineConfig) -> list[Turn]:
+def _plan(config: OnlineConfig, schedule: Schedule | ScheduleName) -> list[Turn]:
     return plan(
         steps=config.steps,
         questions=config.comparisons,
         turns=config.turns,
-        schedule=config.schedule,
+        schedule=schedule,
         initial_fraction=config.initial_fraction,
         initial_steps=config.initial_steps,
         oversampling=config.oversampling if config.sampler == "informative" else 1.0,

@@ -22,8 +22,10 @@ from preferl.feedback.protocols import Teacher
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.loop import OnlineConfig, OnlineReport, OnTurn, learn_from_preferences
+from preferl.online.config import OnlineConfig
+from preferl.online.loop import OnTurn, learn_from_preferences
 from preferl.online.recorder import EpisodeRecorder
+from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
 from preferl.runs import RunFolder, to_json, versions

@@ -1,0 +1,78 @@
+"""What an online run tells, turn by turn and at its end."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.training.fit_report import FitReport
+from preferl.training.reward_function import RewardFunction
+
+
+@final
+@dataclass(frozen=True)
+class TurnReport:
+    """What one turn did.
+
+    Attributes:
+        turn: its number; 0 came before the policy learned.
+        turns: number of the last one.
+        env_steps: used so far.
+        comparisons: answered so far.
+        fit: of the reward model; None where nothing was asked.
+        mean_return: of the turn's whole episodes by the environment's reward, NaN without any.
+        episodes: how many those were.
+    """
+
+    turn: int
+    turns: int
+    env_steps: int
+    comparisons: int
+    fit: FitReport | None
+    mean_return: float
+    episodes: int
+
+    def metrics(self) -> dict[str, float]:
+        """The numbers of this turn for a metric sink."""
+        values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
+        if self.fit is not None:
+            values |= {
+                "reward/train_loss": self.fit.train_loss[-1],
+                "reward/train_accuracy": self.fit.train_accuracy[-1],
+                "reward/validation_loss": self.fit.validation_loss[-1],
+                "reward/validation_accuracy": self.fit.validation_accuracy[-1],
+                "reward/seconds": self.fit.seconds,
+            }
+        return values
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OnlineReport:
+    """What a run came to.
+
+    Attributes:
+        turns: what each turn did.
+        reward: the last reward paid; None if the run ended before there was one.
+        comparisons: all answers kept; None if there are none.
+        env_steps: used in all, exploration included.
+        seconds: wall time.
+        interrupted: whether somebody stopped it early.
+        learner: the agent that learned.
+        experience: the latest episodes, as far as `memory` reaches.
+    """
+
+    turns: tuple[TurnReport, ...]
+    reward: RewardFunction | None
+    comparisons: Comparisons | None
+    env_steps: int
+    seconds: float
+    interrupted: bool
+    learner: Any
+    experience: Episodes | None
+
+    @property
+    def last_fit(self) -> FitReport | None:
+        """Of the reward model; None if there was none."""
+        fits = [turn.fit for turn in self.turns if turn.fit is not None]
+        return fits[-1] if fits else None
