@@ -1,0 +1,34 @@
+"""Every recipe runs, in a short form that learns nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RECIPES = sorted((ROOT / "recipes").glob("*.py"))
+NEEDS_DATA = {"door_human_reward.py"}
+
+
+def test_there_are_recipes():
+    assert RECIPES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
+def test_runs(recipe, request, tmp_path):
+    environment = dict(os.environ)
+    if recipe.name in NEEDS_DATA:
+        environment["PREFERL_SHARED"] = str(request.getfixturevalue("shared").resolve())
+    done = subprocess.run(
+        [sys.executable, recipe, "--smoke"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
