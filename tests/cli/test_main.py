@@ -144,6 +144,7 @@ def test_reward_fit_and_evaluate_on_peoples_labels(shared, tmp_path, capsys):
     out = tmp_path / "run"
     fit = ["--out", str(out), "--epochs", "2", "--hidden", "16"]
     assert run("reward", "fit", *data, people, *fit) == 0
+    assert "<svg" in (out / "report.html").read_text()
     numbers = tmp_path / "numbers.json"
     assert run("reward", "evaluate", str(out), *data, script, "--json", str(numbers)) == 0
     report = json.loads(numbers.read_text())

@@ -91,6 +91,12 @@ def test_informative_sampler_and_sac_relabel():
     np.testing.assert_allclose(buffer.rewards[rows].ravel(), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("acquisition", ["logit", "label", "entropy"])
+def test_every_acquisition_runs(acquisition):
+    config = replace(TINY, sampler="informative", acquisition=acquisition, turns=2)
+    assert len(learn_from_preferences(config).comparisons) == 17
+
+
 def test_interrupt_keeps_answers_and_says_so():
     calls = []
 

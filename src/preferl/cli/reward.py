@@ -85,6 +85,7 @@ def run_fit(config: FitConfig) -> None:
             config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
         )
     save_reward(folder.path("reward"), reward)
+    _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
     folder.result({"labels": labels.to_json(), "fit": report.to_json()})
     accuracy = report.validation_accuracy[report.best_epoch - 1]
     if accuracy == accuracy:
@@ -93,7 +94,11 @@ def run_fit(config: FitConfig) -> None:
             f"(training {report.train_accuracy[-1]:.1%}).",
             highlight=False,
         )
-    console.print(f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')}")
+    console.print(
+        f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
+        f"report: {folder.path('report.html')}",
+        soft_wrap=True,
+    )
 
 
 def fit_reward(
@@ -110,6 +115,63 @@ def fit_reward(
     trainer = RewardTrainer(model, how, seed=config.seed, device=config.device)
     report = trainer.fit(comparisons, on_epoch=on_epoch)
     return RewardFunction(trainer.model).scaled(episodes), report
+
+
+def _write_page(
+    path: Path,
+    config: FitConfig,
+    episodes: "Episodes",
+    reward: "RewardFunction",
+    fit: "FitReport",
+    labels: "LabelReport",
+) -> None:
+    """How the fit went, and what the reward says of the episode with the highest true return."""
+    import numpy as np
+
+    from preferl.evaluation.page import Fact, Figure, Report, Section, write_report
+    from preferl.evaluation.plots import Curve, learning_curves, reward_over_clip
+    from preferl.runs import to_json, versions
+
+    epochs = np.arange(1, fit.epochs + 1)
+    held_out = fit.validation_accuracy[fit.best_epoch - 1]
+    curves = [Curve("trained on", epochs, fit.train_accuracy)]
+    if np.isfinite(fit.validation_accuracy).any():
+        curves.append(Curve("left out by bootstraps", epochs, fit.validation_accuracy))
+    best = int(episodes.returns.argmax())
+    shown = episodes[best : best + 1]
+    rewards = reward.member_rewards(shown)
+    if reward.scaler is not None:
+        rewards = reward.scaler(rewards)
+    figures = (
+        Figure(
+            learning_curves(curves, x_label="epoch", y_label="accuracy"),
+            f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
+            f"on and {held_out:.0%} of those left out.",
+            "Share of decided answers on the side that the reward expects. A bootstrap leaves "
+            "out about a third of the answers for each member.",
+        ),
+        Figure(
+            reward_over_clip(rewards, shown.rewards),
+            "The learned reward of each step of an episode beside the true one.",
+            f"Episode {best}, the one with the highest true return; the band is the range of "
+            "the members.",
+        ),
+    )
+    facts = (
+        Fact("Left-out accuracy", f"{held_out:.1%}", f"{fit.train_accuracy[-1]:.1%} trained on"),
+        Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
+        Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
+    )
+    page = Report(
+        f"A reward from {config.labels.name}",
+        lead=f"Fitted to people's or scripted answers about {len(episodes)} episodes of "
+        f"{config.demonstrations.name}. Judge it on answers of its own with "
+        "`preferl reward evaluate`.",
+        facts=facts,
+        sections=(Section("The fit", figures=figures),),
+        details={"Settings": to_json(config), "Versions": versions()},
+    )
+    write_report(path, page)
 
 
 def run_evaluate(config: EvaluateConfig) -> None:

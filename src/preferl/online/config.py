@@ -30,6 +30,8 @@ class OnlineConfig:
         schedule: how the other questions are spread over the run; `learn_from_preferences` also
             takes a function.
         sampler: "uniform" pairs, or "informative" ones, about which members disagree most.
+        acquisition: what "informative" means: most variance over members of the pair's "logit",
+            "probability" (the DRLHP paper's) or "label", or most "entropy" of their answers.
         oversampling: candidate pairs per question for the informative sampler.
         memory: environment steps of the latest experience that clips are cut from; older ones
             are forgotten.
@@ -64,6 +66,7 @@ class OnlineConfig:
     initial_epochs: int | None = None
     schedule: ScheduleName = "hyperbolic"
     sampler: Literal["uniform", "informative"] = "uniform"
+    acquisition: Literal["logit", "probability", "label", "entropy"] = "probability"
     oversampling: float = 10.0
     memory: int = 50_000
     short: Short = "drop"
@@ -88,6 +91,7 @@ class OnlineConfig:
             require_in(name, getattr(self, name), 1, float("inf"))
         for name, choices in (
             ("sampler", ("uniform", "informative")),
+            ("acquisition", ("logit", "probability", "label", "entropy")),
             ("short", ("drop", "pad")),
             ("reference", ("answers", "experience")),
             ("variable_length", ("allow", "refuse")),

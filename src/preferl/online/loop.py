@@ -11,6 +11,13 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import left_out, sample_segments
 from preferl.errors import DataError, FeedbackError
+from preferl.feedback.acquisition import (
+    Acquisition,
+    entropy,
+    label_variance,
+    logit_variance,
+    probability_variance,
+)
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
@@ -24,6 +31,13 @@ from preferl.reporting import MetricSink, Sinks
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
+
+ACQUISITIONS: dict[str, Acquisition] = {
+    "logit": logit_variance,
+    "probability": probability_variance,
+    "label": label_variance,
+    "entropy": entropy,
+}
 
 
 class VariableLengthWarning(UserWarning):
@@ -101,7 +115,9 @@ class _Run:
         self.sampler = sampler or (
             UniformPairs()
             if config.sampler == "uniform"
-            else InformativePairs(self._scores, oversampling=config.oversampling)
+            else InformativePairs(
+                self._scores, ACQUISITIONS[config.acquisition], oversampling=config.oversampling
+            )
         )
         self.schedule: Schedule | ScheduleName = config.schedule
         self.sink: MetricSink = Sinks()
