@@ -112,7 +112,7 @@ def main() -> None:
     base = FitConfig(DOOR, labels, RESULTS, epochs=1 if smoke else FitConfig.epochs)
     kinds = {
         "mlp x 3": base,
-        "mlp x 3, crossing pairs kept": replace(base, crossing="keep"),
+        "mlp x 3, crossing pairs dropped": replace(base, crossing="drop"),
         "linear": replace(base, hidden=(), members=1),
     }
     draws, rows = 2 if smoke else 20, []

@@ -27,7 +27,9 @@ class FitConfig:
         epochs: passes over the labels.
         noise: share of answers taken to be random, as people's are; 0.1 as in the DRLHP paper.
         length: steps per labelled segment, where the file names do not say.
-        crossing: what becomes of pairs with a segment that runs across an episode's end.
+        crossing: what becomes of pairs with a segment that runs across an episode's end. Their
+            answers are noisier, but a reward of single steps that allows for noise still learns
+            from them; drop them for models that look at whole segments.
         seed: of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
     """
@@ -41,7 +43,7 @@ class FitConfig:
     epochs: int = 15
     noise: float = 0.1
     length: int | None = None
-    crossing: Literal["drop", "keep"] = "drop"
+    crossing: Literal["drop", "keep"] = "keep"
     seed: int = 0
     device: str = "cpu"
 
