@@ -15,7 +15,13 @@ from preferl.functional import preference_loss
 from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
 from preferl.testing import CountingModel, make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import AdaptivePenalty, FitReport, RewardTrainer, RewardTrainerConfig
+from preferl.training import (
+    AdaptivePenalty,
+    CosineSchedule,
+    FitReport,
+    RewardTrainer,
+    RewardTrainerConfig,
+)
 
 SMALL = MLPRewardConfig(hidden=(8,))
 FEW = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2)
@@ -486,6 +492,42 @@ def test_a_compiled_step_gives_the_same_numbers(comparisons):
     torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=1e-5, rtol=1e-4)
 
 
+def rates_seen(trainer: RewardTrainer, train: Comparisons, monkeypatch) -> list[float]:
+    """The learning rate at each of a fit's optimiser steps."""
+    seen: list[float] = []
+    step = trainer._optimiser.step
+    monkeypatch.setattr(
+        trainer._optimiser,
+        "step",
+        lambda: (seen.append(trainer._optimiser.param_groups[0]["lr"]), step())[1],
+    )
+    trainer.fit(train)
+    return seen
+
+
+def test_the_schedule_spans_each_fit(comparisons, monkeypatch):
+    schedule = CosineSchedule(warmup=0.5, start=0.0, end=0.5)
+    config = replace(FEW, epochs=2, batch_size=10, learning_rate=0.1, schedule=schedule)
+    trainer = RewardTrainer(mlp(), config, seed=0)
+    expected = pytest.approx([0.0, 0.05, 0.1, 0.075])
+    assert rates_seen(trainer, comparisons, monkeypatch) == expected
+    assert rates_seen(trainer, comparisons, monkeypatch) == expected
+
+
+def test_without_a_schedule_the_rate_stays(comparisons, monkeypatch):
+    trainer = RewardTrainer(mlp(), FEW, seed=0)
+    assert set(rates_seen(trainer, comparisons, monkeypatch)) == {1e-2}
+
+
+def test_half_precision_learns_nearly_the_same_with_weights_in_full(comparisons):
+    models = mlp(hidden=(64,)), mlp(hidden=(64,))
+    fit(models[0], comparisons)
+    fit(models[1], comparisons, precision="bfloat16")
+    assert all(p.dtype == torch.float32 for p in models[1].parameters())
+    assert not torch.equal(weights(models[0]), weights(models[1]))
+    torch.testing.assert_close(weights(models[0]), weights(models[1]), atol=3e-2, rtol=0.0)
+
+
 def test_nothing_to_learn_from_says_so(comparisons):
     nothing = answered(comparisons, np.full(20, NAN))
     for empty in (comparisons[:0], nothing):
@@ -540,6 +582,7 @@ def test_a_fit_has_an_epoch(comparisons):
         ("patience", 0),
         ("stop_accuracy", 0.0),
         ("stop_accuracy", 1.1),
+        ("precision", "float16"),
     ],
 )
 def test_settings_out_of_range_are_named(setting, value):

@@ -1,6 +1,7 @@
 """From comparisons to a usable reward (torch)."""
 
 from preferl.training.fit_report import FitReport
+from preferl.training.learning_rate import CosineSchedule
 from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
 from preferl.training.reward_function import RewardFunction
@@ -10,6 +11,7 @@ from preferl.training.scaling import RewardScaler
 
 __all__ = [
     "AdaptivePenalty",
+    "CosineSchedule",
     "FitReport",
     "RewardFunction",
     "RewardScaler",
