@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Segments,
         load_comparisons,
         load_episodes,
+        normalised_score,
         sample_segments,
         save_comparisons,
         save_episodes,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from preferl.models import (
         Ensemble,
         EnsembleConfig,
+        LSTMReward,
+        LSTMRewardConfig,
         MLPReward,
         MLPRewardConfig,
         RewardModel,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
         load_reward,
         relabel,
         save_reward,
+        scale_by_return_range,
     )
 
 __version__ = "0.1.0"
@@ -65,6 +69,8 @@ __all__ = [
     "Episodes",
     "InformativePairs",
     "InstantFeedback",
+    "LSTMReward",
+    "LSTMRewardConfig",
     "MLPReward",
     "MLPRewardConfig",
     "OnlineConfig",
@@ -91,6 +97,7 @@ __all__ = [
     "load_reward",
     "load_reward_model",
     "lower_bound",
+    "normalised_score",
     "relabel",
     "sample_segments",
     "save_comparisons",
@@ -98,27 +105,29 @@ __all__ = [
     "save_policy",
     "save_reward",
     "save_reward_model",
+    "scale_by_return_range",
     "split",
 ]
 
 _NAMES = {
     "data": (
         "Comparisons Episodes Segments load_comparisons load_episodes "
-        "sample_segments save_comparisons save_episodes split"
+        "normalised_score sample_segments save_comparisons save_episodes split"
     ),
     "errors": "PreferlError",
     "evaluation": "evaluate_policy evaluate_reward",
     "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
     "functional": "lower_bound",
     "models": (
-        "Ensemble EnsembleConfig MLPReward MLPRewardConfig RewardModel "
+        "Ensemble EnsembleConfig LSTMReward LSTMRewardConfig MLPReward MLPRewardConfig RewardModel "
         "build_reward_model load_reward_model save_reward_model"
     ),
     "online": (
         "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy save_policy"
     ),
     "training": (
-        "RewardFunction RewardTrainer RewardTrainerConfig load_reward relabel save_reward"
+        "RewardFunction RewardTrainer RewardTrainerConfig load_reward relabel save_reward "
+        "scale_by_return_range"
     ),
 }
 _HOME = {name: f"preferl.{module}" for module, names in _NAMES.items() for name in names.split()}

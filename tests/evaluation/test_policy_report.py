@@ -7,7 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import ConfigError
-from preferl.evaluation import PolicyReport, RandomPolicy, evaluate_policy, normalised_score
+from preferl.evaluation import PolicyReport, RandomPolicy, evaluate_policy
 
 
 class Countdown(gymnasium.Env[Any, Any]):
@@ -115,9 +115,3 @@ def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
     assert state == "kept"
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(space.sample(), expected)
-
-
-def test_normalised_score_needs_two_references() -> None:
-    assert normalised_score(5, random=0, expert=10) == 50
-    with pytest.raises(ConfigError, match="expert"):
-        normalised_score(5, random=1, expert=1)

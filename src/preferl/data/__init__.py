@@ -11,23 +11,28 @@ from preferl.data.comparisons import Comparisons, concatenate
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
 from preferl.data.splits import folds, split, split_off_episodes
+from preferl.data.tasks import TASKS, Task, find_task, normalised_score
 from preferl.data.windows import History, window_indices
 
 __all__ = [
+    "TASKS",
     "Clips",
     "Comparisons",
     "Episodes",
     "History",
     "Segments",
+    "Task",
     "concatenate",
     "content_id",
     "crosses_end",
     "cut",
+    "find_task",
     "folds",
     "join",
     "left_out",
     "load_comparisons",
     "load_episodes",
+    "normalised_score",
     "sample_segments",
     "save_comparisons",
     "save_episodes",

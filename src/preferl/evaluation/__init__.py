@@ -3,16 +3,12 @@
 `plots`, `page` and `video` are imported by name, since they load matplotlib, Jinja2 and PyAV.
 """
 
+from preferl.data.tasks import normalised_score
 from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
 from preferl.evaluation.epic import epic_distance, markovian, step_rewards
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.intervals import bootstrap_interval, spearman, wilson_interval
-from preferl.evaluation.policy import (
-    PolicyReport,
-    RandomPolicy,
-    evaluate_policy,
-    normalised_score,
-)
+from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy, Reward
 from preferl.evaluation.reward_report import Calibration, RewardReport, evaluate_reward
 

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import require_in
 from preferl.evaluation.intervals import bootstrap_interval
 from preferl.evaluation.protocols import Policy
 from preferl.shapes import FloatArray, IntArray, leaves
@@ -142,20 +142,6 @@ def evaluate_policy(
 def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of an id, or what the function makes of `options`."""
     return gymnasium.make(env, **options) if isinstance(env, str) else env(**options)
-
-
-def normalised_score(returns: float, *, random: float, expert: float) -> float:
-    """D4RL's scale (Fu et al. 2020): 0 for a random policy, 100 for an expert.
-
-    Raises:
-        ConfigError: both references are the same.
-
-    >>> normalised_score(15.0, random=10.0, expert=20.0)
-    50.0
-    """
-    if random == expert:
-        raise ConfigError(mismatch("expert", expected="another return than random's", got=expert))
-    return 100 * (returns - random) / (expert - random)
 
 
 def _play(

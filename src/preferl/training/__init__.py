@@ -4,6 +4,7 @@ from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
+from preferl.training.return_range import scale_by_return_range
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
 from preferl.training.saving import load_reward, save_reward
@@ -20,4 +21,5 @@ __all__ = [
     "load_reward",
     "relabel",
     "save_reward",
+    "scale_by_return_range",
 ]

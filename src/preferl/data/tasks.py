@@ -1,0 +1,199 @@
+"""Published offline tasks as rows of one table: reference returns, horizons, quirks of rewards.
+
+Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; Mandlekar et al. 2021,
+"What Matters in Learning from Offline Human Demonstrations for Robot Manipulation".
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Literal, final, get_args, overload
+
+import numpy as np
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.shapes import FloatArray
+
+Hyperparameters = Literal["mujoco", "antmaze", "adroit"]
+
+
+@final
+@dataclass(frozen=True)
+class Task:
+    """What cannot be read from a data set but belongs to it.
+
+    How rewards are scaled before a policy learns from them follows Kim et al. 2023 (Preference
+    Transformer); `preferl.training.scale_by_return_range` applies it.
+
+    Attributes:
+        name: of the data set, as label folders write it.
+        random: mean return of a random policy, 0 on the normalised scale.
+        expert: mean return of an expert, 100 on the normalised scale.
+        max_episode_steps: steps after which an episode is cut off; pass it to `evaluate_policy`,
+            since today's environment may allow another number.
+        env: id of the environment of gymnasium or gymnasium-robotics that stands for the
+            original, or None where none takes the same observations.
+        hyperparameters: name of the implicit Q-learning settings published for it.
+        query_length: steps per segment of the published human labels.
+        shift_after: added to each learned reward after scaling.
+        from_lowest: whether learned rewards are first counted from the lowest return, spread
+            evenly over each episode.
+        scales_own_reward: whether the environment's own reward is scaled too.
+        own_shift: added to each of the environment's own rewards.
+        success_only: whether a return is 1 for success and 0 otherwise.
+        goal_ends_episode: whether a goal that moves marks a new episode in the data.
+
+    Raises:
+        ConfigError: equal references, no steps, or settings that are not published.
+
+    >>> TASKS["hopper-medium-replay-v2"].max_episode_steps
+    1000
+    """
+
+    name: str
+    random: float
+    expert: float
+    max_episode_steps: int
+    env: str | None = None
+    hyperparameters: Hyperparameters = "mujoco"
+    query_length: int = 100
+    shift_after: float = 0.0
+    from_lowest: bool = False
+    scales_own_reward: bool = False
+    own_shift: float = 0.0
+    success_only: bool = False
+    goal_ends_episode: bool = False
+
+    def __post_init__(self) -> None:
+        if self.random == self.expert:
+            raise ConfigError(
+                mismatch(
+                    "Task.expert", expected="another return than random's", got=f"{self.expert:g}"
+                )
+            )
+        require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
+        require_in("Task.query_length", self.query_length, 1, float("inf"))
+        if self.hyperparameters not in get_args(Hyperparameters):
+            raise ConfigError(
+                mismatch(
+                    "Task.hyperparameters",
+                    expected=f"one of {get_args(Hyperparameters)}",
+                    got=repr(self.hyperparameters),
+                )
+            )
+
+
+def find_task(task: str | Task) -> Task:
+    """The row of a name; a task is its own row.
+
+    Raises:
+        ConfigError: an unknown name; the message lists names like it.
+
+    >>> find_task("door-human-v1").env
+    'AdroitHandDoor-v1'
+    """
+    if isinstance(task, Task):
+        return task
+    if task not in TASKS:
+        near = get_close_matches(task, TASKS, n=5, cutoff=0.5)
+        raise ConfigError(
+            mismatch(
+                "task",
+                expected=f"a name such as {', '.join(near or ('door-human-v1', 'Lift_ph'))}",
+                got=repr(task),
+                fix="See preferl.data.TASKS for all names, or pass a Task of your own.",
+            )
+        )
+    return TASKS[task]
+
+
+@overload
+def normalised_score(task: str | Task, returns: float) -> float: ...
+@overload
+def normalised_score(task: str | Task, returns: FloatArray) -> FloatArray: ...
+def normalised_score(task: str | Task, returns: Any) -> Any:
+    """Returns on D4RL's scale (Fu et al. 2020, section 6): 0 for a random policy, 100 an expert.
+
+    Args:
+        task: name of a row of `TASKS`, or a `Task`.
+        returns: a number, or an array of any shape.
+
+    Raises:
+        ConfigError: an unknown name.
+
+    >>> normalised_score(Task("reach", random=10, expert=20, max_episode_steps=5), 15.0)
+    50.0
+    >>> normalised_score("antmaze-umaze-v2", np.array([0.0, 1.0])).tolist()
+    [0.0, 100.0]
+    """
+    row = find_task(task)
+    score = 100 * (np.asarray(returns, np.float64) - row.random) / (row.expert - row.random)
+    return float(score) if np.ndim(returns) == 0 else score
+
+
+_LOCOMOTION = {  # environment today, random, expert
+    "hopper": ("Hopper-v5", -20.272305, 3234.3),
+    "walker2d": ("Walker2d-v5", 1.629008, 4592.3),
+    "halfcheetah": ("HalfCheetah-v5", -280.178953, 12135.0),
+    "ant": ("Ant-v5", -325.6, 3879.7),
+}
+_LOCOMOTION_DATA = ("random", "medium", "medium-replay", "medium-expert", "full-replay", "expert")
+
+_MAZES = {  # steps
+    "umaze": 700,
+    "umaze-diverse": 700,
+    "medium-play": 1000,
+    "medium-diverse": 1000,
+    "large-play": 1000,
+    "large-diverse": 1000,
+}
+
+_ADROIT = {  # environment today, random, expert, steps
+    "pen": ("AdroitHandPen-v1", 96.262799, 3076.8331017826877, 100),
+    "hammer": ("AdroitHandHammer-v1", -274.856578, 12794.134825156867, 200),
+    "door": ("AdroitHandDoor-v1", -56.512833, 2880.5693087298737, 200),
+    "relocate": ("AdroitHandRelocate-v1", -6.425911, 4233.877797728884, 200),
+}
+
+
+def _rows() -> Iterator[Task]:
+    for body, (env, random, expert) in _LOCOMOTION.items():
+        for name in (env, *(f"{body}-{data}-v2" for data in _LOCOMOTION_DATA)):
+            yield Task(name, random, expert, 1000, env=env, shift_after=0.5, scales_own_reward=True)
+    for maze, steps in _MAZES.items():
+        for version in range(3):
+            yield Task(
+                f"antmaze-{maze}-v{version}",
+                random=0,
+                expert=1,
+                max_episode_steps=steps,
+                hyperparameters="antmaze",
+                shift_after=-1,
+                from_lowest=True,
+                own_shift=-1,
+                success_only=True,
+                goal_ends_episode=True,
+            )
+    for hand, (env, random, expert, steps) in _ADROIT.items():
+        for name in (env, *(f"{hand}-{data}-v1" for data in ("human", "cloned", "expert"))):
+            yield Task(name, random, expert, steps, env=env, hyperparameters="adroit")
+    for arm in ("Lift", "Can", "Square"):
+        for data, length in (("ph", 50), ("mh", 100)):
+            yield Task(
+                f"{arm}_{data}",
+                random=0,
+                expert=1,
+                max_episode_steps=500,
+                hyperparameters="adroit",
+                query_length=length,
+                success_only=True,
+            )
+
+
+TASKS: Mapping[str, Task] = MappingProxyType({row.name: row for row in _rows()})
+"""D4RL's locomotion, antmaze and hand tasks, robomimic's arms, and the environments of today.
+
+Returns are from D4RL's table of reference scores; robomimic and antmaze are judged by the share
+of episodes that succeed.
+"""
