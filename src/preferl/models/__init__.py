@@ -5,11 +5,14 @@ from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward
 from preferl.models.checkpoint import load_reward_model, save_reward_model
 from preferl.models.encoders import VectorEncoder, check_spaces, infer_spaces
 from preferl.models.ensemble import Ensemble
+from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
 
 __all__ = [
     "Ensemble",
     "EnsembleConfig",
+    "LSTMReward",
+    "LSTMRewardConfig",
     "MLPReward",
     "MLPRewardConfig",
     "RewardModel",

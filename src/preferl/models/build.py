@@ -9,6 +9,7 @@ from gymnasium import spaces
 from preferl.errors import ConfigError, mismatch
 from preferl.models.base import RewardModel
 from preferl.models.ensemble import Ensemble
+from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
 
 
@@ -23,9 +24,13 @@ class EnsembleConfig:
     models: tuple["RewardModelConfig", ...]
 
 
-RewardModelConfig = MLPRewardConfig | EnsembleConfig
+RewardModelConfig = MLPRewardConfig | LSTMRewardConfig | EnsembleConfig
 
-KINDS: dict[str, type[Any]] = {"mlp": MLPRewardConfig, "ensemble": EnsembleConfig}
+KINDS: dict[str, type[Any]] = {
+    "mlp": MLPRewardConfig,
+    "lstm": LSTMRewardConfig,
+    "ensemble": EnsembleConfig,
+}
 """Names of configs in files and on the command line."""
 
 
@@ -50,6 +55,7 @@ def build_reward_model(
     """
     builders: dict[type[Any], Callable[[Any], RewardModel]] = {
         MLPRewardConfig: lambda c: MLPReward(observation_space, action_space, c, seed=seed),
+        LSTMRewardConfig: lambda c: LSTMReward(observation_space, action_space, c, seed=seed),
         EnsembleConfig: lambda c: Ensemble(
             [
                 build_reward_model(part, observation_space, action_space, seed=seed + index)
@@ -70,12 +76,14 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     """
     if isinstance(model, MLPReward):
         return replace(model.config, members=model.members)
+    if isinstance(model, LSTMReward):
+        return model.config
     if isinstance(model, Ensemble):
         return EnsembleConfig(tuple(config_of(part) for part in model.models))
     raise ConfigError(
         mismatch(
             "reward model",
-            expected="MLPReward or Ensemble",
+            expected="a model of this library",
             got=type(model).__name__,
             fix="Save its state_dict with safetensors yourself.",
         )

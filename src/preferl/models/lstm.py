@@ -1,0 +1,178 @@
+"""A reward of the whole history by an LSTM (NMR; Early et al. 2022, as in Kim et al. 2023)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, final, get_args
+
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.functional.pooling import pool
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.encoders import VectorEncoder
+from preferl.models.initialisation import lecun_linear, lecun_normal_
+
+LSTMPooling = Literal["sum", "mean", "last"]
+
+
+@dataclass(frozen=True)
+class LSTMRewardConfig:
+    """Shape of an `LSTMReward`.
+
+    Attributes:
+        width: units of the first layer, a multiple of 4; the LSTM has half as many.
+        context: `H`, how many steps a reward may see; at least the length of the segments it is
+            trained on.
+        dropout: share of units dropped in training after each layer but the LSTM, in [0, 1).
+        activation: after each layer but the LSTM and the last.
+        pooling: a segment's score is the "sum" (the original's choice) or "mean" of its rewards,
+            or the "last" of them.
+        normalise: whether inputs are normalised by the training set's statistics; the original
+            takes them as they are.
+    """
+
+    width: int = 256
+    context: int = 100
+    dropout: float = 0.1
+    activation: Activation = "relu"
+    pooling: LSTMPooling = "sum"
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        if self.width < 4 or self.width % 4:
+            raise ConfigError(mismatch("width", expected="a multiple of 4", got=self.width))
+        require_in("context", self.context, 1, float("inf"))
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+        if self.activation not in ACTIVATIONS:
+            raise ConfigError(
+                mismatch("activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation)
+            )
+        if self.pooling not in get_args(LSTMPooling):
+            raise ConfigError(mismatch("pooling", expected=get_args(LSTMPooling), got=self.pooling))
+
+
+@final
+class LSTMReward(RewardModel):
+    """`r(o_1, a_1, ..., o_t, a_t)`: layers on each step, an LSTM over steps, layers on both.
+
+    >>> model = LSTMReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
+    >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
+    ...                torch.ones(4, 10, dtype=torch.bool))
+    >>> output.rewards.shape, output.scores.shape
+    (torch.Size([1, 4, 10]), torch.Size([1, 4]))
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: LSTMRewardConfig | None = None,
+        *,
+        seed: int,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+            action_space: likewise.
+            config: shape; the defaults if None.
+            seed: of the initial weights.
+
+        Raises:
+            SpaceError: a space that has no encoding.
+        """
+        config = config or LSTMRewardConfig()
+        encoder = VectorEncoder(observation_space, action_space, normalise=config.normalise)
+        super().__init__(encoder, context=config.context, members=1)
+        self.config = config
+        generator = torch.Generator().manual_seed(seed)
+        half, quarter = config.width // 2, config.width // 4
+        self.before = Layers((encoder.size, config.width, half, half), config, generator)
+        self.lstm = LSTM(half, generator)
+        self.after = Layers((config.width, half, quarter, quarter), config, generator)
+        self.output = lecun_linear(quarter, 1, generator)
+
+    def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
+        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
+        # The recurrence must not begin with padding, so steps move to the front and back again.
+        step = torch.arange(mask.shape[1], device=mask.device)
+        missing = mask.shape[1] - mask.sum(1, keepdim=True)  # [B, 1]
+        ahead = (step + missing).clamp(max=mask.shape[1] - 1)  # [B, L]
+        behind = (step - missing).clamp(min=0)
+        inputs = self.before(features.gather(1, ahead[..., None].expand_as(features)))
+        rewards = self.reward(inputs, self.lstm(inputs)).gather(1, behind)[None]
+        return RewardOutput(rewards, self.pool(rewards, mask))
+
+    def reward(self, inputs: Tensor, hidden: Tensor) -> Tensor:
+        """Rewards `[...]` of what goes into the LSTM, and what comes out, `[..., width / 2]`."""
+        both = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
+        return self.output(self.after(both))[..., 0].float()  # type: ignore[no-any-return]
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """Scores `[1, B]` from rewards `[1, B, L]`."""
+        if self.config.pooling == "last":
+            return torch.where(mask[:, -1], rewards[..., -1], 0.0)
+        return pool(rewards, mask, self.config.pooling)
+
+
+@final
+class Layers(nn.Module):
+    """Linear layers, each followed by an activation and dropout."""
+
+    def __init__(
+        self, sizes: Sequence[int], config: LSTMRewardConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.linear = nn.ModuleList(
+            lecun_linear(inputs, outputs, generator) for inputs, outputs in pairwise(sizes)
+        )
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """`[..., in]` to `[..., out]`."""
+        for linear in self.linear:
+            hidden = ACTIVATIONS[self.config.activation](linear(hidden))
+            hidden = F.dropout(hidden, self.config.dropout, self.training)
+        return hidden
+
+
+@final
+class LSTM(nn.Module):
+    """One layer of long short-term memory, with one bias per gate rather than PyTorch's two.
+
+    Two biases that are only ever added would learn twice as fast as the original's one.
+
+    Attributes:
+        input: `[4 * units, units]` weights of the input, for the gates i, f, g and o in turn.
+        recurrent: `[4 * units, units]` weights of the last output, likewise.
+        bias: `[4 * units]`
+    """
+
+    def __init__(self, units: int, generator: torch.Generator) -> None:
+        """Kernels are LeCun normal, recurrent ones orthogonal for each gate, biases zero."""
+        super().__init__()
+        self.units = units
+        self.input = nn.Parameter(lecun_normal_(torch.empty(4 * units, units), generator))
+        gates = [
+            nn.init.orthogonal_(torch.empty(units, units), generator=generator) for _ in range(4)
+        ]
+        self.recurrent = nn.Parameter(torch.cat(gates))
+        self.bias = nn.Parameter(torch.zeros(4 * units))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """`[B, L, units]` to outputs `[B, L, units]`, from a state of zeros."""
+        state = inputs.new_zeros(1, len(inputs), self.units)
+        parts = (self.input, self.recurrent, torch.zeros_like(self.bias), self.bias)
+        # GPU kernels want all weights in one block of memory, and warn where they are not.
+        block = torch.cat([part.flatten() for part in parts]).split([p.numel() for p in parts])
+        weights = [flat.view_as(part) for flat, part in zip(block, parts, strict=True)]
+        outputs: Tensor = torch.lstm(
+            inputs, (state, state), weights, True, 1, 0.0, self.training, False, True
+        )[0]
+        return outputs
