@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, DataError
 from preferl.evaluation import PolicyReport, RandomPolicy, evaluate_policy
 
 
@@ -115,3 +115,30 @@ def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
     assert state == "kept"
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(space.sample(), expected)
+
+
+class Lucky(Countdown):
+    """Says whether the goal is reached, at the second step only."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"success": np.array([self.left == 2])}
+
+
+def test_success_at_any_step_counts() -> None:
+    report = evaluate_policy(Twos(), Lucky, episodes=5, seed=0, parallel=2)
+    # of episodes with 1, 2, 3, 4 and 5 steps, the last three have two steps to go at some time
+    assert report.success is not None
+    assert report.success.tolist() == [False, False, True, True, True]
+    assert report.success_rate == 0.6
+    assert evaluate_policy(Twos(), Countdown, episodes=2, seed=0).success is None
+
+
+def test_reports_come_back_number_for_number() -> None:
+    for success in (None, np.array([True, False])):
+        report = PolicyReport(np.array([0.1, -1 / 3]), np.array([3, 4]), success)
+        again = PolicyReport.from_json(json.loads(json.dumps(report.to_json())))
+        assert again.to_json() == report.to_json()
+        assert again.returns.tolist() == report.returns.tolist()
+    with pytest.raises(DataError, match="returns"):
+        PolicyReport.from_json({"returns": [1.0]})

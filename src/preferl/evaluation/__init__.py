@@ -5,15 +5,18 @@
 
 from preferl.data.tasks import normalised_score
 from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
+from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
 from preferl.evaluation.epic import epic_distance, markovian, step_rewards
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.intervals import bootstrap_interval, spearman, wilson_interval
+from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy, Reward
 from preferl.evaluation.reward_report import Calibration, RewardReport, evaluate_reward
 
 __all__ = [
     "CONTROLS",
+    "CORRECTIONS",
     "Calibration",
     "Policy",
     "PolicyReport",
@@ -22,10 +25,12 @@ __all__ = [
     "RewardReport",
     "bootstrap_interval",
     "epic_distance",
+    "evaluate_policies",
     "evaluate_policy",
     "evaluate_reward",
     "film",
     "frame_rate",
+    "make_task_env",
     "markovian",
     "negated",
     "normalised_score",
@@ -33,6 +38,7 @@ __all__ = [
     "random",
     "spearman",
     "step_rewards",
+    "task_env",
     "wilson_interval",
     "zero",
 ]

@@ -1,19 +1,19 @@
 """How good a policy is by the environment's own reward."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, Self, final
 
 import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from preferl.errors import require_in
+from preferl.errors import DataError, mismatch, require_in
 from preferl.evaluation.intervals import bootstrap_interval
 from preferl.evaluation.protocols import Policy
-from preferl.shapes import FloatArray, IntArray, leaves
+from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
 
 EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 """The id of a registered environment, or a function that makes one."""
@@ -27,6 +27,8 @@ class PolicyReport:
     Attributes:
         returns: `[K]` undiscounted sums of the environment's reward.
         lengths: `[K]` steps.
+        success: `[K]` whether the environment's `info["success"]` was true at any step; None
+            where it does not say.
 
     >>> report = PolicyReport(np.array([1.0, 3.0]), np.array([5, 5]))
     >>> report.mean, report.median
@@ -35,6 +37,7 @@ class PolicyReport:
 
     returns: FloatArray
     lengths: IntArray
+    success: BoolArray | None = None
 
     @property
     def episodes(self) -> int:
@@ -56,6 +59,11 @@ class PolicyReport:
         """Standard deviation from episode to episode (with `K - 1`); 0 for a single one."""
         return float(self.returns.std(ddof=1)) if self.episodes > 1 else 0.0
 
+    @property
+    def success_rate(self) -> float | None:
+        """Share of episodes that succeeded, in [0, 1]; None where that is not known."""
+        return None if self.success is None else float(self.success.mean())
+
     @cached_property
     def interval(self) -> tuple[float, float]:
         """95 % bootstrap interval of the mean."""
@@ -69,9 +77,30 @@ class PolicyReport:
             "median": self.median,
             "std": self.std,
             "interval": list(self.interval),
+            "success_rate": self.success_rate,
             "returns": self.returns.tolist(),
             "lengths": self.lengths.tolist(),
+            "success": None if self.success is None else self.success.tolist(),
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The report that `to_json` wrote, number for number.
+
+        Raises:
+            DataError: no such report.
+        """
+        try:
+            success = data["success"]
+            return cls(
+                np.array(data["returns"], float),
+                np.array(data["lengths"], np.int64),
+                None if success is None else np.array(success, bool),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                mismatch("policy report", expected="returns, lengths and success", got=repr(error))
+            ) from error
 
 
 @final
@@ -154,6 +183,7 @@ def _play(
 ) -> PolicyReport:
     """Play from a queue of episodes; an environment that finds it empty rests."""
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
+    success, told = np.zeros(episodes, bool), False
     playing = np.arange(len(envs))  # [V] the episode of each environment; `episodes` or more: rests
     observations = [one.reset(seed=seed + k)[0] for k, one in enumerate(envs)]
     start, state, following = np.ones(len(envs), bool), None, len(envs)
@@ -167,12 +197,15 @@ def _play(
         each = list(iterate(actions_space, actions))
         for v in np.flatnonzero(playing < episodes):
             k = playing[v]
-            observations[v], reward, terminated, truncated, _ = envs[v].step(each[v])
+            observations[v], reward, terminated, truncated, info = envs[v].step(each[v])
             returns[k] += float(reward)
             lengths[k] += 1
+            if "success" in info:
+                told = True
+                success[k] |= bool(np.any(info["success"]))
             if terminated or truncated or lengths[k] == max_steps:
                 playing[v], start[v] = following, True
                 if following < episodes:
                     observations[v], _ = envs[v].reset(seed=seed + following)
                 following += 1
-    return PolicyReport(returns, lengths)
+    return PolicyReport(returns, lengths, success if told else None)

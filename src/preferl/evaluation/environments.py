@@ -1,0 +1,192 @@
+"""Environments that policies of recorded data are judged in, with known faults put right.
+
+Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", whose scores are
+meant for the rewards of the original simulators.
+"""
+
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import partial
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, SupportsFloat, final
+
+import gymnasium
+import numpy as np
+from gymnasium.error import Error as GymnasiumError
+from gymnasium.error import UnregisteredEnv
+
+from preferl._optional import require
+from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.shapes import Array, FloatArray
+
+logger = logging.getLogger(__name__)
+
+Environment = gymnasium.Env[Any, Any]
+
+REACH_WEIGHT = 0.1
+"""What a metre between palm and object costs in the original hand environments."""
+
+
+@final
+class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A hand environment that charges for the distance to its object, where it paid for it.
+
+    The dense rewards of gymnasium-robotics' door, hammer and relocate environments add 0.1 times
+    the distance from the palm to the object, where the original environments (Rajeswaran et al.
+    2018), and so the reference scores of D4RL, subtract it. Twice that term is taken off again,
+    from the observation after the step. The random policy then returns what D4RL says it does:
+    -56.6 in the door environment instead of -45.9 (D4RL: -56.5), -275.2 with the hammer instead
+    of -267.8 (-274.9), -5.7 in relocate instead of 10.9 (-6.4).
+
+    Args:
+        env: one of the three.
+        reach: an observation `[O]` to the vector `[3]` from the object to the palm, in metres.
+    """
+
+    def __init__(self, env: Environment, reach: Callable[[Array], FloatArray]) -> None:
+        super().__init__(env)
+        self._reach = reach
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; everything but the reward is the environment's."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        distance = float(np.linalg.norm(self._reach(observation)))
+        return (
+            observation,
+            float(reward) - 2 * REACH_WEIGHT * distance,
+            terminated,
+            truncated,
+            info,
+        )
+
+
+def _door(observation: Array) -> FloatArray:
+    return observation[35:38]
+
+
+def _hammer(observation: Array) -> FloatArray:
+    return np.asarray(observation[33:36] - observation[36:39])
+
+
+def _relocate(observation: Array) -> FloatArray:
+    return observation[30:33]
+
+
+CORRECTIONS: Mapping[str, Callable[[Environment], Environment]] = MappingProxyType(
+    {
+        "AdroitHandDoor-v1": partial(ReachTermCorrected, reach=_door),
+        "AdroitHandHammer-v1": partial(ReachTermCorrected, reach=_hammer),
+        "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=_relocate),
+    }
+)
+"""Ids to what puts their environment right; others are taken as they are."""
+
+PACKAGES: Mapping[str, str] = MappingProxyType(
+    {f"AdroitHand{task}-v1": "gymnasium_robotics" for task in ("Door", "Hammer", "Pen", "Relocate")}
+)
+"""Ids to the package that registers them, for those that gymnasium does not bring itself."""
+
+
+def make_task_env(env_id: str, **options: Any) -> Environment:
+    """The environment of an id as the scores of its task are defined.
+
+    Args:
+        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
+        **options: passed to `gymnasium.make`, such as `render_mode`.
+
+    Raises:
+        ConfigError: no such environment; the message lists ids that look alike.
+        MissingExtraError: the package that has it is not installed.
+
+    >>> make_task_env("Pendulum-v1").spec.max_episode_steps
+    200
+    """
+    _register(env_id)
+    try:
+        env: Environment = gymnasium.make(env_id, **options)
+    except (UnregisteredEnv, ModuleNotFoundError) as error:
+        raise _unknown(env_id, error) from error
+    except GymnasiumError as error:
+        raise ConfigError(
+            mismatch(f"environment {env_id!r}", expected="one that can be made", got=error)
+        ) from error
+    return CORRECTIONS.get(env_id, _as_it_is)(env)
+
+
+def task_env(env_id: str) -> Callable[..., Environment]:
+    """What makes the environment of an id, as evaluation takes it and other processes, too."""
+    return partial(make_task_env, env_id)
+
+
+def require_same_spaces(env: Environment, observation_shape: Any, action_shape: Any) -> None:
+    """Raise `SpaceError` unless data of these shapes per step come from such an environment.
+
+    Args:
+        env: in which a policy is to act.
+        observation_shape: of one observation; by key for dictionaries.
+        action_shape: of one action.
+    """
+    found = {
+        "observations": (_shape(env.observation_space), observation_shape),
+        "actions": (_shape(env.action_space), action_shape),
+    }
+    name = env.spec.id if env.spec else type(env.unwrapped).__name__
+    for what, (of_env, of_data) in found.items():
+        if of_env != of_data:
+            raise SpaceError(
+                mismatch(
+                    f"{what} of the data",
+                    expected=f"shape {of_env}, as in {name}",
+                    got=f"shape {of_data}",
+                    fix="Name the environment that the data were recorded in.",
+                )
+            )
+
+
+def _shape(space: gymnasium.Space[Any]) -> Any:
+    if isinstance(space, gymnasium.spaces.Dict):
+        return {key: _shape(inner) for key, inner in space.items()}
+    return space.shape
+
+
+def _as_it_is(env: Environment) -> Environment:
+    return env
+
+
+def _register(env_id: str) -> None:
+    """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
+    if env_id in PACKAGES:
+        with _notice_to_log():
+            require(PACKAGES[env_id], extra="robotics")
+    elif env_id not in gymnasium.registry and ":" not in env_id and find_spec("gymnasium_robotics"):
+        with _notice_to_log():
+            require("gymnasium_robotics", extra="robotics")
+
+
+@contextmanager
+def _notice_to_log() -> Iterator[None]:
+    """Keep what a package prints when it is imported for those who ask for it.
+
+    Version 1.4.2 of gymnasium-robotics prints that the rewards of its hand environments differ
+    from those of version 1.2.0. Here they are corrected, so that the notice would mislead.
+    """
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        yield
+    if said.getvalue():
+        logger.debug("%s", said.getvalue().strip())
+
+
+def _unknown(env_id: str, error: Exception) -> ConfigError:
+    known = sorted({*gymnasium.registry, *PACKAGES})
+    close = get_close_matches(env_id, known, n=3, cutoff=0.5)
+    near = f"Did you mean {' or '.join(close)}?" if close else "Register it before, or install it."
+    return ConfigError(
+        mismatch("environment", expected="the id of a registered one", got=f"{env_id!r} ({error})")
+        + f" {near}"
+    )

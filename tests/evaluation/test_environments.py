@@ -1,0 +1,109 @@
+"""Environments of tasks: found by id, worded where there are none, put right where they are off."""
+
+import pickle
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError, MissingExtraError, SpaceError
+from preferl.evaluation import RandomPolicy, evaluate_policy
+from preferl.evaluation.environments import (
+    CORRECTIONS,
+    PACKAGES,
+    make_task_env,
+    require_same_spaces,
+    task_env,
+)
+
+
+def test_ordinary_ids_are_gymnasium_s_own():
+    env = make_task_env("Pendulum-v1", max_episode_steps=7)
+    assert env.spec == gymnasium.make("Pendulum-v1", max_episode_steps=7).spec
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("Pendulum-v", "Pendulum-v1"), ("AdroitDoor-v1", "AdroitHandDoor-v1")]
+)
+def test_unknown_ids_list_near_ones(wrong, near):
+    with pytest.raises(ConfigError, match=rf"Did you mean .*{near}"):
+        make_task_env(wrong)
+
+
+def test_ids_like_no_other_are_refused():
+    with pytest.raises(ConfigError, match="zzzzzz"):
+        make_task_env("zzzzzz")
+    with pytest.raises(ConfigError, match="nowhere"):
+        make_task_env("nowhere:Moon-v0")
+
+
+def test_what_an_environment_lacks_is_worded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(ConfigError, match=r"LunarLander-v3.*can be made.*[Bb]ox2[Dd]"):
+        make_task_env("LunarLander-v3")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    with pytest.raises(MissingExtraError, match=r"preferl\[robotics\]"):
+        make_task_env("AdroitHandDoor-v1")
+
+
+def test_makers_can_be_sent_to_other_processes():
+    env = pickle.loads(pickle.dumps(task_env("Pendulum-v1")))(max_episode_steps=3)
+    assert env.spec.max_episode_steps == 3
+
+
+def test_data_of_another_environment_are_refused():
+    env = make_task_env("Pendulum-v1")
+    require_same_spaces(env, (3,), (1,))
+    with pytest.raises(SpaceError, match=r"observations.*\(3,\), as in Pendulum-v1.*\(4,\)"):
+        require_same_spaces(env, (4,), (1,))
+    with pytest.raises(SpaceError, match="actions"):
+        require_same_spaces(env, (3,), (2,))
+
+
+def test_importing_the_package_prints_nothing():
+    pytest.importorskip("gymnasium_robotics")
+    code = (
+        "from preferl.evaluation.environments import make_task_env\n"
+        "make_task_env('AdroitHandDoor-v1')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("env_id", sorted(CORRECTIONS))
+def test_only_the_reward_is_corrected(env_id):
+    pytest.importorskip("gymnasium_robotics")
+    corrected = make_task_env(env_id)
+    plain = gymnasium.make(env_id)
+    stage = plain.unwrapped
+    corrected.reset(seed=3)
+    plain.reset(seed=3)
+    action = np.full(plain.action_space.shape, 0.3, np.float32)
+    ours, theirs = corrected.step(action), plain.step(action)
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    assert ours[2:4] == theirs[2:4]
+    sites, bodies = stage.data.site_xpos, stage.data.xpos
+    door = env_id == "AdroitHandDoor-v1"
+    palm = sites[stage.grasp_site_id if door else stage.S_grasp_site_id]
+    thing = sites[stage.handle_site_id] if door else bodies[stage.obj_body_id]
+    assert ours[1] == pytest.approx(float(theirs[1]) - 0.2 * np.linalg.norm(palm - thing))
+
+
+def test_random_actions_open_no_door_and_cost_what_they_should():
+    pytest.importorskip("gymnasium_robotics")
+    env = make_task_env("AdroitHandDoor-v1")
+    policy = RandomPolicy(env.action_space, seed=0)
+    report = evaluate_policy(policy, task_env("AdroitHandDoor-v1"), episodes=12, seed=0)
+    assert report.mean == pytest.approx(-56.5, abs=2)
+    assert report.success is not None
+    assert not report.success.any()
+    shipped = evaluate_policy(
+        RandomPolicy(env.action_space, seed=0), "AdroitHandDoor-v1", episodes=12, seed=0
+    )
+    assert shipped.mean == pytest.approx(-45.7, abs=2)
+    assert set(CORRECTIONS) < set(PACKAGES)

@@ -1,0 +1,63 @@
+"""Policies judged in several processes: the same reports, however many there are."""
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.evaluation import RandomPolicy, evaluate_policies, evaluate_policy
+
+SPACE = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+
+
+class Ends:
+    """A policy that takes its process with it."""
+
+    def predict(self, *_: Any, **__: Any) -> tuple[Any, Any]:
+        os._exit(3)
+
+
+def policies() -> dict[str, RandomPolicy]:
+    return {f"random {seed}": RandomPolicy(SPACE, seed) for seed in (2, 0, 1)}
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_reports_are_those_of_each_policy_alone(processes):
+    told = []
+    reports = evaluate_policies(
+        policies(),
+        "Pendulum-v1",
+        episodes=3,
+        seed=5,
+        parallel=2,
+        max_steps=20,
+        processes=processes,
+        on_report=lambda name, report: told.append((name, report.mean)),
+    )
+    assert list(reports) == list(policies())
+    assert sorted(told) == sorted((name, report.mean) for name, report in reports.items())
+    for name, policy in policies().items():
+        alone = evaluate_policy(policy, "Pendulum-v1", episodes=3, seed=5, parallel=2, max_steps=20)
+        assert reports[name].returns.tolist() == alone.returns.tolist()
+
+
+def test_what_cannot_be_sent_is_named():
+    many = {"a": RandomPolicy(SPACE, 0), "b": RandomPolicy(SPACE, 1)}
+    with pytest.raises(ConfigError, match=r"policy 'a'.*processes=1"):
+        evaluate_policies(many, lambda: gymnasium.make("Pendulum-v1"), episodes=1, seed=0)
+
+
+def test_a_process_that_dies_is_an_error():
+    with pytest.raises(ConfigError, match="one that ended"):
+        evaluate_policies({"a": Ends(), "b": Ends()}, "Pendulum-v1", episodes=1, seed=0)
+
+
+def test_nothing_to_judge_and_bad_settings():
+    assert evaluate_policies({}, "Pendulum-v1", seed=0) == {}
+    with pytest.raises(ConfigError, match="processes"):
+        evaluate_policies(policies(), "Pendulum-v1", seed=0, processes=0)
+    with pytest.raises(ConfigError, match="episodes"):
+        evaluate_policies(policies(), "Pendulum-v1", seed=0, episodes=0)
