@@ -5,6 +5,7 @@ from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward
 from preferl.models.checkpoint import load_reward_model, save_reward_model
 from preferl.models.encoders import VectorEncoder, check_spaces, infer_spaces
 from preferl.models.ensemble import Ensemble
+from preferl.models.flax import load_flax
 from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
 
@@ -22,6 +23,7 @@ __all__ = [
     "build_reward_model",
     "check_spaces",
     "infer_spaces",
+    "load_flax",
     "load_reward_model",
     "save_reward_model",
 ]

@@ -172,7 +172,8 @@ class LSTM(nn.Module):
         # GPU kernels want all weights in one block of memory, and warn where they are not.
         block = torch.cat([part.flatten() for part in parts]).split([p.numel() for p in parts])
         weights = [flat.view_as(part) for flat, part in zip(block, parts, strict=True)]
+        train = torch.is_grad_enabled()  # a GPU remembers what backward needs only if told to
         outputs: Tensor = torch.lstm(
-            inputs, (state, state), weights, True, 1, 0.0, self.training, False, True
+            inputs, (state, state), weights, True, 1, 0.0, train, False, True
         )[0]
         return outputs

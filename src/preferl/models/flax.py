@@ -1,0 +1,146 @@
+"""Parameters that Flax wrote, by name, in the models here (Kim et al. 2023's own networks)."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.models.base import RewardModel
+from preferl.models.lstm import LSTMReward
+from preferl.models.mlp import MLPReward
+from preferl.shapes import Array
+
+PREFIXES = ("param:", "params/")
+
+
+def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> None:
+    """Put the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
+
+    The originals take observations and actions as they are, so build the model with
+    `normalise=False`.
+
+    Args:
+        model: filled in place; an `MLPReward` of one member, or an `LSTMReward`.
+        arrays: names such as `Dense_0/kernel` to arrays, or a `.npz` file of them. `params/` or
+            `param:` may stand before each name.
+
+    Raises:
+        CheckpointError: names that are missing or too many, arrays of another shape, or a file
+            that cannot be read.
+        ConfigError: a model that has no counterpart, or that normalises its inputs.
+
+    >>> from gymnasium.spaces import Box
+    >>> from preferl.models import MLPRewardConfig
+    >>> config = MLPRewardConfig(hidden=(), normalise=False)
+    >>> model = MLPReward(Box(-1, 1, (2,)), Box(-1, 1, (1,)), config, seed=0)
+    >>> name = "params/FullyConnectedNetwork_0/Dense_0"
+    >>> load_flax(model, {f"{name}/kernel": np.ones((3, 1)), f"{name}/bias": np.zeros(1)})
+    >>> model(torch.ones(1, 1, 2), torch.ones(1, 1, 1), torch.ones(1, 1, dtype=bool)).scores.item()
+    3.0
+    """
+    named = {_bare(name): array for name, array in _read(arrays).items()}
+    places = flax_places(model)
+    _check(named, places)
+    with torch.no_grad():
+        for name, place in places.items():
+            place.copy_(torch.from_numpy(np.array(named[name], np.float32)))
+
+
+def flax_places(model: RewardModel) -> dict[str, Tensor]:
+    """Flax names to views of the model's parameters, in the shapes that Flax gives them.
+
+    Raises:
+        ConfigError: a model that has no counterpart, or that normalises its inputs.
+    """
+    if isinstance(model, MLPReward | LSTMReward) and model.config.normalise:
+        raise ConfigError(
+            mismatch(
+                "normalise",
+                expected="False, since Flax's models take inputs as they are",
+                got=True,
+            )
+        )
+    match model:
+        case MLPReward(members=1):
+            return dict(_mlp(model))
+        case LSTMReward():
+            return dict(_lstm(model))
+    raise ConfigError(
+        mismatch(
+            "model to load Flax parameters into",
+            expected="an MLPReward of one member or an LSTMReward",
+            got=f"{type(model).__name__} of {model.members}",
+        )
+    )
+
+
+def _mlp(model: MLPReward) -> Iterator[tuple[str, Tensor]]:
+    for index, weight in enumerate(model.networks.weights):
+        name = f"FullyConnectedNetwork_0/Dense_{index}"
+        yield f"{name}/kernel", weight[0]
+        yield f"{name}/bias", model.networks.biases[index][0, 0]
+
+
+def _lstm(model: LSTMReward) -> Iterator[tuple[str, Tensor]]:
+    for index, linear in enumerate([*model.before.linear, *model.after.linear, model.output]):
+        yield from _dense(f"Dense_{index}", linear)
+    cell, lstm = "SimpleLSTM_0/OptimizedLSTMCell_0", model.lstm
+    parts = (part.chunk(4) for part in (lstm.input, lstm.recurrent, lstm.bias))
+    for gate, inputs, recurrent, bias in zip("ifgo", *parts, strict=True):
+        yield f"{cell}/i{gate}/kernel", inputs.T
+        yield f"{cell}/h{gate}/kernel", recurrent.T
+        yield f"{cell}/h{gate}/bias", bias
+
+
+def _dense(name: str, linear: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}/kernel", linear.get_parameter("weight").T
+    yield f"{name}/bias", linear.get_parameter("bias")
+
+
+def _read(arrays: Mapping[str, Array] | Path | str) -> Mapping[str, Array]:
+    if isinstance(arrays, Mapping):
+        return arrays
+    try:
+        # Opened here, since numpy leaves a file open that turns out to be none of its own.
+        with Path(arrays).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, TypeError, BadZipFile) as error:
+        raise CheckpointError(
+            mismatch(f"{arrays}", expected="a .npz file of arrays", got=error)
+        ) from error
+
+
+def _bare(name: str) -> str:
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
+    for what, names in (
+        ("missing", places.keys() - named.keys()),
+        ("unknown", named.keys() - places.keys()),
+    ):
+        if names:
+            raise CheckpointError(
+                mismatch(
+                    "Flax parameters",
+                    expected=f"the {len(places)} of this model",
+                    got=f"{len(names)} {what}: {sorted(names)[:3]}",
+                    fix="Build the model with the layers and the head that were trained.",
+                )
+            )
+    for name, place in places.items():
+        if named[name].shape != place.shape:
+            raise CheckpointError(
+                mismatch(
+                    f"shape of {name}",
+                    expected=tuple(place.shape),
+                    got=named[name].shape,
+                    fix="Build the model for the spaces and with the widths that were trained.",
+                )
+            )

@@ -1,0 +1,78 @@
+"""Whole episodes relabelled as the published implementation does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.data import Episodes
+from preferl.data.windows import window_indices
+from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, load_flax
+from preferl.training import RewardFunction, relabel
+
+SEEN = 6
+OBSERVATIONS, ACTIONS = spaces.Box(-np.inf, np.inf, (5,)), spaces.Box(-1, 1, (2,))
+
+
+@pytest.fixture
+def folder(shared) -> Path:
+    return shared / "golden" / "preference_transformer"
+
+
+@pytest.fixture
+def golden(folder) -> dict[str, Any]:
+    return dict(np.load(folder / "relabel.npz"))
+
+
+@pytest.fixture
+def episodes(golden) -> Episodes:
+    ends = np.flatnonzero(golden["out:dones_float"])
+    return Episodes(
+        observations=golden["in:observations"],
+        actions=golden["in:actions_clipped"],
+        rewards=np.zeros(len(golden["in:actions"])),
+        terminated=golden["in:terminals"],
+        final_observations=golden["in:next_observations"][ends],
+        lengths=golden["in:traj_lens"],
+    )
+
+
+def filled(model: Any, file: Path) -> Any:
+    arrays = np.load(file)
+    load_flax(model, {name: arrays[name] for name in arrays.files if name.startswith("param:")})
+    return model.eval()
+
+
+@pytest.fixture
+def nmr(folder) -> LSTMReward:
+    config = LSTMRewardConfig(width=64, context=SEEN, normalise=False)
+    return filled(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=0), folder / "nmr_small.npz")
+
+
+def test_markovian(golden, episodes, folder):
+    config = MLPRewardConfig((64, 32), activation="relu", normalise=False)
+    model = filled(MLPReward(OBSERVATIONS, ACTIONS, config, seed=0), folder / "mr_small.npz")
+    rewards = relabel(episodes, RewardFunction(model)).rewards
+    np.testing.assert_allclose(rewards, golden["out:mr"], atol=1e-5)
+
+
+def test_history_of_zeros_as_the_original_feeds_it(golden, episodes, nmr):
+    rows, mask = window_indices(episodes.start_of_step, SEEN)
+    observations, actions = (
+        torch.from_numpy(np.where(mask[..., None], array[rows], np.float32(0)))
+        for array in (episodes.observations, episodes.actions)
+    )
+    with torch.no_grad():
+        rewards = nmr(observations, actions, torch.ones(rows.shape, dtype=torch.bool)).rewards
+    np.testing.assert_allclose(rewards[0, :, -1], golden["out:nmr_seq6_last"], atol=1e-5)
+
+
+def test_history_that_is_full_is_paid_as_by_the_original(golden, episodes, nmr):
+    rewards = relabel(episodes, RewardFunction(nmr)).rewards
+    full = window_indices(episodes.start_of_step, SEEN)[1].all(1)
+    expected = golden["out:nmr_seq6_last"]
+    np.testing.assert_allclose(rewards[full], expected[full], atol=1e-5)
+    assert not np.allclose(rewards[~full], expected[~full], atol=1e-3)  # ours sees no padding

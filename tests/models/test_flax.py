@@ -1,0 +1,101 @@
+"""Flax parameters by name; golden tests check what the numbers then do."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.errors import CheckpointError, ConfigError
+from preferl.models import (
+    Ensemble,
+    LSTMReward,
+    LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
+    load_flax,
+)
+from preferl.models.flax import flax_places
+
+OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+
+
+def mlp(**settings: object) -> MLPReward:
+    config = MLPRewardConfig(**{"hidden": (4,), "normalise": False, **settings})
+    return MLPReward(OBSERVATIONS, ACTIONS, config, seed=0)
+
+
+def lstm(**settings: object) -> LSTMReward:
+    config = LSTMRewardConfig(**{"width": 8, "normalise": False, **settings})
+    return LSTMReward(OBSERVATIONS, ACTIONS, config, seed=0)
+
+
+MODELS = [mlp, lstm]
+
+
+def some_arrays(model) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=place.shape) for name, place in flax_places(model).items()}
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_every_parameter_has_its_place_and_is_set(make):
+    model = make()
+    arrays = some_arrays(model)
+    assert sum(a.size for a in arrays.values()) == sum(p.numel() for p in model.parameters())
+    load_flax(model, arrays)
+    for name, place in flax_places(model).items():
+        np.testing.assert_array_equal(place.detach().numpy(), arrays[name].astype(np.float32))
+    everything = np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+    expected = np.concatenate([a.astype(np.float32).ravel() for a in arrays.values()])
+    np.testing.assert_array_equal(np.sort(everything), np.sort(expected))
+
+
+@pytest.mark.parametrize("prefix", ["", "params/", "param:", "param:params/"])
+def test_names_may_have_a_prefix_and_come_from_a_file(tmp_path, prefix):
+    one, other = mlp(), mlp()
+    arrays = some_arrays(one)
+    np.savez(tmp_path / "arrays.npz", **{prefix + name: a for name, a in arrays.items()})
+    load_flax(one, arrays)
+    load_flax(other, tmp_path / "arrays.npz")
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_missing_unknown_and_misshapen_arrays_are_named_and_nothing_is_set(make):
+    model = make()
+    arrays = some_arrays(model)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    name = sorted(arrays)[-1]
+    lacking = {key: array for key, array in arrays.items() if key != name}
+    for wrong, words in (
+        (lacking, f"1 missing: .*{name}"),
+        (arrays | {"Dense_9/bias": np.zeros(1)}, "1 unknown: .*Dense_9/bias"),
+        (arrays | {name: np.zeros((7, 7, 7))}, rf"^shape of {name}: expected .*, got \(7, 7, 7\)"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            load_flax(model, wrong)
+    assert all(torch.equal(before[key], tensor) for key, tensor in model.state_dict().items())
+
+
+def test_files_that_are_no_arrays_are_refused(tmp_path):
+    for content in (b"", b"not arrays", b"PK\x03\x04cut off"):
+        (tmp_path / "arrays.npz").write_bytes(content)
+        with pytest.raises(CheckpointError, match="npz file of arrays"):
+            load_flax(mlp(), tmp_path / "arrays.npz")
+    np.save(tmp_path / "single.npy", np.zeros(3))
+    for name in ("absent.npz", "single.npy"):
+        with pytest.raises(CheckpointError, match="npz file of arrays"):
+            load_flax(mlp(), tmp_path / name)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_a_model_that_normalises_its_inputs_is_refused(make):
+    with pytest.raises(ConfigError, match=r"^normalise: expected False"):
+        load_flax(make(normalise=True), {})
+
+
+def test_a_model_without_a_counterpart_is_refused():
+    for model in (mlp(members=2), Ensemble([lstm(), lstm()])):
+        with pytest.raises(ConfigError, match="MLPReward of one member"):
+            load_flax(model, {})

@@ -1,0 +1,187 @@
+"""The LSTM reward against a loop over steps, written from its equations."""
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from preferl.errors import ConfigError
+from preferl.models import (
+    EnsembleConfig,
+    LSTMReward,
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    build_reward_model,
+)
+from preferl.testing import check_reward_model
+
+OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+
+
+def small(seed: int = 0, **settings: object) -> LSTMReward:
+    config = LSTMRewardConfig(**{"width": 16, "context": 6, **settings})
+    return LSTMReward(OBSERVATIONS, ACTIONS, config, seed=seed)
+
+
+def windows(rows: int = 7, length: int = 6) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    observations = torch.randn(rows, length, 3, generator=generator)
+    actions = torch.randn(rows, length, 2, generator=generator)
+    mask = torch.arange(length) >= torch.arange(rows)[:, None] % length
+    return observations, actions, mask
+
+
+def one_by_one(model: LSTMReward, steps: Tensor) -> Tensor:
+    """Rewards of one unpadded window `[L, F]`, a step and a gate at a time."""
+    units = model.lstm.units
+    rows = {gate: slice(i * units, (i + 1) * units) for i, gate in enumerate("ifgo")}
+    hidden = cell = torch.zeros(units)
+    rewards = []
+    for step in steps:
+        inputs = step
+        for linear in model.before.linear:
+            inputs = torch.relu(linear(inputs))
+        gate = {
+            name: model.lstm.input[r] @ inputs
+            + model.lstm.recurrent[r] @ hidden
+            + model.lstm.bias[r]
+            for name, r in rows.items()
+        }
+        kept, added = torch.sigmoid(gate["f"]) * cell, torch.sigmoid(gate["i"])
+        cell = kept + added * torch.tanh(gate["g"])
+        hidden = torch.sigmoid(gate["o"]) * torch.tanh(cell)
+        out = torch.cat([inputs, hidden])
+        for linear in model.after.linear:
+            out = torch.relu(linear(out))
+        rewards.append(model.output(out)[0])
+    return torch.stack(rewards)
+
+
+def with_biases(model: LSTMReward) -> LSTMReward:
+    """The same with biases that are not zero, so that none can be forgotten."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.uniform_(-0.5, 0.5, generator=generator)
+    return model
+
+
+def test_rewards_are_those_of_the_equations_and_begin_where_the_window_does():
+    model = with_biases(small()).eval()
+    observations, actions, mask = windows()
+    output = model(observations, actions, mask)
+    features = torch.cat([observations, actions], dim=-1)
+    for row in range(len(mask)):
+        expected = one_by_one(model, features[row][mask[row]])
+        torch.testing.assert_close(output.rewards[0, row][mask[row]], expected)
+        torch.testing.assert_close(output.scores[0, row], expected.sum())
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean", "last"])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_every_shape_keeps_the_contract(pooling, activation):
+    check_reward_model(with_biases(small(pooling=pooling, activation=activation, dropout=0.2)))
+
+
+def test_a_score_is_the_sum_the_mean_or_the_last_of_the_real_rewards():
+    arguments = windows()
+    mask = arguments[2]
+    for pooling, reduce in (("sum", Tensor.sum), ("mean", Tensor.mean), ("last", lambda r: r[-1])):
+        output = small(pooling=pooling).eval()(*arguments)
+        expected = [reduce(r[m]) for r, m in zip(output.rewards[0], mask, strict=True)]
+        torch.testing.assert_close(output.scores[0], torch.stack(expected))
+
+
+def test_a_window_without_a_real_step_scores_nothing():
+    observations, actions, _ = windows()
+    for pooling in ("sum", "mean", "last"):
+        scores = small(pooling=pooling)(observations, actions, torch.zeros(7, 6, dtype=bool)).scores
+        assert scores.tolist() == [[0.0] * 7]
+
+
+def test_padding_that_is_not_a_number_does_not_matter():
+    model = small(normalise=False).eval()
+    observations, actions, mask = windows()
+    output = model(observations, actions, mask)
+    spoilt = model(torch.where(mask[..., None], observations, torch.nan), actions, mask)
+    assert torch.equal(output.scores, spoilt.scores)
+    spoilt.scores.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_parameters_are_as_many_as_the_original_has():
+    shapes = {(11, 3): 230_209, (17, 6): 232_513, (46, 26): 245_057}
+    for (observation, action), count in shapes.items():
+        boxes = spaces.Box(-1, 1, (observation,)), spaces.Box(-1, 1, (action,))
+        model = LSTMReward(*boxes, seed=0)
+        assert sum(p.numel() for p in model.parameters()) == count
+
+
+def test_initial_weights_are_lecun_normal_and_orthogonal_and_biases_zero():
+    model = LSTMReward(OBSERVATIONS, ACTIONS, seed=0)
+    for weight in (model.before.linear[1].weight, model.lstm.input, model.after.linear[0].weight):
+        deviation = weight.shape[1] ** -0.5
+        assert weight.std().item() == pytest.approx(deviation, rel=0.02)
+        assert weight.abs().max() <= 2 * deviation / 0.8796
+    for gate in model.lstm.recurrent.chunk(4):
+        torch.testing.assert_close(gate @ gate.T, torch.eye(128), atol=1e-5, rtol=0)
+    for name, parameter in model.named_parameters():
+        assert not name.endswith("bias") or not parameter.any()
+
+
+def test_a_seed_makes_the_same_weights_and_touches_no_global_stream():
+    before = torch.random.get_rng_state()
+    one, same, other = (small(seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["lstm.recurrent"], other["lstm.recurrent"])
+
+
+def test_half_precision_gives_nearly_the_same_in_single_precision():
+    model = with_biases(small())
+    output = model.eval()(*windows())
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model(*windows())
+    assert half.rewards.dtype == half.scores.dtype == torch.float32
+    torch.testing.assert_close(half.scores, output.scores, atol=0.05, rtol=0.05)
+    half.scores.sum().backward()
+    assert all(p.grad.any() for p in model.parameters())
+
+
+def test_dropout_is_for_training_only():
+    model = small(dropout=0.5)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        assert not torch.equal(model(*windows()).scores, model(*windows()).scores)
+    model.eval()
+    assert torch.equal(model(*windows()).scores, model(*windows()).scores)
+
+
+def test_it_joins_markovian_models_in_an_ensemble_that_can_be_saved():
+    config = EnsembleConfig(
+        (
+            MLPRewardConfig(hidden=(8,), members=2),
+            LSTMRewardConfig(width=16, context=6, activation="tanh"),
+            LSTMRewardConfig(width=16, context=6, pooling="last"),
+        )
+    )
+    model = build_reward_model(config, OBSERVATIONS, ACTIONS, seed=0)
+    assert (model.members, model.context) == (4, 6)
+    check_reward_model(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"width": 6}, "width"),
+        ({"width": 0}, "width"),
+        ({"context": 0}, "context"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"activation": "sine"}, "activation"),
+        ({"pooling": "max"}, "pooling"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings, name):
+    with pytest.raises(ConfigError, match=f"^{name}: expected"):
+        LSTMRewardConfig(**settings)
