@@ -41,6 +41,14 @@ if TYPE_CHECKING:
         load_reward_model,
         save_reward_model,
     )
+    from preferl.offline import (
+        IQL,
+        BehaviourCloning,
+        CloningConfig,
+        IQLConfig,
+        OfflinePolicy,
+        Transitions,
+    )
     from preferl.online import (
         OnlineConfig,
         PPOConfig,
@@ -63,16 +71,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "IQL",
+    "BehaviourCloning",
+    "CloningConfig",
     "Comparisons",
     "Ensemble",
     "EnsembleConfig",
     "Episodes",
+    "IQLConfig",
     "InformativePairs",
     "InstantFeedback",
     "LSTMReward",
     "LSTMRewardConfig",
     "MLPReward",
     "MLPRewardConfig",
+    "OfflinePolicy",
     "OnlineConfig",
     "PPOConfig",
     "PreferlError",
@@ -86,6 +99,7 @@ __all__ = [
     "ScriptedTeacher",
     "Segments",
     "UniformPairs",
+    "Transitions",
     "__version__",
     "build_reward_model",
     "evaluate_policy",
@@ -122,6 +136,7 @@ _NAMES = {
         "Ensemble EnsembleConfig LSTMReward LSTMRewardConfig MLPReward MLPRewardConfig RewardModel "
         "build_reward_model load_reward_model save_reward_model"
     ),
+    "offline": "IQL BehaviourCloning CloningConfig IQLConfig OfflinePolicy Transitions",
     "online": (
         "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy save_policy"
     ),

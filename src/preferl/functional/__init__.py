@@ -8,8 +8,22 @@ from preferl.functional.preference import (
     preference_loss,
     preference_probability,
 )
+from preferl.functional.value import (
+    advantage_weights,
+    cosine_decay,
+    expectile_loss,
+    expectile_weight,
+    gaussian_log_density,
+    soft_update,
+    td_target,
+)
 
 __all__ = [
+    "advantage_weights",
+    "cosine_decay",
+    "expectile_loss",
+    "expectile_weight",
+    "gaussian_log_density",
     "lower_bound",
     "mean",
     "pool",
@@ -17,4 +31,6 @@ __all__ = [
     "preference_logits",
     "preference_loss",
     "preference_probability",
+    "soft_update",
+    "td_target",
 ]

@@ -1,0 +1,94 @@
+"""Formulas of learning values and policies from recorded experience.
+
+Kostrikov et al. (2022), implicit Q-learning; Peng et al. (2019) for the weights.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def expectile_weight(difference: Tensor, expectile: float) -> Tensor:
+    """How much an error counts: `expectile` where it is not negative, else the rest to 1.
+
+    >>> expectile_weight(torch.tensor([-2.0, 1.0]), 0.75).tolist()
+    [0.25, 0.75]
+    """
+    return torch.where(difference < 0, 1 - expectile, expectile)
+
+
+def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
+    """The asymmetric square `|τ - 1{d < 0}| d²` (Kostrikov et al. 2022, section 4.1).
+
+    Args:
+        difference: `[...]` what should be reached minus what is predicted.
+        expectile: `τ` in (0, 1); 0.5 is half the square error, towards 1 the prediction goes to
+            the largest of what was seen.
+
+    Returns:
+        `[...]`, not averaged.
+
+    >>> expectile_loss(torch.tensor([-2.0, 2.0]), 0.75).tolist()
+    [1.0, 3.0]
+    """
+    return expectile_weight(difference, expectile) * difference.square()
+
+
+def advantage_weights(advantage: Tensor, temperature: float, max_weight: float = 100.0) -> Tensor:
+    """Weights of actions in weighted cloning, `min(exp(β A), max)` (Peng et al. 2019).
+
+    Args:
+        advantage: `[...]` `A`, how much better an action is than what is usual.
+        temperature: `β`, an inverse temperature: 0 clones every action alike, more is greedier.
+        max_weight: upper bound, so that a few actions do not make up a whole minibatch.
+
+    >>> advantage_weights(torch.tensor([0.0, 99.0]), 3.0).tolist()
+    [1.0, 100.0]
+    """
+    # The exponent is cut off, not its power, so that nothing overflows.
+    return (temperature * advantage).clamp(max=math.log(max_weight)).exp().clamp_(max=max_weight)
+
+
+def td_target(rewards: Tensor, continues: Tensor, values: Tensor, discount: float) -> Tensor:
+    """What an action was worth by one step and the value of what followed: `r + γ c V(s')`.
+
+    Args:
+        rewards: `[...]`
+        continues: `[...]` 0 where the episode terminated, else 1; a time limit is no end.
+        values: `[...]` of the next observations.
+        discount: `γ`.
+
+    >>> td_target(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([4.0, 4.0]),
+    ...           0.5).tolist()
+    [3.0, 1.0]
+    """
+    return rewards + discount * continues * values
+
+
+def gaussian_log_density(actions: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Log density of a diagonal Gaussian: `[..., A]` actions and means to `[...]`, in nats.
+
+    >>> gaussian_log_density(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(2)).tolist()
+    [-1.8378770351409912]
+    """
+    error = (actions - mean) * torch.exp(-log_std)
+    return -(0.5 * error.square() + log_std + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+def soft_update(target: Tensor, source: Tensor, rate: float) -> Tensor:
+    """Move `target` in place by the share `rate` of its distance to `source`, and return it.
+
+    >>> soft_update(torch.tensor([0.0, 4.0]), torch.tensor([4.0, 0.0]), 0.25).tolist()
+    [1.0, 3.0]
+    """
+    return target.lerp_(source, rate)
+
+
+def cosine_decay(step: int, steps: int) -> float:
+    """The share of a learning rate that is left after `step` of `steps`: half a cosine to 0.
+
+    >>> cosine_decay(0, 100), round(cosine_decay(50, 100), 9), cosine_decay(100, 100)
+    (1.0, 0.5, 0.0)
+    """
+    return 0.5 * (1 + math.cos(math.pi * min(step, steps) / steps))

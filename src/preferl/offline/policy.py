@@ -1,0 +1,271 @@
+"""Policies that were learned offline: they act, and are saved and exported."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from preferl._optional import require
+from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
+from preferl.files import writing
+from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.offline.transitions import ActionScale, flat_observations, observation_size
+from preferl.shapes import Array
+
+FORMAT = 1
+WEIGHTS, CONFIG = "policy.safetensors", "policy.json"
+
+
+@final
+class OfflinePolicy:
+    """A diagonal Gaussian policy of one agent, with stable-baselines3's `predict`.
+
+    Attributes:
+        observation_space: what it sees.
+        action_space: what it does.
+        learner: what it was learned by.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        parameters: Mapping[str, Tensor],
+        *,
+        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        learner: str = "",
+        seed: int = 0,
+    ) -> None:
+        """A policy with these parameters.
+
+        Args:
+            observation_space: a Box of floats, or a Dict of these.
+            action_space: a Box of floats.
+            parameters: `weight_0` `[in, out]`, `bias_0` `[1, out]` and so on for each layer, and
+                `log_std` `[1, A]`.
+            log_std_bounds: of the log deviations.
+            learner: what it was learned by, to be told where it is loaded.
+            seed: of actions that are drawn.
+
+        Raises:
+            SpaceError: other spaces, or parameters of other sizes.
+        """
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.learner = learner
+        self._bounds = log_std_bounds
+        self._parameters = dict(parameters)
+        self._actor = _Actor(parameters, ActionScale.of(action_space))
+        sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
+        if (self._actor.inputs, self._actor.outputs) != sizes:
+            raise SpaceError(
+                mismatch(
+                    "spaces of a policy",
+                    expected=f"{self._actor.inputs} and {self._actor.outputs} numbers",
+                    got="{} and {}".format(*sizes),
+                )
+            )
+        log_std = parameters["log_std"].clamp(*log_std_bounds)
+        self._deviation = (log_std.exp() * self._actor.scale.half).numpy()
+        self._rng = np.random.default_rng(seed)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Array, Any]:
+        """`[V, *obs]` observations, or a single one, to actions within the action space.
+
+        Args:
+            observation: as the environment gives it.
+            state: handed back as it came: the policy has no memory.
+            episode_start: not looked at.
+            deterministic: the mean action, rather than one drawn.
+
+        Raises:
+            SpaceError: observations of another shape.
+        """
+        del episode_start
+        single, flat = self._flat(observation)
+        with torch.no_grad():
+            actions = self._actor(torch.from_numpy(flat)).numpy()
+        if not deterministic:
+            actions = actions + self._deviation * self._rng.standard_normal(actions.shape)
+        space = self.action_space
+        shape = space.shape or ()
+        actions = actions.reshape(len(flat), *shape)
+        if isinstance(space, spaces.Box):
+            actions = np.clip(actions, space.low, space.high)
+        actions = actions.astype(space.dtype)
+        return (actions[0] if single else actions), state
+
+    def save(self, path: Path | str) -> None:
+        """Write the policy as a folder, all or nothing.
+
+        Args:
+            path: the folder; a policy that was there is replaced.
+
+        Raises:
+            StorageError: the folder cannot be written to, or holds something else.
+        """
+        path = Path(path)
+        if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
+            raise StorageError(
+                mismatch(
+                    f"{path}",
+                    expected="a new or empty folder, or one that holds a policy",
+                    got="a folder that holds something else",
+                    fix="Choose another name: what is there would be replaced.",
+                )
+            )
+        about = {
+            "format": FORMAT,
+            "preferl": version("preferl"),
+            "learner": self.learner,
+            "log_std_bounds": list(self._bounds),
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+        }
+        with writing(path) as draft:
+            draft.mkdir()
+            save_file(
+                {name: tensor.contiguous() for name, tensor in self._parameters.items()},
+                draft / WEIGHTS,
+            )
+            (draft / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path | str, *, seed: int = 0) -> Self:
+        """Read a policy; every number is the one that was saved.
+
+        Args:
+            path: the folder that `save` wrote.
+            seed: of actions that are drawn.
+
+        Raises:
+            CheckpointError: no such folder, a damaged one, or one of another format.
+        """
+        path = Path(path)
+        try:
+            about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            if about["format"] != FORMAT:
+                raise ValueError(f"format {about['format']} of preferl {about.get('preferl')}")
+            low, high = about["log_std_bounds"]
+            return cls(
+                space_from_json(about["observation_space"]),
+                space_from_json(about["action_space"]),
+                load_file(path / WEIGHTS),
+                log_std_bounds=(low, high),
+                learner=about["learner"],
+                seed=seed,
+            )
+        # gymnasium asserts what a damaged space is refused for.
+        except (
+            AssertionError,
+            LookupError,
+            OSError,
+            RuntimeError,
+            SafetensorError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise CheckpointError(
+                mismatch(
+                    f"policy {path}",
+                    expected=f"a folder with a whole {WEIGHTS} and {CONFIG}",
+                    got=error,
+                    fix="Name the policy folder of a preferl run, or restore it from a copy.",
+                )
+            ) from error
+
+    def export_torchscript(self, path: Path | str) -> None:
+        """Write the mean action, `[V, O]` to `[V, A]`, as TorchScript, which C++ can run too.
+
+        Observations are flat float32, actions are scaled to the space.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        example = torch.zeros(2, self._actor.inputs)
+        script = torch.jit.trace(self._actor, example)
+        with writing(Path(path)) as draft:
+            script.save(str(draft))
+
+    def export_onnx(self, path: Path | str) -> None:
+        """Write the same as ONNX, with inputs `observations` and outputs `actions`.
+
+        Raises:
+            MissingExtraError: onnx is not installed; the extra `onnx` brings it.
+            StorageError: the file cannot be written.
+        """
+        for module in ("onnx", "onnxscript"):
+            require(module, extra="onnx")
+        program: Any = torch.onnx.export(
+            self._actor,
+            (torch.zeros(2, self._actor.inputs),),
+            input_names=["observations"],
+            output_names=["actions"],
+            dynamic_shapes=({0: torch.export.Dim("rows")},),
+            dynamo=True,
+            verbose=False,
+        )
+        with writing(Path(path)) as draft:
+            program.save(str(draft))
+
+    def _flat(self, observation: Any) -> tuple[bool, Array]:
+        """Whether it is a single observation, and `[V, O]` numbers."""
+        space = self.observation_space
+        first, shape = observation, space
+        while isinstance(shape, spaces.Dict):
+            key = next(iter(shape))
+            first, shape = first[key], shape[key]
+        single = np.ndim(first) == len(shape.shape or ())
+        flat = flat_observations(_with_axis(observation) if single else observation)
+        if flat.shape[1] != self._actor.inputs:
+            raise SpaceError(
+                mismatch(
+                    "observation",
+                    expected=f"{self._actor.inputs} numbers, as in {space}",
+                    got=flat.shape[1],
+                )
+            )
+        return single, flat
+
+
+def _with_axis(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {key: _with_axis(part) for key, part in observation.items()}
+    return np.asarray(observation)[None]
+
+
+@final
+class _Actor(nn.Module):
+    """Observations `[V, O]` to mean actions `[V, A]` of the space."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], scale: ActionScale) -> None:
+        super().__init__()
+        count = sum(name.startswith("weight") for name in parameters)
+        layers = [(parameters[f"weight_{k}"], parameters[f"bias_{k}"]) for k in range(count)]
+        modules: list[nn.Module] = []
+        for weight, bias in layers:
+            linear = nn.Linear(*weight.shape)
+            linear.weight.data.copy_(weight.T)
+            linear.bias.data.copy_(bias[0])
+            modules += [linear, nn.ReLU()]
+        self.network = nn.Sequential(*modules[:-1], nn.Tanh())
+        self.scale = scale
+        self.inputs, self.outputs = layers[0][0].shape[0], layers[-1][0].shape[1]
+
+    def forward(self, observations: Tensor) -> Tensor:
+        actions: Tensor = self.scale.outward(self.network(observations))
+        return actions

@@ -1,0 +1,284 @@
+"""Recorded steps on a device, and the minibatches that agents draw from them there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError, SpaceError, mismatch
+from preferl.shapes import Array, FloatArray, Observations
+
+BLOCK = 32
+"""Minibatches drawn and gathered at once: fewer calls, and little enough memory for a cache."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Single steps and what followed them, float32 on one device.
+
+    Attributes:
+        observations: `[T, O]`
+        actions: `[T, A]` as recorded.
+        rewards: `[T]`, or `[S, T]` with a row for each agent.
+        next_observations: `[T, O]`
+        continues: `[T]` 0 where the episode terminated, else 1: a time limit cuts an episode off
+            without making what would have followed worth nothing.
+        clip_actions: bound of the actions that agents see, scaled to [-1, 1]; None has none.
+
+    Raises:
+        DataError: shapes that do not agree.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    next_observations: Tensor
+    continues: Tensor
+    clip_actions: float | None = 1 - 1e-5
+
+    def __post_init__(self) -> None:
+        steps = len(self.observations)
+        for name in ("actions", "next_observations", "continues"):
+            got = getattr(self, name).shape
+            if got[:1] != (steps,):
+                raise DataError(
+                    mismatch(f"Transitions.{name}", expected=f"{steps} rows", got=tuple(got))
+                )
+        if self.rewards.ndim not in (1, 2) or self.rewards.shape[-1] != steps:
+            raise DataError(
+                mismatch(
+                    "Transitions.rewards",
+                    expected=f"shape [{steps}], or [agents, {steps}]",
+                    got=list(self.rewards.shape),
+                )
+            )
+        if not steps:
+            raise DataError(mismatch("Transitions", expected="at least one step", got="none"))
+
+    @classmethod
+    def of(
+        cls,
+        episodes: Episodes,
+        *,
+        rewards: FloatArray | None = None,
+        device: torch.device | str = "cpu",
+        clip_actions: float | None = 1 - 1e-5,
+    ) -> Self:
+        """The steps of episodes, their last ones included.
+
+        Args:
+            episodes: with continuous actions; dictionaries of observations are laid end to end
+                in the order of their keys.
+            rewards: `[T]` or, a row per agent, `[S, T]`; those of the episodes if None.
+            device: where agents will learn.
+            clip_actions: bound of actions scaled to [-1, 1]; the default is D4RL's, a hair inside
+                of what a tanh can reach.
+
+        Raises:
+            DataError: rewards of another length or not finite, or actions that are no floats.
+        """
+        if not np.issubdtype(episodes.actions.dtype, np.floating):
+            raise DataError(
+                mismatch(
+                    "actions of offline learning", expected="floats", got=episodes.actions.dtype
+                )
+            )
+        paid = np.asarray(episodes.rewards if rewards is None else rewards)
+        if not np.isfinite(paid).all():
+            raise DataError(mismatch("rewards", expected="finite numbers", got="NaN or infinity"))
+
+        def put(array: Array) -> Tensor:
+            return torch.from_numpy(np.array(array, np.float32, order="C")).to(device)
+
+        return cls(
+            observations=put(flat_observations(episodes.observations)),
+            actions=put(episodes.actions.reshape(len(episodes.actions), -1)),
+            rewards=put(paid),
+            next_observations=put(flat_observations(episodes.next_observations)),
+            continues=put(~episodes.terminated),
+            clip_actions=clip_actions,
+        )
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+
+def flat_observations(observations: Observations) -> Array:
+    """`[T, O]` float32 of `[T, *obs]`; a dictionary's arrays in the order of their keys.
+
+    >>> flat_observations({"b": np.ones((2, 1)), "a": np.zeros((2, 1, 2))}).tolist()
+    [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
+    """
+    parts = [part for _, part in sorted(_leaves(observations))]
+    flat = [np.asarray(part, np.float32).reshape(len(part), -1) for part in parts]
+    return np.concatenate(flat, axis=1)
+
+
+def _leaves(observations: Any, name: str = "") -> Iterator[tuple[str, Array]]:
+    """Arrays and their keys, nested ones joined by `/`."""
+    if not isinstance(observations, Mapping):
+        yield name, observations
+        return
+    for key, part in observations.items():
+        yield from _leaves(part, f"{name}/{key}" if name else key)
+
+
+def observation_size(space: spaces.Space[Any]) -> int:
+    """`O`, numbers of an observation.
+
+    Raises:
+        SpaceError: an observation of something else than numbers.
+    """
+    match space:
+        case spaces.Box() if space.dtype != np.uint8:
+            return int(np.prod(space.shape))
+        case spaces.Dict():
+            return sum(observation_size(part) for part in space.values())
+    raise SpaceError(
+        mismatch(
+            "observations of offline learning",
+            expected="a Box of floats, or a Dict of these",
+            got=space,
+            fix="Turn them into features with a gymnasium wrapper.",
+        )
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ActionScale:
+    """A box of actions to and from [-1, 1], which a tanh can reach; unbounded ones stay.
+
+    Attributes:
+        centre: `[A]`
+        half: `[A]` half the width of the box.
+
+    >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
+    >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
+    ([[1.0]], [[0.0]])
+    """
+
+    centre: Tensor
+    half: Tensor
+
+    @classmethod
+    def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
+        """That of an action space.
+
+        Raises:
+            SpaceError: actions of something else than floats.
+        """
+        if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
+            raise SpaceError(
+                mismatch(
+                    "actions of offline learning",
+                    expected="a Box of floats",
+                    got=space,
+                    fix="Choose a learner for discrete actions.",
+                )
+            )
+        bounded = space.bounded_below & space.bounded_above
+        low = np.where(bounded, space.low, -1).ravel().astype(np.float64)
+        high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
+        centre, half = (high + low) / 2, (high - low) / 2
+        half[half == 0] = 1  # an action that cannot change
+        return cls(*(torch.tensor(a, dtype=torch.float32, device=device) for a in (centre, half)))
+
+    def inward(self, actions: Tensor) -> Tensor:
+        """`[..., A]` of the space to [-1, 1]."""
+        return (actions - self.centre) / self.half
+
+    def outward(self, actions: Tensor) -> Tensor:
+        """`[..., A]` in [-1, 1] to the space."""
+        return actions * self.half + self.centre
+
+
+class Batch(NamedTuple):
+    """A minibatch for each agent.
+
+    Attributes:
+        observations: `[S, B, O]`
+        actions: `[S, B, A]` in [-1, 1].
+        pairs: `[S, B, O + A]` observations and actions side by side.
+        next_observations: `[S, B, O]`
+        continues: `[S, B]`
+        rewards: `[S, B]`
+        dropout_seeds: `[S]` numbers that the update's other randomness comes from.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    pairs: Tensor
+    next_observations: Tensor
+    continues: Tensor
+    rewards: Tensor
+    dropout_seeds: list[int]
+
+
+@final
+class Minibatches:
+    """Uniform minibatches with replacement, for each agent its own.
+
+    What an agent draws is a function of its seed and of the number of the update alone: it does
+    not depend on who else learns, nor on where training was interrupted, and there is no random
+    state to save.
+    """
+
+    def __init__(
+        self, data: Transitions, scale: ActionScale, seeds: Sequence[int], batch_size: int
+    ) -> None:
+        """Lay the steps out as rows, each of which is then one block of memory to copy."""
+        actions = scale.inward(data.actions)
+        if data.clip_actions is not None:
+            actions = actions.clamp(-data.clip_actions, data.clip_actions)
+        self._rows = torch.cat(
+            [data.observations, actions, data.next_observations, data.continues[:, None]], dim=1
+        )
+        self._rewards = data.rewards.expand(len(seeds), len(data))
+        self._sizes = (data.observations.shape[1], data.actions.shape[1])
+        self._seeds, self._batch_size = seeds, batch_size
+        self._generator = torch.Generator(self._rows.device)
+        self._block = -1
+
+    def __call__(self, update: int) -> Batch:
+        """The minibatches of one update; good until the next call."""
+        block, place = divmod(update, BLOCK)
+        if block != self._block:
+            self._draw(block)
+        observation, action = self._sizes
+        rows, rewards = self._drawn[place], self._paid[place]
+        return Batch(
+            observations=rows[..., :observation],
+            actions=rows[..., observation : observation + action],
+            pairs=rows[..., : observation + action],
+            next_observations=rows[..., observation + action : -1],
+            continues=rows[..., -1],
+            rewards=rewards,
+            dropout_seeds=self._dropout_seeds[place],
+        )
+
+    def _draw(self, block: int) -> None:
+        """Draw and gather a block: `[BLOCK, S, B, ...]`."""
+        index, dropout = [], []
+        for seed in self._seeds:
+            words = np.random.SeedSequence([seed, block]).generate_state(BLOCK + 1, np.uint64)
+            first, *others = (int(word >> np.uint64(1)) for word in words)
+            self._generator.manual_seed(first)
+            shape = (BLOCK, self._batch_size)
+            index.append(
+                torch.randint(
+                    len(self._rows), shape, generator=self._generator, device=self._rows.device
+                )
+            )
+            dropout.append(others)
+        rows = torch.stack(index, dim=1)  # [BLOCK, S, B]
+        self._drawn = self._rows[rows]
+        self._paid = self._rewards.expand(BLOCK, -1, -1).gather(2, rows)
+        self._dropout_seeds = [list(each) for each in zip(*dropout, strict=True)]
+        self._block = block

@@ -1,0 +1,101 @@
+"""Twenty updates of implicit Q-learning beside arrays recorded from another implementation."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.offline import IQL, IQLConfig
+from preferl.offline.transitions import Batch
+
+TOLERANCE = 2e-4
+LOGGED = ("critic_loss", "q1", "q2", "value_loss", "value", "policy_loss")
+LAYERS = ("MLP_0/Dense_0", "MLP_0/Dense_1", "MLP_0/Dense_2")
+POLICY_LAYERS = ("MLP_0/Dense_0", "MLP_0/Dense_1", "Dense_0")
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    with np.load(shared / "golden" / "preference_transformer" / "iql_small.npz") as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+@pytest.fixture(scope="module")
+def learned(golden):
+    """The agent after its updates, and what it measured `[20, 6]`."""
+    about = json.loads(str(golden["meta"]))
+    config = IQLConfig(
+        hidden=tuple(about["hidden"]),
+        expectile=about["expectile"],
+        temperature=about["temperature"],
+        target_rate=about["tau"],
+        discount=about["discount"],
+        learning_rate=about["lrs"],
+        batch_size=golden["in:batch_idx"].shape[1],
+    )
+    observation, action = golden["in:observations"].shape[1], golden["in:actions"].shape[1]
+    agent = IQL(
+        spaces.Box(-np.inf, np.inf, (observation,)),
+        spaces.Box(-1, 1, (action,)),
+        config,
+        seeds=[0],
+        steps=about["max_steps"],
+    )
+    for tensor, value in parameters(agent, golden, "param0"):
+        tensor.copy_(value)
+    agent._targets.parameters.values.copy_(agent._critics.parameters.values)
+    measured = []
+    with torch.no_grad():
+        for rows in golden["in:batch_idx"]:
+            metrics = agent._update(batch(golden, rows), measure=True)
+            agent.step += 1
+            measured.append([float(metrics[name][0]) for name in LOGGED])
+    return agent, np.array(measured)
+
+
+def batch(golden, rows):
+    observations, actions, rewards, masks, following = (
+        torch.from_numpy(golden[f"in:{name}"][rows])[None]
+        for name in ("observations", "actions", "rewards", "masks", "next_observations")
+    )
+    pairs = torch.cat([observations, actions], dim=2)
+    return Batch(observations, actions, pairs, following, masks, rewards, [0])
+
+
+def parameters(agent, golden, at, *, targets=False):
+    """Pairs of the agent's tensors and those recorded."""
+    policy = agent._policies.parameters.named
+    yield policy["log_std"][0, 0], torch.from_numpy(golden[f"{at}:actor/log_stds"])
+    yield from networks(policy, 0, golden, f"{at}:actor", POLICY_LAYERS)
+    yield from networks(agent._values.parameters.named, 0, golden, f"{at}:value", LAYERS)
+    for k in (0, 1):
+        named = agent._critics.parameters.named
+        yield from networks(named, k, golden, f"{at}:critic/Critic_{k}", LAYERS)
+        if targets:
+            named = agent._targets.parameters.named
+            yield from networks(named, k, golden, f"{at}:target_critic/Critic_{k}", LAYERS)
+
+
+def networks(named, k, golden, at, layers):
+    for number, layer in enumerate(layers):
+        yield named[f"weight_{number}"][k], torch.from_numpy(golden[f"{at}/{layer}/kernel"])
+        yield named[f"bias_{number}"][k, 0], torch.from_numpy(golden[f"{at}/{layer}/bias"])
+
+
+def test_losses_and_means_of_every_update(golden, learned):
+    np.testing.assert_allclose(learned[1], golden["out:log"], atol=TOLERANCE, rtol=0)
+
+
+def test_parameters_after_the_last_update(golden, learned):
+    pairs = list(parameters(learned[0], golden, "param20", targets=True))
+    assert len(pairs) == 1 + 6 * 6
+    for tensor, expected in pairs:
+        torch.testing.assert_close(tensor, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_actions_of_the_learned_policy(golden, learned):
+    (policy,) = learned[0].policies()
+    actions, _ = policy.predict(golden["in:observations"][:8])
+    np.testing.assert_allclose(actions, golden["out:deterministic_action"], atol=TOLERANCE, rtol=0)
