@@ -1,8 +1,11 @@
+import base64
+import io
 import re
 from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import matplotlib
+import matplotlib.image
 import numpy as np
 import pytest
 
@@ -14,8 +17,11 @@ from preferl.evaluation.plots import (
     Share,
     _like,
     accuracy_bars,
+    arm_scores,
+    attention_map,
     calibration_diagram,
     episode_returns,
+    importance_bar,
     learning_curves,
     reward_over_clip,
 )
@@ -37,6 +43,9 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "accuracy": lambda: accuracy_bars([Share("learned", 0.9, (0.8, 0.95))]),
     "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)], chance=None),
     "returns": lambda: episode_returns({"random": VALUES, "taught": VALUES[:1]}, emphasis="taught"),
+    "arms": lambda: arm_scores({"learned": VALUES, "zero": VALUES[:1]}, emphasis="learned"),
+    "attention": lambda: attention_map(np.array([[0.5, 0.5], [0.0, 1.0]])),
+    "importance": lambda: importance_bar(np.array([0.1, 0.2, 0.7]), offset=10),
 }
 
 
@@ -102,3 +111,32 @@ def test_nothing_to_draw_is_told() -> None:
         accuracy_bars([])
     with pytest.raises(DataError, match="returns"):
         episode_returns({})
+
+
+def test_attention_is_darker_where_more_is_looked_at() -> None:
+    svg = attention_map(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    picture = re.search(r'data:image/png;base64,([^"]+)"', svg)
+    assert picture is not None
+    pixels = png(picture[1])[::-1]  # SVG puts pictures upside down and turns them over
+    height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
+    opacity = [pixels[y, x, 3] for y in (1, height + 1) for x in (1, width + 1)]
+    np.testing.assert_allclose(opacity, [0.5, 0.5, 0, 1], atol=0.01)
+
+
+def png(encoded: str) -> np.ndarray:
+    return matplotlib.image.imread(io.BytesIO(base64.b64decode(encoded)))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: arm_scores({}),
+        lambda: attention_map(np.zeros((2, 3))),
+        lambda: attention_map(np.zeros(3)),
+        lambda: importance_bar(np.zeros(0)),
+        lambda: importance_bar(np.zeros((2, 2))),
+    ],
+)
+def test_what_cannot_be_drawn_of_arms_and_attention(draw: Callable[[], str]) -> None:
+    with pytest.raises(DataError):
+        draw()

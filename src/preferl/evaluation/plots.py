@@ -15,6 +15,7 @@ from typing import Any, final
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
@@ -257,6 +258,101 @@ def episode_returns(
         axes.xaxis.set_major_formatter(_thousands)
         axes.grid(visible=False, axis="y")
         return _svg(figure)
+
+
+def arm_scores(
+    scores: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
+) -> str:
+    """Each seed a dot, with the mean of each arm of an experiment.
+
+    Args:
+        scores: names of arms to `[S]` scores, drawn from top to bottom.
+        emphasis: the arm that the figure is about; the others are grey.
+        x_label: with the unit.
+
+    Raises:
+        DataError: nothing to draw.
+    """
+    if not scores:
+        raise DataError("There are no scores to draw. Pass at least one arm.")
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(WIDE, 76 + 40 * len(scores))
+        for row, (name, values) in enumerate(scores.items()):
+            colour = SERIES[0] if name == emphasis else MUTED
+            low, high = values.min(), values.max()
+            axes.hlines(row, low, high, color=colour, linewidth=7, alpha=0.2)
+            axes.scatter(values, np.full(len(values), row), 40, color=colour, alpha=0.6, lw=0)
+            axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
+        axes.set_yticks(np.arange(len(scores)), list(scores), color=INK)
+        axes.set_ylim(len(scores) - 0.5, -0.5)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+        axes.xaxis.set_major_formatter(_thousands)
+        axes.grid(visible=False, axis="y")
+        return _svg(figure)
+
+
+def attention_map(attention: FloatArray) -> str:
+    """Where each step of a segment looks: rows that ask, columns that are seen, darker for more.
+
+    Args:
+        attention: `[L, L]` shares, each row of which sums to 1.
+
+    Raises:
+        DataError: not a square.
+    """
+    shares = _shares("attention", attention, 2)
+    if shares.shape[0] != shares.shape[1]:
+        raise DataError(mismatch("attention", expected="a square [L, L]", got=shares.shape))
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(HALF, 380)
+        _pixels(axes, shares)
+        axes.set(xlabel="step that is looked at", ylabel="step that looks")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.grid(visible=False)
+        return _svg(figure)
+
+
+def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
+    """What share of a segment's score each step has, as a bar to put under its clip.
+
+    Args:
+        weights: `[L]` shares that sum to 1; the dashed line is an equal share.
+        offset: number of the first step.
+
+    Raises:
+        DataError: no axis of steps, or no steps.
+    """
+    shares = _shares("importance weights", weights, 1)
+    steps = offset + np.arange(len(shares))
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _canvas(WIDE, 170)
+        axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
+        axes.axhline(1 / len(shares), color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+        axes.set(xlabel="step of the clip", ylabel="importance")
+        axes.set_xlim(steps[0] - 0.5, steps[-1] + 0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1, symbol=" %"))
+        axes.grid(visible=False, axis="x")
+        return _svg(figure)
+
+
+def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
+    shares = np.asarray(values, np.float64)
+    if shares.ndim != axes or not shares.size:
+        raise DataError(mismatch(name, expected=f"{axes} axes with steps", got=shares.shape))
+    return shares
+
+
+def _pixels(axes: Axes, shares: FloatArray) -> None:
+    """A picture of shares in the colour of the first series; none is transparent."""
+    red, green, blue = to_rgb(SERIES[0])
+    picture = np.empty((*shares.shape, 4))
+    picture[..., :3] = red, green, blue
+    picture[..., 3] = shares / (shares.max() or 1.0)
+    axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
 
 
 def _canvas(width: int, height: int) -> tuple[Figure, Axes]:
