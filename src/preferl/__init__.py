@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         save_episodes,
         split,
     )
+    from preferl.data.sources import load_labels, load_source
     from preferl.errors import PreferlError
     from preferl.evaluation import evaluate_policy, evaluate_reward
     from preferl.feedback import (
@@ -98,8 +99,8 @@ __all__ = [
     "SB3Learner",
     "ScriptedTeacher",
     "Segments",
-    "UniformPairs",
     "Transitions",
+    "UniformPairs",
     "__version__",
     "build_reward_model",
     "evaluate_policy",
@@ -107,9 +108,11 @@ __all__ = [
     "learn_from_preferences",
     "load_comparisons",
     "load_episodes",
+    "load_labels",
     "load_policy",
     "load_reward",
     "load_reward_model",
+    "load_source",
     "lower_bound",
     "normalised_score",
     "relabel",
@@ -128,6 +131,7 @@ _NAMES = {
         "Comparisons Episodes Segments load_comparisons load_episodes "
         "normalised_score sample_segments save_comparisons save_episodes split"
     ),
+    "data.sources": "load_labels load_source",
     "errors": "PreferlError",
     "evaluation": "evaluate_policy evaluate_reward",
     "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",

@@ -128,6 +128,18 @@ def test_errors_rise(tmp_path, rng):
         run_inspect(InspectConfig(str(tmp_path / "it"), tmp_path))
 
 
+def test_d4rl_files_and_their_tasks(tmp_path, capsys):
+    h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
+    with h5py.File(tmp_path / "data.hdf5", "w") as file:
+        file["observations"] = file["actions"] = np.zeros((250, 1))
+        file["rewards"], file["terminals"] = np.ones(250), np.zeros(250, bool)
+    with pytest.raises(DataError, match="timeouts"):
+        run_inspect(InspectConfig(str(tmp_path / "data.hdf5")))
+    run_inspect(InspectConfig(str(tmp_path / "data.hdf5"), task="pen-human-v1"))
+    rows = _rows(capsys.readouterr().out)
+    assert rows["length, min / median / max"] == "49 / 99 / 99"
+
+
 def test_importing_is_light():
     code = "import sys, preferl.cli.data; print({'numpy', 'rich', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,6 +1,5 @@
 """`preferl data`: look at experience and labels before learning from them."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -20,13 +19,16 @@ class InspectConfig:
     """What to look at."""
 
     path: Annotated[str, tyro.conf.Positional]
-    """A demonstrations pickle, an array folder of preferl, or the id of a Minari data set."""
+    """A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, an array
+    folder of preferl, or the id of a Minari data set."""
     labels: Path | None = None
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
     length: int | None = None
     """Steps per labelled segment, where the label files do not say."""
-    crossing: Literal["drop", "keep"] = "drop"
-    """What becomes of labelled pairs that run across an episode's end."""
+    crossing: Literal["error", "drop", "keep"] = "drop"
+    """What becomes of labelled pairs that run across an episode's end; "error" refuses them."""
+    task: str | None = None
+    """Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one."""
 
 
 def run_inspect(config: InspectConfig) -> None:
@@ -39,7 +41,7 @@ def run_inspect(config: InspectConfig) -> None:
     from preferl.data.sources import load_labels
     from preferl.errors import ConfigError, mismatch
 
-    found = _load(config.path)
+    found = _load(config)
     if not isinstance(found, Episodes):
         if config.labels is not None:
             fix = "Give --labels with the episodes that they index."
@@ -54,23 +56,16 @@ def run_inspect(config: InspectConfig) -> None:
         _print_table(f"Labels in {config.labels}", _label_rows(labelled.report))
 
 
-def _load(path: str) -> "Episodes | Comparisons":
-    """Whichever of the three kinds of data `path` names."""
-    from preferl.data import load_comparisons, load_episodes
+def _load(config: InspectConfig) -> "Episodes | Comparisons":
+    """Comparisons from a folder of such, episodes from whatever else."""
+    from preferl.data import load_comparisons
     from preferl.data.arrays import load_arrays
-    from preferl.data.sources import load_demonstrations, load_minari
-    from preferl.errors import DataError, mismatch
+    from preferl.data.sources import load_source
 
-    place = Path(path)
-    if place.is_file():
-        return load_demonstrations(place)
-    if place.is_dir():
-        kind = load_arrays(place)[1].get("kind")
-        return load_comparisons(place) if kind == "comparisons" else load_episodes(place)
-    if re.search(r"-v\d+$", path):
-        return load_minari(path)
-    expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
-    raise DataError(mismatch(path, expected=expected, got="none of them"))
+    place = Path(config.path)
+    if (place / "about.json").is_file() and load_arrays(place)[1].get("kind") == "comparisons":
+        return load_comparisons(place)
+    return load_source(config.path, task=config.task)
 
 
 def _episode_rows(episodes: "Episodes") -> list[Row]:

@@ -17,7 +17,8 @@ class FitConfig:
     """Fit a reward model to labels of recorded episodes.
 
     Attributes:
-        demonstrations: a pickle of demonstrations, or a folder of episodes written by preferl.
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         out: folder of the run; an older run there moves aside.
         model: kind of reward model.
@@ -54,7 +55,8 @@ class EvaluateConfig:
 
     Attributes:
         run: folder of the run that fitted it.
-        demonstrations: a pickle of demonstrations, or a folder of episodes written by preferl.
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl.
         labels: a folder of labels for them.
         json: file for the numbers.
         length: steps per labelled segment, where the file names do not say.
@@ -198,11 +200,9 @@ def run_evaluate(config: EvaluateConfig) -> None:
 def _load(
     config: FitConfig | EvaluateConfig,
 ) -> "tuple[Episodes, Comparisons, LabelReport]":
-    from preferl.data import load_episodes
-    from preferl.data.sources import load_demonstrations, load_labels
+    from preferl.data.sources import load_labels, load_source
 
-    source = config.demonstrations
-    episodes = load_episodes(source) if source.is_dir() else load_demonstrations(source)
+    episodes = load_source(config.demonstrations)
     labelled = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
     return episodes, labelled.comparisons, labelled.report
 

@@ -170,6 +170,34 @@ def test_clips_are_stored_once(tmp_path):
     assert segments.steps < 40
 
 
+@pytest.mark.parametrize("load", [load_labels, load_pt_labels])
+def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path, load):
+    folder = _pt(tmp_path)  # the second pair's window at 8 is in no episode of 10
+    crossing = _pt(tmp_path / "crossing", first=np.array([0, 8, 3]), second=np.array([20, 5, 3]))
+    assert load(folder, _episodes()).report.crossing == 0
+    with pytest.raises(DataError, match=r"crossing does not fit.* 1 of 3 pairs.* rows 8 to 12\."):
+        load(crossing, _episodes())
+    dropped = load(crossing, _episodes(), crossing="drop")
+    assert (dropped.report.crossing, dropped.report.dropped) == (1, 1)
+    assert len(load(crossing, _episodes(), crossing="keep").comparisons) == 3
+
+
+@pytest.mark.parametrize("load", [load_labels, load_unirlhf_labels])
+def test_unirlhf_folders_may_refuse_crossings_too(tmp_path, load):
+    with pytest.raises(DataError, match="1 of 4 pairs"):
+        load(_unirlhf(tmp_path), _episodes(), crossing="error")
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in PT_SETS if name.startswith("antmaze")])
+def test_antmaze_labels_stay_inside_episodes_of_1000_steps(shared, name):
+    folder = shared / "data/preference-transformer-human-labels" / name
+    assert load_labels(folder, _episodes([1000] * 999)).report.crossing == 0
+    with pytest.raises(DataError, match="does not fit these episodes"):
+        load_labels(folder, _episodes([1001] * 999))
+    with pytest.raises(DataError, match="does not belong to these episodes"):
+        load_labels(folder, _episodes([1000] * 998))
+
+
 def test_other_treatments_of_crossing_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'trim'"):
         load_labels(_unirlhf(tmp_path), _episodes(), crossing="trim")

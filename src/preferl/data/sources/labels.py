@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, final
+from typing import Literal, final, get_args
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from preferl.data.sources.pickles import load_pickle
 from preferl.errors import ConfigError, DataError, StorageError, mismatch
 from preferl.shapes import Array, FloatArray, IntArray
 
-Crossing = Literal["drop", "keep"]
+Crossing = Literal["error", "drop", "keep"]
 
 PT_LENGTH = 100
 """Steps per segment where a Preference Transformer file name has no `_q`: all D4RL sets."""
@@ -49,7 +49,8 @@ class LabelRows:
     Attributes:
         first: `[P]` rows at which the first segments begin.
         second: `[P]` rows at which the second segments begin.
-        preference: `[P]` probability that the first is preferred; 0.5 where they are equal.
+        preference: `[P]` probability that the first is preferred; 0.5 where they are equal, NaN
+            where nobody has answered yet.
         length: `L` steps per segment.
     """
 
@@ -109,7 +110,7 @@ def load_labels(
     episodes: Episodes,
     *,
     length: int | None = None,
-    crossing: Crossing = "drop",
+    crossing: Crossing | None = None,
 ) -> LabelledPairs:
     """Read a label folder of either kind, told apart by the names of its files.
 
@@ -119,19 +120,26 @@ def load_labels(
         length: `L`; by default what the file names say, and 100 for a Preference Transformer
             folder that does not say.
         crossing: what becomes of pairs with a segment that runs across an episode's end.
-            `"drop"` (the default) leaves them out: such a window shows two unrelated pieces of
-            behaviour, and what people saw of it is unknown. On the door demonstrations they are
-            a third of the pairs; the true reward agrees with 91 % of the other answers but
-            69 % of these, and a linear reward trained without them ranks pairs of unseen
-            demonstrations better (90 % against 84 %) although it sees fewer. `"keep"` keeps
-            them, for comparison with results that did. Both count them in the report.
+            `"error"` refuses them. It is the default for a Preference Transformer folder: its
+            segments were drawn inside episodes, so a crossing one shows that `episodes` is
+            another data set or another view of it. `"drop"`, the default for Uni-RLHF, leaves
+            them out: such a window shows two unrelated pieces of behaviour, and what people saw
+            of it is unknown. On the door demonstrations they are a third of the pairs; the true
+            reward agrees with 91 % of the other answers but 69 % of these, and a linear reward
+            trained without them ranks pairs of unseen demonstrations better (90 % against 84 %)
+            although it sees fewer. `"keep"` keeps them, for comparison with results that did.
+            The report counts them.
 
     Raises:
-        DataError: missing, ambiguous or damaged files, or rows that are not in `episodes`.
+        DataError: missing, ambiguous or damaged files, rows that are not in `episodes`, or
+            segments across an end where they are refused.
         StorageError: the folder cannot be read.
         UnsafePickleError: a file that wants to run code.
     """
-    return _join(read_labels(folder, length=length), folder, episodes, crossing)
+    reader, usual = _kind(folder)
+    return join_labels(
+        reader(folder, length=length), episodes, crossing=crossing or usual, name=f"{folder}"
+    )
 
 
 def load_unirlhf_labels(
@@ -145,7 +153,8 @@ def load_unirlhf_labels(
 
     It holds `human_label_*` or `fake_label_*`, `indices_1_*` and `indices_2_*`.
     """
-    return _join(read_unirlhf_labels(folder, length=length), folder, episodes, crossing)
+    rows = read_unirlhf_labels(folder, length=length)
+    return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
 
 
 def load_pt_labels(
@@ -153,13 +162,14 @@ def load_pt_labels(
     episodes: Episodes,
     *,
     length: int | None = None,
-    crossing: Crossing = "drop",
+    crossing: Crossing = "error",
 ) -> LabelledPairs:
     """The same for a Preference Transformer folder; `load_labels` documents arguments and errors.
 
     It holds `label_human`, `indices_num*` and `indices_2_num*`.
     """
-    return _join(read_pt_labels(folder, length=length), folder, episodes, crossing)
+    rows = read_pt_labels(folder, length=length)
+    return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
 
 
 def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
@@ -168,22 +178,7 @@ def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
     Raises:
         DataError, StorageError, UnsafePickleError: as `load_labels`.
     """
-    names = _names(folder)
-    unirlhf, pt = (
-        any(pattern.fullmatch(_stem(name)) for name in names for pattern in patterns.values())
-        for patterns in (_UNIRLHF, _PT)
-    )
-    if unirlhf == pt:
-        raise DataError(
-            mismatch(
-                f"{folder}",
-                expected="the label files of either Uni-RLHF or the Preference Transformer",
-                got=f"files of both: {names}" if pt else f"neither among {names}",
-                fix="Give the folder that holds the three files of one label set.",
-            )
-        )
-    reader: Callable[..., LabelRows] = read_unirlhf_labels if unirlhf else read_pt_labels
-    return reader(folder, length=length)
+    return _kind(folder)[0](folder, length=length)
 
 
 def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
@@ -228,18 +223,35 @@ def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRow
     return LabelRows(first[:count], second[:count], preference, said)
 
 
-def _join(
-    rows: LabelRows, folder: str | Path, episodes: Episodes, crossing: Crossing
+def join_labels(
+    rows: LabelRows, episodes: Episodes, *, crossing: Crossing = "drop", name: str = "label rows"
 ) -> LabelledPairs:
-    if crossing not in ("drop", "keep"):
-        raise ConfigError(mismatch("crossing", expected='"drop" or "keep"', got=repr(crossing)))
+    """Comparisons of the segments that label rows name.
+
+    Args:
+        rows: what to look up.
+        episodes: the data set that the rows count in.
+        crossing: as for `load_labels`; left out by default.
+        name: what errors call the rows.
+
+    Raises:
+        ConfigError: another `crossing`.
+        DataError: rows that are not in `episodes`, or segments across an end that are refused.
+    """
+    if crossing not in get_args(Crossing):
+        raise ConfigError(
+            mismatch("crossing", expected=f"one of {get_args(Crossing)}", got=repr(crossing))
+        )
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
     try:
         segments = cut(episodes, start, rows.length)
     except DataError as error:
-        raise DataError(f"{folder} does not belong to these episodes: {error}") from error
+        raise DataError(f"{name} does not belong to these episodes: {error}") from error
     pairs = row.reshape(2, len(rows)).T  # [P, 2]
-    across = crosses_end(episodes, start, rows.length)[pairs].any(axis=1)
+    beyond = crosses_end(episodes, start, rows.length)
+    across = beyond[pairs].any(axis=1)
+    if crossing == "error" and across.any():
+        raise _crossing(name, int(across.sum()), len(rows), int(start[beyond][0]), rows.length)
     kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
     report = LabelReport(
         pairs=len(rows),
@@ -251,6 +263,38 @@ def _join(
         length=rows.length,
     )
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
+
+
+def _crossing(name: str, across: int, pairs: int, start: int, length: int) -> DataError:
+    return DataError(
+        mismatch(
+            f"{name} does not fit these episodes",
+            expected="segments inside episodes",
+            got=f"{across} of {pairs} pairs with one across an episode's end, such as rows "
+            f"{start} to {start + length - 1}",
+            fix="Load the version and view of the data set that the labels were made for, or "
+            'pass crossing="drop" or "keep" if they are meant to cross.',
+        )
+    )
+
+
+def _kind(folder: str | Path) -> tuple[Callable[..., LabelRows], Crossing]:
+    """The reader of a folder, told by the names of its files, and what it does with crossings."""
+    names = _names(folder)
+    unirlhf, pt = (
+        any(pattern.fullmatch(_stem(name)) for name in names for pattern in patterns.values())
+        for patterns in (_UNIRLHF, _PT)
+    )
+    if unirlhf == pt:
+        raise DataError(
+            mismatch(
+                f"{folder}",
+                expected="the label files of either Uni-RLHF or the Preference Transformer",
+                got=f"files of both: {names}" if pt else f"neither among {names}",
+                fix="Give the folder that holds the three files of one label set.",
+            )
+        )
+    return (read_unirlhf_labels, "drop") if unirlhf else (read_pt_labels, "error")
 
 
 def _names(folder: str | Path) -> list[str]:

@@ -1,0 +1,65 @@
+"""Whichever kind of data a path names, told apart by content."""
+
+import re
+from pathlib import Path
+
+from preferl.data.arrays import load_episodes
+from preferl.data.episodes import Episodes
+from preferl.data.sources.d4rl import load_d4rl
+from preferl.data.sources.demonstrations import load_demonstrations
+from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
+from preferl.data.sources.minari import load_minari
+from preferl.data.sources.robomimic import load_robomimic
+from preferl.data.sources.stacked import load_stacked
+from preferl.data.tasks import Task
+from preferl.errors import DataError, mismatch
+
+_ZIP = b"PK\x03\x04"
+_MINARI_ID = re.compile(r"[\w/-]+-v\d+")
+
+
+def load_source(source: str | Path, *, task: str | Task | None = None) -> Episodes:
+    """Read episodes from whatever holds them, each reader with its defaults.
+
+    A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
+    file, an `.npz` file of stacked episodes, or a Minari data set on this machine. Files are told
+    apart by what is in them, so that their names do not matter.
+
+    Args:
+        source: a path, or the id of a Minari data set, with `minari:` before it or as it is.
+        task: row of `preferl.data.TASKS`, which a D4RL file may need.
+
+    Raises:
+        ConfigError: an unknown task.
+        DataError: nothing of these kinds, or damaged; the message names what it was taken for.
+        MissingExtraError: a library for the format is not installed.
+    """
+    name, place = str(source), Path(source)
+    if name.startswith("minari:"):
+        return load_minari(name.removeprefix("minari:"))
+    if place.is_dir():
+        stacked = not (place / "about.json").is_file() and any(place.glob("*.npz"))
+        return load_stacked(place) if stacked else load_episodes(place)
+    if place.is_file():
+        return _load_file(place, task)
+    if _MINARI_ID.fullmatch(name):
+        return load_minari(name)
+    raise DataError(
+        mismatch(
+            name,
+            expected="a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2",
+            got="none of them",
+        )
+    )
+
+
+def _load_file(path: Path, task: str | Task | None) -> Episodes:
+    with path.open("rb") as file:
+        head = file.read(len(SIGNATURE))
+    if head == SIGNATURE or path.suffix in (".hdf5", ".h5"):
+        with open_hdf5(path) as held:
+            robomimic = "data" in held and "observations" not in held
+        return load_robomimic(path) if robomimic else load_d4rl(path, task=task)
+    if head.startswith(_ZIP) or path.suffix == ".npz":
+        return load_stacked(path)
+    return load_demonstrations(path)

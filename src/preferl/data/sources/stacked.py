@@ -1,0 +1,114 @@
+"""Episodes of one length as stacked arrays in `.npz` files, as recorded side by side."""
+
+import zipfile
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from preferl.data.episodes import Episodes, join
+from preferl.errors import ConfigError, DataError, mismatch
+from preferl.shapes import Array
+
+LastObservation = Literal["reset", "reached"]
+
+_FIELDS = ("observations", "actions", "rewards", "dones")
+
+
+def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
+    """Read `.npz` files of `observations [K, T, *obs]`, `actions`, `rewards` and `dones`.
+
+    Each episode gives `T - 1` steps: its last row has no observation of its own step. `dones` may
+    only mark that last row: they are time limits, so no episode terminates. Whether a task was
+    solved is not in such files.
+
+    Args:
+        path: a file, or a folder whose `.npz` files are read in the order of their names.
+        last_observation: what the last row observed. `"reset"` (the default, the safe one): a
+            simulator that resets by itself left the next episode's first observation there, so
+            it is left out and the observation before stands in for what followed. `"reached"`:
+            it is what followed the last step.
+
+    Raises:
+        ConfigError: another `last_observation`.
+        DataError: no such files, damaged ones, missing arrays, axes that do not agree, a done
+            inside an episode, or NaN.
+    """
+    if last_observation not in get_args(LastObservation):
+        raise ConfigError(
+            mismatch(
+                "last_observation",
+                expected=f"one of {get_args(LastObservation)}",
+                got=repr(last_observation),
+            )
+        )
+    path = Path(path)
+    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if not files:
+        raise DataError(mismatch(f"{path}", expected="a folder with .npz files", got="none"))
+    return join([_episodes(_read(file), file, last_observation) for file in files])
+
+
+def _read(file: Path) -> dict[str, Array]:
+    try:
+        with file.open("rb") as content, np.load(content, allow_pickle=False) as held:
+            missing = [name for name in _FIELDS if name not in held.files]
+            if missing:
+                raise DataError(
+                    mismatch(
+                        f"{file}",
+                        expected=f"the arrays {', '.join(_FIELDS)}",
+                        got=f"no {', '.join(missing)} among {held.files}",
+                    )
+                )
+            return {name: held[name] for name in _FIELDS}
+    except DataError:
+        raise
+    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise DataError(
+            mismatch(
+                f"{file}",
+                expected="a whole .npz file of numbers",
+                got=error,
+                fix="Check the path, and that the file was copied whole.",
+            )
+        ) from error
+
+
+def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Episodes:
+    axes = arrays["rewards"].shape
+    if len(axes) != 2 or axes[0] < 1 or axes[1] < 2:
+        raise DataError(
+            mismatch(f"{file}, rewards", expected="shape [K, T], T at least 2", got=axes)
+        )
+    for name, array in arrays.items():
+        if array.shape[:2] != axes or array.dtype.kind not in "biuf":
+            raise DataError(
+                mismatch(
+                    f"{file}, {name}",
+                    expected=f"numbers of shape {axes} and more",
+                    got=f"{array.dtype} of shape {array.shape}",
+                )
+            )
+    early = arrays["dones"][:, :-1].any(axis=1)
+    if early.any():
+        raise DataError(
+            mismatch(
+                f"{file}, dones",
+                expected="none before the last row, since episodes are of one length",
+                got=f"one inside episode {int(early.argmax())}",
+            )
+        )
+    episodes, steps = axes[0], axes[1] - 1
+    flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    try:
+        return Episodes(
+            observations=flat["observations"],
+            actions=flat["actions"],
+            rewards=flat["rewards"].astype(np.result_type(flat["rewards"], np.float32)),
+            terminated=np.zeros(episodes * steps, bool),
+            final_observations=arrays["observations"][:, -1 if last == "reached" else -2],
+            lengths=np.full(episodes, steps),
+        )
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from error

@@ -1,0 +1,74 @@
+"""Questions drawn again and answered by the true reward."""
+
+import numpy as np
+import pytest
+
+from preferl.data import Episodes
+from preferl.data.sources import LabelRows, sample_pt_queries, scripted_preferences
+from preferl.errors import ConfigError, DataError
+
+
+def _episodes(rewards, lengths) -> Episodes:
+    rewards = np.asarray(rewards)
+    column = np.arange(float(len(rewards)))[:, None]
+    return Episodes(
+        column, column, rewards, np.zeros(len(rewards), bool), np.zeros((len(lengths), 1)),
+        np.array(lengths),
+    )  # fmt: skip
+
+
+ROWS = LabelRows(np.array([0, 1, 0]), np.array([2, 0, 3]), np.array([0.0, 0.0, 1.0]), 2)
+
+
+@pytest.mark.parametrize(("ties", "expected"), [("half", [0, 1, 0.5]), ("first", [0, 1, 1])])
+def test_more_reward_is_preferred(ties, expected):
+    episodes = _episodes([0.0, 1, 3, 1, 0], [5])  # sums by start: 1, 4, 4, 1
+    answered = scripted_preferences(ROWS, episodes, ties=ties)
+    assert answered.preference.tolist() == expected
+    shown = answered.segments[answered.pairs].observations[..., 0, 0]
+    assert shown.tolist() == [[0, 2], [1, 0], [0, 3]]
+
+
+def test_segments_across_an_end():
+    episodes = _episodes([0.0, 1, 3, 1, 0], [2, 3])  # the window at 1 crosses
+    assert len(scripted_preferences(ROWS, episodes)) == 2
+    assert scripted_preferences(ROWS, episodes, crossing="keep").preference.tolist() == [0, 1, 0.5]
+    with pytest.raises(DataError, match="1 of 3 pairs"):
+        scripted_preferences(ROWS, episodes, crossing="error")
+
+
+def test_sums_have_the_precision_of_the_rewards():
+    rewards = np.array([1.0, 0.0, 1.0, 1e-9], np.float32)
+    rows = LabelRows(np.array([0]), np.array([2]), np.array([np.nan]), 2)
+    assert scripted_preferences(rows, _episodes(rewards, [4])).preference.tolist() == [0.5]
+    exact = _episodes(rewards.astype(np.float64), [4])
+    assert scripted_preferences(rows, exact).preference.tolist() == [0]
+
+
+def test_questions_stay_inside_long_episodes_but_the_last():
+    lengths = np.array([5, 20, 11, 10, 30])  # of segments of 10, only those at 5 and 25 are longer
+    rows = sample_pt_queries(lengths, 300, 10, seed=1)
+    starts = np.concatenate([rows.first, rows.second])
+    assert set(starts) == {*range(5, 16), 25, 26}
+    assert 0.4 < (starts >= 25).mean() < 0.6  # episodes are drawn evenly, whatever their length
+    assert np.isnan(rows.preference).all()
+    assert (len(rows), rows.length) == (300, 10)
+
+
+def test_nothing_seeds_the_global_generator():
+    np.random.seed(5)  # noqa: NPY002
+    expected = np.random.random()  # noqa: NPY002
+    np.random.seed(5)  # noqa: NPY002
+    sample_pt_queries([9, 9], 3, 4, seed=7)
+    assert np.random.random() == expected  # noqa: NPY002
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(DataError, match=r"more than 10 steps.*lengths up to 10"):
+        sample_pt_queries([10, 30], 1, 10, seed=0)
+    with pytest.raises(ConfigError, match="query_length"):
+        sample_pt_queries([20, 30], 1, 0, seed=0)
+    with pytest.raises(ConfigError, match="count"):
+        sample_pt_queries([20, 30], -1, 5, seed=0)
+    with pytest.raises(ConfigError, match="ties"):
+        scripted_preferences(ROWS, _episodes(np.zeros(5), [5]), ties="second")
