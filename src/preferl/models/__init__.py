@@ -1,6 +1,6 @@
 """Reward models: windows of steps to rewards per step and scores per segment (torch)."""
 
-from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.base import RewardModel, RewardOutput, TracesEpisodes
 from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
 from preferl.models.checkpoint import load_reward_model, save_reward_model
 from preferl.models.encoders import VectorEncoder, check_spaces, infer_spaces
@@ -19,6 +19,7 @@ __all__ = [
     "RewardModel",
     "RewardModelConfig",
     "RewardOutput",
+    "TracesEpisodes",
     "VectorEncoder",
     "build_reward_model",
     "check_spaces",

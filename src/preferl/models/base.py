@@ -1,7 +1,7 @@
 """What every reward model is: windows in, rewards per step and one score per segment out."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from gymnasium import spaces
@@ -94,3 +94,17 @@ class RewardModel(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
+
+
+@runtime_checkable
+class TracesEpisodes(Protocol):
+    """A reward model that pays whole episodes with less work than a window per step."""
+
+    def trace(self, features: Any, lengths: Tensor) -> Tensor:
+        """Rewards of the last step of the window that ends at each step, `[E, T]`.
+
+        Args:
+            features: `[T, F]` of episodes end to end, or a dictionary of such.
+            lengths: `[K]` steps of each episode; windows never cross from one to the next.
+        """
+        ...

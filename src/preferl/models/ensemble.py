@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from preferl.errors import ConfigError, SpaceError, mismatch
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.mlp import MLPReward
+from preferl.models.tracing import trace_episodes
 
 
 @final
@@ -95,6 +96,10 @@ class Ensemble(RewardModel):
         parts = rewards.split([model.members for model in self.models])
         scores = [m.pool(part, mask) for m, part in zip(self.models, parts, strict=True)]
         return torch.cat(scores)
+
+    def trace(self, features: Any, lengths: Tensor) -> Tensor:
+        """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
+        return torch.cat([trace_episodes(model, features, lengths) for model in self.models])
 
 
 def _parts(model: RewardModel) -> list[RewardModel]:

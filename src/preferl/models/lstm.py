@@ -16,6 +16,10 @@ from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation
 from preferl.models.encoders import VectorEncoder
 from preferl.models.initialisation import lecun_linear, lecun_normal_
+from preferl.models.tracing import full_windows, trace_beginnings
+
+SPAN = 512
+"""Windows of full length that go through the recurrence together."""
 
 LSTMPooling = Literal["sum", "mean", "last"]
 
@@ -109,6 +113,22 @@ class LSTMReward(RewardModel):
         rewards = self.reward(inputs, self.lstm(inputs)).gather(1, behind)[None]
         return RewardOutput(rewards, self.pool(rewards, mask))
 
+    @torch.no_grad()
+    def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
+
+        Windows that begin with their episode share one pass. For all others, the work of a step
+        that does not depend on the window is done once.
+        """
+        rewards = trace_beginnings(self, features, lengths)
+        for steps in full_windows(lengths, self.context, SPAN):
+            first, last = int(steps[0]) + 1 - self.context, int(steps[-1]) + 1
+            inputs = self.before(features[first:last])  # [R, width / 2]
+            ends = steps.to(features.device) - first
+            hidden = self.lstm.after_windows(inputs, ends, self.context)
+            rewards[0, first + ends] = self.reward(inputs[ends], hidden)
+        return rewards
+
     def reward(self, inputs: Tensor, hidden: Tensor) -> Tensor:
         """Rewards `[...]` of what goes into the LSTM, and what comes out, `[..., width / 2]`."""
         both = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
@@ -177,3 +197,24 @@ class LSTM(nn.Module):
             inputs, (state, state), weights, True, 1, 0.0, train, False, True
         )[0]
         return outputs
+
+    def after_windows(self, inputs: Tensor, ends: Tensor, length: int) -> Tensor:
+        """Outputs `[B, units]` after the windows of `length` rows that end at `ends`.
+
+        Without gradients: everything is done in place.
+
+        Args:
+            inputs: `[R, units]`, which windows may share.
+            ends: `[B]` rows, at least `length - 1`.
+            length: steps from a state of zeros.
+        """
+        given = torch.addmm(self.bias, inputs, self.input.T)  # [R, 4 * units]
+        hidden, cell = given.new_zeros(2, len(ends), self.units).unbind()
+        gates = given.new_empty(len(ends), 4 * self.units)
+        i, f, g, o = gates.chunk(4, dim=1)
+        for back in range(length - 1, -1, -1):
+            torch.index_select(given, 0, ends - back, out=gates)
+            gates.addmm_(hidden, self.recurrent.T)
+            cell.mul_(f.sigmoid_()).addcmul_(i.sigmoid_(), g.tanh_())
+            torch.tanh(cell, out=hidden).mul_(o.sigmoid_())
+        return hidden

@@ -1,6 +1,7 @@
 """A frozen snapshot of a reward model: arrays in, arrays out."""
 
 from copy import deepcopy
+from itertools import pairwise
 from typing import Any, Self, final
 
 import numpy as np
@@ -9,15 +10,16 @@ from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, mismatch
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel
 from preferl.models.encoders import check_spaces
+from preferl.models.tracing import trace_episodes
 from preferl.shapes import (
     Array,
     BoolArray,
     FloatArray,
+    IntArray,
     Observations,
     take,
 )
@@ -26,6 +28,9 @@ from preferl.training.scaling import RewardScaler
 
 CHUNK = 4096
 """Rows per forward: large enough to keep the processor busy, small enough for its cache."""
+
+TRACED = 16_384
+"""Steps of whole episodes that are encoded at once, which bounds memory."""
 
 
 @final
@@ -181,18 +186,20 @@ class RewardFunction:
         ]
         return np.concatenate(parts, axis=1)
 
+    @torch.inference_mode()
     def _history_rewards(self, episodes: Episodes) -> FloatArray:
-        parts = []
-        for steps in _chunks(episodes.steps, max(1, CHUNK // self.context)):
-            rows, mask = windows_at(
-                np.arange(steps.start, steps.stop), episodes.start_of_step[steps], self.context
+        rewards = np.zeros((self.members, episodes.steps), np.float32)
+        for some in _groups(episodes.lengths):
+            lengths = episodes.lengths[some]
+            end = int(episodes.ends[some][-1])
+            steps = slice(end - int(lengths.sum()), end)
+            features = self._model.encoder(
+                to_tensors(take(episodes.observations, steps), self._device),
+                to_tensor(episodes.actions[steps], self._device),
             )
-            parts.append(
-                self._last_rewards(
-                    take(episodes.observations, rows), take(episodes.actions, rows), mask
-                )
-            )
-        return np.concatenate(parts, axis=1)
+            traced = trace_episodes(self._model, features, torch.from_numpy(np.array(lengths)))
+            rewards[:, steps] = traced.cpu().numpy()
+        return rewards
 
     def _last_rewards(
         self, observations: Observations, actions: Array, mask: BoolArray
@@ -218,6 +225,13 @@ def _chunks(count: int, size: int) -> list[slice]:
     """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
+
+
+def _groups(lengths: IntArray) -> list[slice]:
+    """Neighbouring episodes of about `TRACED` steps in all; an episode is never cut."""
+    group = (np.cumsum(lengths) - lengths) // TRACED
+    cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(lengths)]
+    return [slice(*pair) for pair in pairwise(cuts) if pair[0] < pair[1]]
 
 
 def _sparse(segments: Segments) -> bool:

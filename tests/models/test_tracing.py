@@ -1,0 +1,168 @@
+"""Whole episodes, paid the fast way, the plain way, and as they would be while acting."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from preferl.data import Episodes
+from preferl.data.windows import History
+from preferl.functional import lower_bound
+from preferl.models import (
+    Ensemble,
+    LSTMReward,
+    LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
+    RewardModel,
+)
+from preferl.models.base import TracesEpisodes
+from preferl.models.tracing import full_windows, positions, trace_episodes, trace_windows
+from preferl.testing import FadingModel
+from preferl.training import RewardFunction, relabel
+from preferl.training import reward_function as module
+
+OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+SEEN = 6
+LENGTHS = [4, 9, 1, 15, SEEN, 7, 1, 40, 2, SEEN - 1]
+
+
+def lstm(seed: int = 0, **settings: object) -> LSTMReward:
+    config = LSTMRewardConfig(**{"width": 16, "context": SEEN, **settings})
+    return trained(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=seed), seed)
+
+
+def trained(model: Any, seed: int = 0) -> Any:
+    """Every parameter moved away from where it begins, as if by training."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    model.encoder.observe(*steps(100))
+    return model.eval()
+
+
+def steps(count: int, seed: int = 3) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return (
+        2 * torch.randn(count, 3, generator=generator) + 1,
+        torch.randn(count, 2, generator=generator),
+    )
+
+
+def features_of(model: RewardModel, lengths: Sequence[int]) -> tuple[Tensor, Tensor]:
+    return model.encoder(*steps(sum(lengths))), torch.tensor(lengths)
+
+
+def episodes(lengths: Sequence[int]) -> Episodes:
+    total = sum(lengths)
+    observations, actions = (array.numpy() for array in steps(total))
+    return Episodes(
+        observations,
+        actions,
+        np.zeros(total),
+        np.zeros(total, bool),
+        np.zeros((len(lengths), 3), np.float32),
+        np.array(lengths),
+    )
+
+
+def one_window_at_a_time(model: RewardModel, features: Tensor, lengths: Tensor) -> Tensor:
+    rewards = []
+    for episode in features.split(lengths.tolist()):
+        for end in range(1, len(episode) + 1):
+            window = episode[max(0, end - model.context) : end][None]
+            mask = torch.ones(window.shape[:2], dtype=torch.bool)
+            rewards.append(model.judge(window, mask).rewards[:, 0, -1])
+    return torch.stack(rewards, dim=1)
+
+
+SPANS = ["preferl.models.lstm.SPAN"]
+
+MODELS: dict[str, Callable[[], RewardModel]] = {
+    "lstm": lstm,
+    "lstm of another shape": lambda: lstm(1, activation="tanh", pooling="last", normalise=False),
+    "lstm that sees one step": lambda: lstm(context=1),
+    "model of one's own": lambda: FadingModel(OBSERVATIONS, ACTIONS, context=SEEN),
+    "mixed ensemble": lambda: Ensemble(
+        [
+            MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig((8,), members=2), seed=0),
+            *(
+                LSTMReward(OBSERVATIONS, ACTIONS, LSTMRewardConfig(16, SEEN), seed=s)
+                for s in (1, 2)
+            ),
+        ]
+    ).eval(),
+}
+
+
+@pytest.fixture(params=list(MODELS))
+def model(request) -> RewardModel:
+    return MODELS[request.param]()
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, [50], [1], [SEEN], [SEEN + 1] * 5, [3, 2]])
+def test_each_step_is_paid_for_the_window_that_ends_there(model, lengths):
+    features, lengths = features_of(model, lengths)
+    with torch.no_grad():
+        expected = one_window_at_a_time(model, features, lengths)
+    traced = trace_episodes(model, features, lengths)
+    assert traced.shape == expected.shape == (model.members, int(lengths.sum()))
+    torch.testing.assert_close(traced, expected, atol=1e-5, rtol=1e-5)
+    plain = trace_windows(model, features, lengths, torch.arange(len(features)))
+    torch.testing.assert_close(plain, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("span", [1, 7, 1000])
+def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
+    features, lengths = features_of(model, LENGTHS)
+    expected = trace_episodes(model, features, lengths)
+    for name in SPANS:
+        monkeypatch.setattr(name, span)
+    monkeypatch.setattr("preferl.models.tracing.ROWS", span)
+    monkeypatch.setattr(module, "TRACED", span)
+    torch.testing.assert_close(trace_episodes(model, features, lengths), expected)
+    rewards = RewardFunction(model).member_rewards(episodes(LENGTHS))
+    np.testing.assert_allclose(rewards, expected, atol=1e-5)
+
+
+def test_rewards_relabelled_are_those_paid_while_acting(model):
+    data = episodes(LENGTHS)
+    reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
+    history, paid = History(model.context, 1), []
+    for step, position in enumerate(positions(torch.tensor(LENGTHS)).tolist()):
+        if position == 0:
+            history.forget()
+        row = slice(step, step + 1)
+        paid.append(reward(*history.append(data.observations[row], data.actions[row])))
+    relabelled = relabel(data, reward)
+    assert relabelled.rewards.dtype == np.float32
+    np.testing.assert_allclose(relabelled.rewards, np.concatenate(paid), atol=1e-5)
+
+
+def test_models_that_share_work_say_so():
+    assert isinstance(lstm(), TracesEpisodes)
+    assert not isinstance(MODELS["model of one's own"](), TracesEpisodes)
+
+
+def test_no_gradients_are_kept():
+    features, lengths = features_of(lstm(), LENGTHS)
+    assert not trace_episodes(lstm(), features, lengths).requires_grad
+
+
+def test_no_steps_are_paid_nothing(model):
+    none = episodes(LENGTHS)[:0]
+    assert RewardFunction(model).member_rewards(none).shape == (model.members, 0)
+
+
+def test_full_windows_are_all_steps_after_the_first_of_each_episode():
+    lengths = torch.tensor([3, 7, 2, 5])
+    for span in (1, 3, 100):
+        parts = list(full_windows(lengths, 4, span))
+        assert torch.cat(parts).tolist() == [7, 8, 9, 16]
+        assert all(int(part[-1] - part[0]) < span for part in parts)
+    assert list(full_windows(torch.tensor([4, 1]), 4, 10)) == []
