@@ -9,6 +9,7 @@ import pytest
 from preferl.data import Task
 from preferl.data.sources import load_d4rl
 from preferl.data.sources.d4rl import qlearning_view
+from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import ConfigError, DataError, MissingExtraError
 
 h5py = pytest.importorskip("h5py", reason="the extra preferl[d4rl] is not installed")
@@ -150,6 +151,13 @@ def test_files_that_are_not_whole(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(DataError, match=r"data\.hdf5.*a whole HDF5 file"):
         load_d4rl(path)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bad heap"), KeyError("bad heap"), MemoryError()])
+def test_damage_that_is_found_while_reading(tmp_path, error):
+    with pytest.raises(DataError, match=rf"whole HDF5 file, got {type(error).__name__}"):  # noqa: SIM117
+        with open_hdf5(_file(tmp_path)):
+            raise error
 
 
 def test_unknown_tasks_are_refused_before_reading(tmp_path):

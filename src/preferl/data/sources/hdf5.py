@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError, PreferlError, mismatch
 from preferl.shapes import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -20,23 +20,24 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
     """The open file, an `h5py.File` for reading.
 
     Raises:
-        DataError: no such file, cut off, or not HDF5.
+        DataError: no such file, cut off, not HDF5, or found damaged while the block reads.
         MissingExtraError: h5py is not installed.
     """
     h5py = require("h5py", extra="d4rl")
     try:
-        file = h5py.File(path, "r")
-    except OSError as error:
+        with h5py.File(path, "r") as file:
+            yield file
+    except PreferlError:
+        raise
+    except Exception as error:  # a damaged file fails in whichever way its bytes suggest
         raise DataError(
             mismatch(
                 f"{path}",
                 expected="a whole HDF5 file",
-                got=error,
+                got=f"{type(error).__name__}: {error}",
                 fix="Check the path, and that the file was downloaded whole.",
             )
         ) from error
-    with file:
-        yield file
 
 
 def read_array(group: Any, key: str, name: str) -> Array:
@@ -51,13 +52,13 @@ def read_array(group: Any, key: str, name: str) -> Array:
         DataError: no such array, damaged content, no numbers, or NaN and infinity among them.
     """
     held = group.get(key)
-    if held is None or not hasattr(held, "shape"):  # a group has none
+    if not isinstance(held, require("h5py", extra="d4rl").Dataset):
         raise DataError(
             mismatch(name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}")
         )
     try:
         array = np.asarray(held[()])
-    except OSError as error:
+    except OSError as error:  # the array is damaged, not the file
         raise DataError(mismatch(f"{name}, {key}", expected="a whole array", got=error)) from error
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise DataError(
@@ -77,6 +78,12 @@ def read_array(group: Any, key: str, name: str) -> Array:
             )
         )
     return array
+
+
+def members(file: Any, group: str) -> list[str]:
+    """Names in a group, in lexicographic order; none if it is not there or is an array."""
+    held = file.get(group)
+    return sorted(held) if isinstance(held, require("h5py", extra="d4rl").Group) else []
 
 
 def require_rows(arrays: dict[str, Array], name: str) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from preferl.data.episodes import Episodes, join
-from preferl.data.sources.hdf5 import open_hdf5, read_array, require_rows
+from preferl.data.sources.hdf5 import members, open_hdf5, read_array, require_rows
 from preferl.errors import ConfigError, DataError, mismatch
 
 Order = Literal["lexicographic", "numeric"]
@@ -123,8 +123,7 @@ def check_observation_order(
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
-    group = file.get("data")
-    names = sorted(group) if group is not None and not hasattr(group, "shape") else []
+    names = members(file, "data")
     if not names:
         raise DataError(
             mismatch(
@@ -133,7 +132,7 @@ def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
                 got=f"{', '.join(sorted(file)) or 'an empty file'}",
             )
         )
-    return group, names
+    return file["data"], names
 
 
 def _number(name: str) -> tuple[int, str]:
