@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from preferl.data import Episodes
-from preferl.data.sources import LabelRows, sample_pt_queries, scripted_preferences
+from preferl.data.sources import (
+    LabelRows,
+    load_demonstrations,
+    read_labels,
+    sample_pt_queries,
+    scripted_preferences,
+)
 from preferl.errors import ConfigError, DataError
 
 
@@ -72,3 +78,12 @@ def test_what_cannot_be_asked_is_refused():
         sample_pt_queries([20, 30], -1, 5, seed=0)
     with pytest.raises(ConfigError, match="ties"):
         scripted_preferences(ROWS, _episodes(np.zeros(5), [5]), ties="second")
+
+
+def test_published_computed_answers_are_those_of_the_true_reward(shared):
+    folder = shared / "data/adroit-door-human"
+    episodes = load_demonstrations(folder / "door-v0_demos.pickle")
+    rows = read_labels(folder / "door-human-v1_fake_labels")
+    ours = scripted_preferences(rows, episodes, crossing="keep").preference
+    assert len(ours) == 1600
+    assert (ours == rows.preference).mean() > 0.98  # 0.5 where rewards are shuffled
