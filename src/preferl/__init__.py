@@ -37,6 +37,8 @@ if TYPE_CHECKING:
         LSTMRewardConfig,
         MLPReward,
         MLPRewardConfig,
+        PreferenceTransformer,
+        PreferenceTransformerConfig,
         RewardModel,
         build_reward_model,
         load_reward_model,
@@ -89,6 +91,8 @@ __all__ = [
     "OfflinePolicy",
     "OnlineConfig",
     "PPOConfig",
+    "PreferenceTransformer",
+    "PreferenceTransformerConfig",
     "PreferlError",
     "PromptTeacher",
     "RewardFunction",
@@ -137,7 +141,8 @@ _NAMES = {
     "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
     "functional": "lower_bound",
     "models": (
-        "Ensemble EnsembleConfig LSTMReward LSTMRewardConfig MLPReward MLPRewardConfig RewardModel "
+        "Ensemble EnsembleConfig LSTMReward LSTMRewardConfig MLPReward MLPRewardConfig "
+        "PreferenceTransformer PreferenceTransformerConfig RewardModel "
         "build_reward_model load_reward_model save_reward_model"
     ),
     "offline": "IQL BehaviourCloning CloningConfig IQLConfig OfflinePolicy Transitions",

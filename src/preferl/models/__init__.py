@@ -8,14 +8,22 @@ from preferl.models.ensemble import Ensemble
 from preferl.models.flax import load_flax
 from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
+from preferl.models.transformer import (
+    Attention,
+    PreferenceTransformer,
+    PreferenceTransformerConfig,
+)
 
 __all__ = [
+    "Attention",
     "Ensemble",
     "EnsembleConfig",
     "LSTMReward",
     "LSTMRewardConfig",
     "MLPReward",
     "MLPRewardConfig",
+    "PreferenceTransformer",
+    "PreferenceTransformerConfig",
     "RewardModel",
     "RewardModelConfig",
     "RewardOutput",

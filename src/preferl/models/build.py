@@ -11,6 +11,7 @@ from preferl.models.base import RewardModel
 from preferl.models.ensemble import Ensemble
 from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
+from preferl.models.transformer import PreferenceTransformer, PreferenceTransformerConfig
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,14 @@ class EnsembleConfig:
     models: tuple["RewardModelConfig", ...]
 
 
-RewardModelConfig = MLPRewardConfig | LSTMRewardConfig | EnsembleConfig
+RewardModelConfig = (
+    MLPRewardConfig | LSTMRewardConfig | PreferenceTransformerConfig | EnsembleConfig
+)
 
 KINDS: dict[str, type[Any]] = {
     "mlp": MLPRewardConfig,
     "lstm": LSTMRewardConfig,
+    "transformer": PreferenceTransformerConfig,
     "ensemble": EnsembleConfig,
 }
 """Names of configs in files and on the command line."""
@@ -56,6 +60,9 @@ def build_reward_model(
     builders: dict[type[Any], Callable[[Any], RewardModel]] = {
         MLPRewardConfig: lambda c: MLPReward(observation_space, action_space, c, seed=seed),
         LSTMRewardConfig: lambda c: LSTMReward(observation_space, action_space, c, seed=seed),
+        PreferenceTransformerConfig: lambda c: PreferenceTransformer(
+            observation_space, action_space, c, seed=seed
+        ),
         EnsembleConfig: lambda c: Ensemble(
             [
                 build_reward_model(part, observation_space, action_space, seed=seed + index)
@@ -76,7 +83,7 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     """
     if isinstance(model, MLPReward):
         return replace(model.config, members=model.members)
-    if isinstance(model, LSTMReward):
+    if isinstance(model, LSTMReward | PreferenceTransformer):
         return model.config
     if isinstance(model, Ensemble):
         return EnsembleConfig(tuple(config_of(part) for part in model.models))

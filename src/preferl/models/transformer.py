@@ -1,0 +1,251 @@
+"""The Preference Transformer: a reward that depends on history, and which steps matter.
+
+Kim et al. (2023), "Preference Transformer: Modeling Human Preferences using Transformers for RL",
+arXiv:2303.00957.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, NoReturn, final, get_args
+
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.errors import ConfigError, ModelError, mismatch, require_in
+from preferl.functional.pooling import pool
+from preferl.models.attention import UNSEEN, Block, Perceptron, causal
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.encoders import VectorEncoder, feature_size
+from preferl.models.initialisation import lecun_linear
+
+Head = Literal["preference", "plain"]
+TransformerPooling = Literal["mean", "sum", "last"]
+
+STATES = slice(1, None, 2)
+"""Of tokens, those that stand for states: a step's action comes first."""
+
+
+@dataclass(frozen=True)
+class PreferenceTransformerConfig:
+    """Shape of a `PreferenceTransformer`.
+
+    Attributes:
+        width: numbers per token, a multiple of `heads`, and of 2 with the plain head.
+        layers: blocks of causal attention.
+        heads: of attention in each block.
+        head: "preference" weighs steps by attention among them, as in the paper; "plain" pools
+            rewards as they are, which is what the commands of the original's README train.
+        preference_width: numbers per query and key of the preference attention.
+        context: `H`, how many steps a reward may see, at least 2; at least the length of the
+            segments it is trained on.
+        positions: steps that the time table has room for; None takes `context`. The original has
+            1000, of which it trains as many as a segment has steps.
+        dropout: share of token embeddings, of attention probabilities and of what blocks add that
+            is dropped in training, in [0, 1).
+        activation: of the perceptrons; the original's code takes ReLU, not GELU.
+        pooling: a segment's score is the "mean" or "sum" over its steps of what the preference
+            attention makes of their rewards, or that of the "last" step. Without that attention,
+            of the rewards.
+        normalise: whether inputs are normalised by the training set's statistics; the original
+            takes them as they are.
+    """
+
+    width: int = 256
+    layers: int = 1
+    heads: int = 4
+    head: Head = "preference"
+    preference_width: int = 256
+    context: int = 100
+    positions: int | None = None
+    dropout: float = 0.1
+    activation: Activation = "relu"
+    pooling: TransformerPooling = "mean"
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("layers", 1), ("heads", 1), ("preference_width", 1), ("context", 2)):
+            require_in(name, getattr(self, name), least, float("inf"))
+        multiple = math.lcm(self.heads, 2)
+        if self.width < 1 or self.width % multiple:
+            raise ConfigError(
+                mismatch("width", expected=f"a multiple of {multiple}", got=self.width)
+            )
+        if self.positions is not None:
+            require_in("positions", self.positions, self.context, float("inf"))
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+        for name, choices in (
+            ("head", get_args(Head)),
+            ("activation", tuple(ACTIVATIONS)),
+            ("pooling", get_args(TransformerPooling)),
+        ):
+            if getattr(self, name) not in choices:
+                raise ConfigError(mismatch(name, expected=choices, got=getattr(self, name)))
+
+
+class Attention(NamedTuple):
+    """Where a `PreferenceTransformer` looks.
+
+    Attributes:
+        layers: `[layers, B, heads, 2L, 2L]` shares of each block; a step's action stands before
+            its state. Rows add up to 1; those of padding mean nothing.
+        preference: `[B, L, L]` shares of the preference attention, or None with the plain head.
+        importance: `[B, L]` what a step's reward weighs in a score of pooling "mean"; rows add up
+            to 1.
+    """
+
+    layers: Tensor
+    preference: Tensor | None
+    importance: Tensor
+
+
+@final
+class PreferenceTransformer(RewardModel):
+    """`r(o_1, a_1, ..., o_t, a_t)` by causal attention, and scores by attention among steps.
+
+    >>> model = PreferenceTransformer(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
+    >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
+    ...                torch.ones(4, 10, dtype=torch.bool))
+    >>> output.rewards.shape, output.scores.shape
+    (torch.Size([1, 4, 10]), torch.Size([1, 4]))
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: PreferenceTransformerConfig | None = None,
+        *,
+        seed: int,
+    ) -> None:
+        """Build the network.
+
+        Args:
+            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+            action_space: likewise.
+            config: shape; the defaults if None.
+            seed: of the initial weights.
+
+        Raises:
+            SpaceError: a space that has no encoding.
+        """
+        config = config or PreferenceTransformerConfig()
+        encoder = VectorEncoder(observation_space, action_space, normalise=config.normalise)
+        super().__init__(encoder, context=config.context, members=1)
+        self.config = config
+        generator = torch.Generator().manual_seed(seed)
+        width, states = config.width, feature_size(observation_space)
+        self.state_embed = lecun_linear(states, width, generator)
+        self.action_embed = lecun_linear(encoder.size - states, width, generator)
+        table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
+        self.time_embed = nn.Embedding.from_pretrained(table / math.sqrt(width), freeze=False)
+        self.input_norm = nn.LayerNorm(width)
+        self.blocks: Any = nn.ModuleList(
+            Block(
+                width,
+                config.heads,
+                activation=config.activation,
+                dropout=config.dropout,
+                generator=generator,
+            )
+            for _ in range(config.layers)
+        )
+        self.final_norm = nn.LayerNorm(width)
+        if config.head == "preference":
+            self.pref_proj = lecun_linear(width, 2 * config.preference_width + 1, generator)
+        else:
+            self.head = Perceptron((width, width // 2, 1), config.activation, generator)
+
+    def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
+        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`.
+
+        Raises:
+            ModelError: windows longer than the time table.
+        """
+        seen = causal(mask.repeat_interleave(2, dim=1))  # [B, 1, 2L, 2L]
+        tokens = self._tokens(features, mask)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens, seen, slice(None))
+        # Rewards are read at states only, so in the last block no one else need ask.
+        states = self.blocks[-1](tokens, seen[:, :, STATES], STATES)  # [B, L, W]
+        hidden = self.final_norm(states)
+        if self.config.head == "plain":
+            rewards = self.reward(hidden)[None]
+            return RewardOutput(rewards, self._pooled(rewards, mask))
+        shares, rewards = self._preference(hidden, mask)
+        attended = (shares @ rewards[..., None])[..., 0]  # [B, L]
+        return RewardOutput(rewards[None], self._pooled(attended[None], mask))
+
+    def reward(self, hidden: Tensor) -> Tensor:
+        """Rewards `[...]` of normalised states `[..., W]` after the last block."""
+        if self.config.head == "plain":
+            return self.head(hidden)[..., 0].float()  # type: ignore[no-any-return]
+        return F.linear(hidden, self.pref_proj.weight[-1], self.pref_proj.bias[-1]).float()
+
+    @torch.no_grad()
+    def attention(self, features: Tensor, mask: Tensor) -> Attention:
+        """Where the model looks in windows `[B, L, F]`; call it in evaluation mode."""
+        seen = causal(mask.repeat_interleave(2, dim=1))
+        tokens, layers = self._tokens(features, mask), []
+        for block in self.blocks:
+            layers.append(block.attn.shares(block.norm1(tokens), seen))
+            tokens = block(tokens, seen, slice(None))
+        real = mask / mask.sum(1, keepdim=True).clamp(min=1)  # [B, L]
+        if self.config.head == "plain":
+            return Attention(torch.stack(layers), None, real)
+        shares, _ = self._preference(self.final_norm(tokens[:, STATES]), mask)
+        importance = (real[:, None] @ shares)[:, 0]
+        return Attention(torch.stack(layers), shares, importance)
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
+        """There is no score without the steps' features: it weighs them by what they are.
+
+        Raises:
+            ModelError: always; models with a context of more than one step are not asked.
+        """
+        raise ModelError(
+            mismatch(
+                "scores of a PreferenceTransformer",
+                expected="features to judge",
+                got="rewards alone",
+                fix="Call `judge`.",
+            )
+        )
+
+    def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
+        """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
+        if mask.shape[1] >= self.time_embed.num_embeddings:
+            raise ModelError(
+                mismatch(
+                    "steps per window",
+                    expected=f"at most {self.time_embed.num_embeddings - 1}",
+                    got=mask.shape[1],
+                    fix="Build the model with a longer context, or more positions.",
+                )
+            )
+        features = torch.where(mask[..., None], features, 0.0)
+        states, actions = features.split(
+            [self.state_embed.in_features, self.action_embed.in_features], dim=-1
+        )
+        time = self.time_embed(mask.cumsum(1))  # [B, L, W], row 0 for padding
+        pairs = torch.stack(
+            [self.action_embed(actions) + time, self.state_embed(states) + time], dim=2
+        )
+        tokens = self.input_norm(pairs).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
+        return F.dropout(tokens, self.config.dropout, self.training)
+
+    def _preference(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Shares `[B, L, L]` of the preference attention, unscaled, and rewards `[B, L]`."""
+        width = self.config.preference_width
+        query, key, rewards = self.pref_proj(hidden).float().split([width, width, 1], dim=-1)
+        logits = (query @ key.mT).float()
+        return logits.masked_fill(~mask[:, None], UNSEEN).softmax(-1), rewards[..., 0]
+
+    def _pooled(self, steps: Tensor, mask: Tensor) -> Tensor:
+        """`[1, B]` of numbers per step `[1, B, L]`."""
+        if self.config.pooling == "last":
+            return torch.where(mask[:, -1], steps[..., -1], 0.0)
+        return pool(steps, mask, self.config.pooling)
