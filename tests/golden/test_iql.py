@@ -60,14 +60,15 @@ def batch(golden, rows):
         torch.from_numpy(golden[f"in:{name}"][rows])[None]
         for name in ("observations", "actions", "rewards", "masks", "next_observations")
     )
-    pairs = torch.cat([observations, actions], dim=2)
-    return Batch(observations, actions, pairs, following, masks, rewards, [0])
+    pairs = torch.cat([observations, actions], dim=2).expand(2, -1, -1, -1)
+    states = torch.stack([observations, following], dim=1)
+    return Batch(states, pairs, actions.mT, rewards, masks, [0])
 
 
 def parameters(agent, golden, at, *, targets=False):
     """Pairs of the agent's tensors and those recorded."""
     policy = agent._policies.parameters.named
-    yield policy["log_std"][0, 0], torch.from_numpy(golden[f"{at}:actor/log_stds"])
+    yield policy["log_std"][0, :, 0], torch.from_numpy(golden[f"{at}:actor/log_stds"])
     yield from networks(policy, 0, golden, f"{at}:actor", POLICY_LAYERS)
     yield from networks(agent._values.parameters.named, 0, golden, f"{at}:value", LAYERS)
     for k in (0, 1):
@@ -80,8 +81,10 @@ def parameters(agent, golden, at, *, targets=False):
 
 def networks(named, k, golden, at, layers):
     for number, layer in enumerate(layers):
-        yield named[f"weight_{number}"][k], torch.from_numpy(golden[f"{at}/{layer}/kernel"])
-        yield named[f"bias_{number}"][k, 0], torch.from_numpy(golden[f"{at}/{layer}/bias"])
+        weight, bias = named[f"weight_{number}"][k], named[f"bias_{number}"][k].flatten()
+        last = number == len(layers) - 1
+        yield weight.T if last else weight, torch.from_numpy(golden[f"{at}/{layer}/kernel"])
+        yield bias, torch.from_numpy(golden[f"{at}/{layer}/bias"])
 
 
 def test_losses_and_means_of_every_update(golden, learned):

@@ -83,5 +83,5 @@ class BehaviourCloning(OfflineLearner):
         self._policies.parameters.refresh()
 
     def _update(self, batch: Batch, *, measure: bool) -> dict[str, Tensor]:
-        loss = self._policies.climb(batch, None, self.config.rate(self.step, self.steps))
-        return {"policy_loss": loss} if measure else {}
+        rate = self.config.rate(self.step, self.steps)
+        return self._policies.climb(batch, None, rate, measure=measure)

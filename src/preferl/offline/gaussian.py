@@ -87,7 +87,7 @@ class GaussianPolicies:
     ) -> None:
         """Policies of `observation` numbers to `action` numbers, one for each agent."""
         sizes = (observation, *config.hidden, action)
-        extra = {"log_std": (agents, 1, action)}
+        extra = {"log_std": (agents, action, 1)}
         self._networks = Networks(
             sizes, agents, precision=config.precision, device=device, extra=extra
         )
@@ -107,57 +107,58 @@ class GaussianPolicies:
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], about: str
     ) -> list[OfflinePolicy]:
         """A copy of each agent's policy as it is now."""
-        named = self.parameters.named
+        log_std = self.parameters.named["log_std"].cpu().clone()
         return [
             OfflinePolicy(
                 observation_space,
                 action_space,
-                {name: tensor[agent].cpu().clone() for name, tensor in named.items()},
+                self._networks.layers(agent) | {"log_std": log_std[agent, :, 0].clone()},
                 log_std_bounds=self._bounds,
                 learner=about,
             )
-            for agent in range(len(named["log_std"]))
+            for agent in range(len(log_std))
         ]
 
-    def climb(self, batch: Batch, weights: Tensor | None, rate: float) -> Tensor:
+    def climb(
+        self, batch: Batch, weights: Tensor | None, rate: float, *, measure: bool
+    ) -> dict[str, Tensor]:
         """One step towards more likely actions, each counted by its weight.
 
         Args:
             batch: a minibatch for each agent.
             weights: `[S, B]`; None counts all alike.
             rate: learning rate.
+            measure: whether to return the loss.
 
         Returns:
-            `[S]` the loss before the step: minus the mean of weight times log density.
+            `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
         """
-        actions = batch.actions
         kept = self._kept(batch.dropout_seeds) if self._dropped else None
         mean = self._networks.forward(batch.observations, self._record, kept).tanh_()
         raw = self.parameters.named["log_std"]
         log_std = raw.clamp(*self._bounds)
-        density = gaussian_log_density(actions, mean, log_std)
-        if weights is not None:
-            density.mul_(weights)
-        self._descend(actions, mean, log_std, weights)
+        metrics = {}
+        if measure:
+            density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
+            metrics["policy_loss"] = -(density if weights is None else density * weights).mean(1)
+        self._descend(batch.actions, mean, log_std, weights)
         inside = (raw >= self._bounds[0]) & (raw <= self._bounds[1])
         self.optimiser.gradients["log_std"].mul_(inside)
         self.optimiser.step(rate)
-        return -density.mean(1)
+        return metrics
 
     def _descend(
         self, actions: Tensor, mean: Tensor, log_std: Tensor, weights: Tensor | None
     ) -> None:
-        """Write the gradients of the loss."""
-        rows = actions.shape[1]
-        precision = torch.exp(-2 * log_std)
+        """Write the gradients of the loss; actions and mean are `[S, A, B]`."""
         error = actions - mean
-        scaled = error * precision  # of the log density by the mean
+        scaled = error * torch.exp(-2 * log_std)  # the log density's gradient by the mean
         by_std = 1 - error * scaled
         if weights is not None:
-            scaled.mul_(weights[..., None])
-            by_std.mul_(weights[..., None])
-        torch.mean(by_std, dim=1, keepdim=True, out=self.optimiser.gradients["log_std"])
-        by_output = scaled.mul_(mean.square().sub_(1)).div_(rows)
+            scaled.mul_(weights[:, None])
+            by_std.mul_(weights[:, None])
+        torch.mean(by_std, dim=2, keepdim=True, out=self.optimiser.gradients["log_std"])
+        by_output = scaled.mul_(mean.square().sub_(1)).div_(actions.shape[2])
         self._networks.backward(by_output, self._record, self._keep)
 
     def _kept(self, seeds: Sequence[int]) -> list[Tensor]:

@@ -18,7 +18,7 @@ from preferl.functional.value import (
 )
 from preferl.offline.gaussian import GaussianConfig, GaussianPolicies
 from preferl.offline.learner import OfflineLearner
-from preferl.offline.networks import Networks
+from preferl.offline.networks import Networks, Record
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import Batch
 
@@ -170,40 +170,40 @@ class IQL(OfflineLearner):
             networks.parameters.refresh()
 
     def _update(self, batch: Batch, *, measure: bool) -> dict[str, Tensor]:
-        pairs = batch.pairs.repeat(2, 1, 1)  # [2 S, B, O + A], all first critics before all second
-        goal = self._judge(self._targets, pairs).amin(0)
-        value = self._values.forward(batch.observations, self._value_record)[..., 0]
+        goal = self._judge(self._targets, batch).amin(0)
+        value = self._value(batch.observations, self._value_record)
         difference = goal - value
         metrics = self._measure_values(value, difference) if measure else {}
         self._fit_values(difference)
-        both = torch.cat([batch.observations, batch.next_observations], dim=1)
-        now, following = self._values.forward(both, self._both_record)[..., 0].chunk(2, dim=1)
-        policy_loss = self._fit_policies(batch, goal - now)
+        now, following = self._value(batch.states.flatten(1, 2), self._both_record).chunk(2, dim=1)
+        weights = advantage_weights(goal - now, self.config.temperature, self.config.max_weight)
+        rate = self.config.rate(self.step, self.steps)
+        metrics |= self._policies.climb(batch, weights, rate, measure=measure)
         reached = td_target(batch.rewards, batch.continues, following, self.config.discount)
-        judged = self._judge(self._critics, pairs)
+        judged = self._judge(self._critics, batch)
         error = judged - reached
         if measure:
-            metrics |= self._measure_critics(judged, error) | {"policy_loss": policy_loss}
+            metrics |= self._measure_critics(judged, error)
         self._fit_critics(error)
         return metrics
 
-    def _judge(self, critics: Networks, pairs: Tensor) -> Tensor:
+    def _judge(self, critics: Networks, batch: Batch) -> Tensor:
         """What both critics of each agent say, `[2, S, B]`."""
-        return critics.forward(pairs, self._critic_record).view(2, len(self.seeds), -1)
+        said = critics.forward(batch.pairs.flatten(0, 1), self._critic_record)
+        return said.view(batch.pairs.shape[:3])
+
+    def _value(self, observations: Tensor, record: Record) -> Tensor:
+        """`[S, B, O]` to `[S, B]`."""
+        return self._values.forward(observations, record)[:, 0]
 
     def _fit_values(self, difference: Tensor) -> None:
         by_value = expectile_weight(difference, self.config.expectile).mul_(difference)
         by_value.mul_(-2 / difference.shape[1])
-        self._values.backward(by_value[..., None], self._value_record)
+        self._values.backward(by_value[:, None], self._value_record)
         self._values.optimiser.step(self.config.learning_rate)
 
-    def _fit_policies(self, batch: Batch, advantage: Tensor) -> Tensor:
-        config = self.config
-        weights = advantage_weights(advantage, config.temperature, config.max_weight)
-        return self._policies.climb(batch, weights, config.rate(self.step, self.steps))
-
     def _fit_critics(self, error: Tensor) -> None:
-        by_output = error.mul(2 / error.shape[2]).view(-1, error.shape[2], 1)
+        by_output = error.mul(2 / error.shape[2]).view(-1, 1, error.shape[2])
         self._critics.backward(by_output, self._critic_record)
         self._critics.optimiser.step(self.config.learning_rate)
         critics, targets = self._critics.parameters, self._targets.parameters

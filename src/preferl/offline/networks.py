@@ -16,11 +16,16 @@ from preferl.offline.parameters import Adam, Parameters, Precision
 
 
 def layer_shapes(networks: int, sizes: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters of alike perceptrons, layer after layer."""
+    """Names and shapes of the parameters of alike perceptrons, layer after layer.
+
+    The last layer is turned: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It has
+    few outputs, and products with a few columns are many times slower than with a few rows.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, (fan_in, out) in enumerate(pairwise(sizes)):
-        shapes[f"weight_{layer}"] = (networks, fan_in, out)
-        shapes[f"bias_{layer}"] = (networks, 1, out)
+        last = layer == len(sizes) - 2
+        shapes[f"weight_{layer}"] = (networks, out, fan_in) if last else (networks, fan_in, out)
+        shapes[f"bias_{layer}"] = (networks, out, 1) if last else (networks, 1, out)
     return shapes
 
 
@@ -31,7 +36,7 @@ class Record:
     Attributes:
         inputs: of the latest pass.
         hidden: `[N, B, units]` of each hidden layer, after its activation and dropout.
-        output: `[N, B, out]`
+        output: `[N, out, B]`
         gradients: of the loss by each of `hidden`.
         low, low_gradients: the same two in lower precision, or nothing.
     """
@@ -45,7 +50,7 @@ class Record:
         self.inputs = like.values.new_empty(0)
         self.hidden = [room(like.values, units) for units in sizes[1:-1]]
         self.gradients = [room(like.values, units) for units in sizes[1:-1]]
-        self.output = room(like.values, sizes[-1])
+        self.output = like.values.new_zeros(networks, sizes[-1], rows)
         low = [] if like.low_values is None else [like.low_values]
         self.low = [room(of, units) for of in low for units in sizes[1:-1]]
         self.low_gradients = [room(of, units) for of in low for units in sizes[1:-1]]
@@ -59,7 +64,7 @@ class Networks:
     nearly all arithmetic is; everything else, and the parameters, keep 32 bits.
 
     Attributes:
-        parameters: weights `[N, in, out]` and biases `[N, 1, out]` of each layer, and `extra`.
+        parameters: those of `layer_shapes`, and `extra`.
         optimiser: of the parameters.
     """
 
@@ -89,10 +94,20 @@ class Networks:
         """Fill one network: weights orthogonal with gain √2, the last layer's too; biases 0."""
         for name, tensor in self._named.items():
             if name.startswith("weight"):
-                drawn = torch.empty(tensor.shape[1:])
+                drawn = torch.empty(tensor.shape[1:])  # orthogonal either way round
                 torch.nn.init.orthogonal_(drawn, 2**0.5, generator=generator)
                 tensor[network].copy_(drawn)
         self.parameters.refresh()
+
+    def layers(self, network: int) -> dict[str, Tensor]:
+        """Copies of one network's weights `[out, in]` and biases `[out]`, as is usual."""
+        copies = {}
+        for layer in range(self._layers):
+            weight, bias = (self._named[f"{of}_{layer}"][network] for of in ("weight", "bias"))
+            turned = weight if layer == self._layers - 1 else weight.mT
+            copies[f"weight_{layer}"] = turned.cpu().contiguous().clone()
+            copies[f"bias_{layer}"] = bias.flatten().cpu().clone()
+        return copies
 
     def record(self, rows: int) -> Record:
         """Room for a pass of `rows` rows through each network."""
@@ -101,7 +116,7 @@ class Networks:
     def forward(
         self, inputs: Tensor, record: Record, dropout: Sequence[Tensor] | None = None
     ) -> Tensor:
-        """`[N, B, in]` to `[N, B, out]`, which the next pass on the same record overwrites.
+        """`[N, B, in]` to `[N, out, B]`, which the next pass on the same record overwrites.
 
         Args:
             inputs: of each network.
@@ -109,63 +124,69 @@ class Networks:
             dropout: factors `[N, B, units]` of each hidden layer, 0 where a unit is dropped and
                 `1 / (1 - share)` elsewhere; None drops none.
         """
-        record.inputs = inputs
-        below = inputs
-        for layer in range(self._layers - 1):
-            hidden = record.hidden[layer]
-            self._multiply(layer, below, record, hidden)
-            hidden.relu_()
-            if dropout is not None:
-                hidden.mul_(dropout[layer])
-            if record.low and layer < self._layers - 2:
-                record.low[layer].copy_(hidden)
-            below = hidden
+        record.inputs = below = inputs
         last = self._layers - 1
-        return torch.baddbmm(
-            self._named[f"bias_{last}"], below, self._named[f"weight_{last}"], out=record.output
-        )
+        for layer in range(last):
+            below = self._activate(layer, below, record)
+            if dropout is not None:
+                below.mul_(dropout[layer])
+            if record.low and layer < last - 1:
+                record.low[layer].copy_(below)
+        weight, bias = self._named[f"weight_{last}"], self._named[f"bias_{last}"]
+        return torch.bmm(weight, below.mT, out=record.output).add_(bias)
 
-    def _multiply(self, layer: int, below: Tensor, record: Record, out: Tensor) -> None:
-        bias = self._named[f"bias_{layer}"]
+    def _activate(self, layer: int, below: Tensor, record: Record) -> Tensor:
+        """The hidden units of a layer on what is below, `[N, B, units]`."""
+        out, bias = record.hidden[layer], self._named[f"bias_{layer}"]
         if record.low and layer > 0:
             product = record.low_gradients[layer]  # free until the way back
             torch.bmm(record.low[layer - 1], self._low[f"weight_{layer}"], out=product)
-            torch.add(product, bias, out=out)
+            out.copy_(product).add_(bias)
         else:
             torch.baddbmm(bias, below, self._named[f"weight_{layer}"], out=out)
+        return out.relu_()
 
     def backward(self, gradient: Tensor, record: Record, keep: float = 1.0) -> None:
         """Write the gradients of all parameters.
 
         Args:
-            gradient: `[N, B, out]` of the loss by the outputs.
+            gradient: `[N, out, B]` of the loss by the outputs.
             record: of the forward pass.
             keep: share of hidden units that dropout kept in it.
         """
-        for layer in reversed(range(self._layers)):
-            weight, bias = f"weight_{layer}", f"bias_{layer}"
-            torch.sum(gradient, dim=1, keepdim=True, out=self._gradients[bias])
-            if record.low and 0 < layer < self._layers - 1:
-                gradient = self._back_in_low(layer, gradient, record)
-            else:
-                below = record.hidden[layer - 1] if layer else record.inputs
-                torch.bmm(below.mT, gradient, out=self._gradients[weight])
-                if layer == 0:
-                    return
-                gradient = torch.bmm(
-                    gradient, self._named[weight].mT, out=record.gradients[layer - 1]
-                )
+        last = self._layers - 1
+        below = record.hidden[last - 1] if last else record.inputs
+        torch.sum(gradient, dim=2, keepdim=True, out=self._gradients[f"bias_{last}"])
+        torch.bmm(gradient, below, out=self._gradients[f"weight_{last}"])
+        if last:
+            gradient = _spread(gradient, self._named[f"weight_{last}"], record.gradients[-1])
+        for layer in reversed(range(last)):
             if keep != 1.0:
                 gradient.mul_(1 / keep)
             # Zero where the unit was: by its activation or by dropout, which is all the same.
             torch.ops.aten.threshold_backward.grad_input(
-                gradient, record.hidden[layer - 1], 0, grad_input=gradient
+                gradient, record.hidden[layer], 0, grad_input=gradient
             )
+            torch.sum(gradient, dim=1, keepdim=True, out=self._gradients[f"bias_{layer}"])
+            gradient = self._descend(layer, gradient, record)
 
-    def _back_in_low(self, layer: int, gradient: Tensor, record: Record) -> Tensor:
+    def _descend(self, layer: int, gradient: Tensor, record: Record) -> Tensor:
+        """Write the gradient of a hidden layer's weights and return that of what is below."""
         name = f"weight_{layer}"
+        if layer == 0:
+            return torch.bmm(record.inputs.mT, gradient, out=self._gradients[name])
+        below = record.gradients[layer - 1]
+        if not record.low:
+            torch.bmm(record.hidden[layer - 1].mT, gradient, out=self._gradients[name])
+            return torch.bmm(gradient, self._named[name].mT, out=below)
         low = record.low_gradients[layer].copy_(gradient)
         by_weight = torch.bmm(record.low[layer - 1].mT, low, out=self._low_gradients[name])
         self._gradients[name].copy_(by_weight)
-        below = torch.bmm(low, self._low[name].mT, out=record.low_gradients[layer - 1])
-        return record.gradients[layer - 1].copy_(below)
+        return below.copy_(torch.bmm(low, self._low[name].mT, out=record.low_gradients[layer - 1]))
+
+
+def _spread(gradient: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    """`[N, out, B]` by `[N, out, in]` to `[N, B, in]`; one output is no sum, and a product."""
+    if weight.shape[1] == 1:
+        return torch.mul(gradient.mT, weight, out=out)
+    return torch.bmm(gradient.mT, weight, out=out)

@@ -49,8 +49,8 @@ class OfflinePolicy:
         Args:
             observation_space: a Box of floats, or a Dict of these.
             action_space: a Box of floats.
-            parameters: `weight_0` `[in, out]`, `bias_0` `[1, out]` and so on for each layer, and
-                `log_std` `[1, A]`.
+            parameters: `weight_0` `[out, in]`, `bias_0` `[out]` and so on for each layer, and
+                `log_std` `[A]`.
             log_std_bounds: of the log deviations.
             learner: what it was learned by, to be told where it is loaded.
             seed: of actions that are drawn.
@@ -139,7 +139,7 @@ class OfflinePolicy:
         with writing(path) as draft:
             draft.mkdir()
             save_file(
-                {name: tensor.contiguous() for name, tensor in self._parameters.items()},
+                self._parameters,
                 draft / WEIGHTS,
             )
             (draft / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
@@ -258,13 +258,13 @@ class _Actor(nn.Module):
         layers = [(parameters[f"weight_{k}"], parameters[f"bias_{k}"]) for k in range(count)]
         modules: list[nn.Module] = []
         for weight, bias in layers:
-            linear = nn.Linear(*weight.shape)
-            linear.weight.data.copy_(weight.T)
-            linear.bias.data.copy_(bias[0])
+            linear = nn.Linear(weight.shape[1], weight.shape[0])
+            linear.weight.data.copy_(weight)
+            linear.bias.data.copy_(bias)
             modules += [linear, nn.ReLU()]
         self.network = nn.Sequential(*modules[:-1], nn.Tanh())
         self.scale = scale
-        self.inputs, self.outputs = layers[0][0].shape[0], layers[-1][0].shape[1]
+        self.inputs, self.outputs = layers[0][0].shape[1], layers[-1][0].shape[0]
 
     def forward(self, observations: Tensor) -> Tensor:
         actions: Tensor = self.scale.outward(self.network(observations))

@@ -200,25 +200,28 @@ class ActionScale:
 
 
 class Batch(NamedTuple):
-    """A minibatch for each agent.
+    """A minibatch for each agent, laid out as it will be used.
 
     Attributes:
-        observations: `[S, B, O]`
-        actions: `[S, B, A]` in [-1, 1].
-        pairs: `[S, B, O + A]` observations and actions side by side.
-        next_observations: `[S, B, O]`
-        continues: `[S, B]`
+        states: `[S, 2, B, O]` observations and what followed them.
+        pairs: `[2, S, B, O + A]` observations and actions side by side, for each of two critics.
+        actions: `[S, A, B]` in [-1, 1].
         rewards: `[S, B]`
-        dropout_seeds: `[S]` numbers that the update's other randomness comes from.
+        continues: `[S, B]`
+        dropout_seeds: `[S]` what an update's other randomness comes from.
     """
 
-    observations: Tensor
-    actions: Tensor
+    states: Tensor
     pairs: Tensor
-    next_observations: Tensor
-    continues: Tensor
+    actions: Tensor
     rewards: Tensor
-    dropout_seeds: list[int]
+    continues: Tensor
+    dropout_seeds: Sequence[int]
+
+    @property
+    def observations(self) -> Tensor:
+        """Those of `states`, `[S, B, O]`."""
+        return self.states[:, 0]
 
 
 @final
@@ -251,17 +254,7 @@ class Minibatches:
         block, place = divmod(update, BLOCK)
         if block != self._block:
             self._draw(block)
-        observation, action = self._sizes
-        rows, rewards = self._drawn[place], self._paid[place]
-        return Batch(
-            observations=rows[..., :observation],
-            actions=rows[..., observation : observation + action],
-            pairs=rows[..., : observation + action],
-            next_observations=rows[..., observation + action : -1],
-            continues=rows[..., -1],
-            rewards=rewards,
-            dropout_seeds=self._dropout_seeds[place],
-        )
+        return Batch(*(part[place] for part in self._drawn))
 
     def _draw(self, block: int) -> None:
         """Draw and gather a block: `[BLOCK, S, B, ...]`."""
@@ -277,8 +270,20 @@ class Minibatches:
                 )
             )
             dropout.append(others)
-        rows = torch.stack(index, dim=1)  # [BLOCK, S, B]
-        self._drawn = self._rows[rows]
-        self._paid = self._rewards.expand(BLOCK, -1, -1).gather(2, rows)
-        self._dropout_seeds = [list(each) for each in zip(*dropout, strict=True)]
+        self._gather(torch.stack(index, dim=1), list(zip(*dropout, strict=True)))
         self._block = block
+
+    def _gather(self, rows: Tensor, dropout_seeds: list[tuple[int, ...]]) -> None:
+        """Lay out the steps `rows`, `[BLOCK, S, B]`."""
+        observation, action = self._sizes
+        drawn = self._rows[rows]
+        pairs, following, continues = drawn.split((observation + action, observation, 1), dim=-1)
+        observations, actions = pairs.split((observation, action), dim=-1)
+        self._drawn: tuple[Any, ...] = (
+            torch.stack([observations, following], dim=2),
+            pairs[:, None].repeat(1, 2, 1, 1, 1),
+            actions.mT.contiguous(),
+            self._rewards.expand(len(rows), -1, -1).gather(2, rows),
+            continues[..., 0].contiguous(),
+            dropout_seeds,
+        )
