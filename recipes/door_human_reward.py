@@ -22,7 +22,7 @@ from preferl.cli.reward import FitConfig, fit_reward
 from preferl.data import Comparisons, Episodes, folds, split_off_episodes
 from preferl.data.sources import load_demonstrations, load_labels
 from preferl.evaluation import spearman, wilson_interval
-from preferl.training import RewardFunction, relabel
+from preferl.training import RewardFunction, RewardSettings, relabel
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
 DOOR = SHARED / "data" / "adroit-door-human"
@@ -109,11 +109,12 @@ def main() -> None:
         replace(pairs, preference=rng.permutation(pairs.preference))
         for _ in range(1 if smoke else 5)
     ]
-    base = FitConfig(DOOR, labels, RESULTS, epochs=1 if smoke else FitConfig.epochs)
+    ours = RewardSettings(epochs=1 if smoke else None)
+    base = FitConfig(DOOR, labels, RESULTS, reward=ours)
     kinds = {
         "mlp x 3": base,
         "mlp x 3, crossing pairs dropped": replace(base, crossing="drop"),
-        "linear": replace(base, hidden=(), members=1),
+        "linear": replace(base, reward=replace(ours, hidden=(), members=1)),
     }
     draws, rows = 2 if smoke else 20, []
     for name, config in kinds.items():

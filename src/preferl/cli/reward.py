@@ -1,10 +1,12 @@
 """`preferl reward`: fit rewards to people's labels, and judge them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+
+from preferl.training.reward_presets import RewardPreset, RewardSettings
 
 if TYPE_CHECKING:
     from preferl.data import Comparisons, Episodes
@@ -21,12 +23,7 @@ class FitConfig:
             `.npz` files, or a folder of episodes written by preferl.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         out: folder of the run; an older run there moves aside.
-        model: kind of reward model.
-        members: networks in the ensemble; several tell how sure the reward is, and their
-            bootstraps leave answers out that judge it.
-        hidden: units of each hidden layer.
-        epochs: passes over the labels.
-        noise: share of answers taken to be random, as people's are; 0.1 as in the DRLHP paper.
+        reward: the model and how it is fitted.
         length: steps per labelled segment, where the file names do not say.
         crossing: what becomes of pairs with a segment that runs across an episode's end. Their
             answers are noisier, but a reward of single steps that allows for noise still learns
@@ -38,11 +35,9 @@ class FitConfig:
     demonstrations: Path
     labels: Path
     out: Path
-    model: Literal["mlp"] = "mlp"
-    members: int = 3
-    hidden: tuple[int, ...] = (64, 64)
-    epochs: int = 15
-    noise: float = 0.1
+    reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
+        default_factory=RewardSettings
+    )
     length: int | None = None
     crossing: Literal["drop", "keep"] = "keep"
     seed: int = 0
@@ -84,7 +79,8 @@ def run_fit(config: FitConfig) -> None:
     folder = RunFolder.create(config.out, config=config, seed=config.seed)
     _say_labels(console, labels)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"fitting {len(comparisons)} answers", total=config.epochs)
+        total = preset_for(config, comparisons).trainer.epochs
+        task = progress.add_task(f"fitting {len(comparisons)} answers", total=total)
         reward, report = fit_reward(
             config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
         )
@@ -94,7 +90,7 @@ def run_fit(config: FitConfig) -> None:
     accuracy = report.validation_accuracy[report.best_epoch - 1]
     if accuracy == accuracy:
         console.print(
-            f"Accuracy on answers that a member's bootstrap left out: {accuracy:.1%} "
+            f"Accuracy on answers that were left out of training: {accuracy:.1%} "
             f"(training {report.train_accuracy[-1]:.1%}).",
             highlight=False,
         )
@@ -105,20 +101,27 @@ def run_fit(config: FitConfig) -> None:
     )
 
 
+def preset_for(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
+    """The model and trainer that a config comes to for these answers."""
+    length, answers = comparisons.segments.length, int(comparisons.answered.sum())
+    return config.reward.preset(length=length, answers=answers)
+
+
 def fit_reward(
     config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", *, on_epoch: Any = None
 ) -> "tuple[RewardFunction, FitReport]":
     """The reward that a config describes, scaled over all episodes, and how the fit went."""
-    from preferl.models import MLPRewardConfig, build_reward_model, infer_spaces
-    from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
+    from preferl.models import infer_spaces
+    from preferl.training import RewardFunction
 
-    shape = MLPRewardConfig(hidden=config.hidden, members=config.members)
-    spaces = infer_spaces(episodes.observations, episodes.actions)
-    model = build_reward_model(shape, *spaces, seed=config.seed)
-    how = RewardTrainerConfig(epochs=config.epochs, noise=config.noise)
-    trainer = RewardTrainer(model, how, seed=config.seed, device=config.device)
-    report = trainer.fit(comparisons, on_epoch=on_epoch)
-    return RewardFunction(trainer.model).scaled(episodes), report
+    model, report = preset_for(config, comparisons).fit(
+        comparisons,
+        *infer_spaces(episodes.observations, episodes.actions),
+        seed=config.seed,
+        device=config.device,
+        on_epoch=on_epoch,
+    )
+    return RewardFunction(model).scaled(episodes), report
 
 
 def _write_page(
@@ -140,7 +143,7 @@ def _write_page(
     held_out = fit.validation_accuracy[fit.best_epoch - 1]
     curves = [Curve("trained on", epochs, fit.train_accuracy)]
     if np.isfinite(fit.validation_accuracy).any():
-        curves.append(Curve("left out by bootstraps", epochs, fit.validation_accuracy))
+        curves.append(Curve("left out", epochs, fit.validation_accuracy))
     best = int(episodes.returns.argmax())
     shown = episodes[best : best + 1]
     rewards = reward.member_rewards(shown)
@@ -151,8 +154,8 @@ def _write_page(
             learning_curves(curves, x_label="epoch", y_label="accuracy"),
             f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
             f"on and {held_out:.0%} of those left out.",
-            "Share of decided answers on the side that the reward expects. A bootstrap leaves "
-            "out about a third of the answers for each member.",
+            "Share of decided answers on the side that the reward expects. Left out of training "
+            "are held-out answers, or else the third that each member's bootstrap misses.",
         ),
         Figure(
             reward_over_clip(rewards, shown.rewards),

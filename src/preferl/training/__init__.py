@@ -6,6 +6,7 @@ from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
 from preferl.training.return_range import scale_by_return_range
 from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_presets import RewardPreset, RewardSettings, reward_preset
 from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
 from preferl.training.saving import load_reward, save_reward
 from preferl.training.scaling import RewardScaler
@@ -15,11 +16,14 @@ __all__ = [
     "CosineSchedule",
     "FitReport",
     "RewardFunction",
+    "RewardPreset",
     "RewardScaler",
+    "RewardSettings",
     "RewardTrainer",
     "RewardTrainerConfig",
     "load_reward",
     "relabel",
+    "reward_preset",
     "save_reward",
     "scale_by_return_range",
 ]

@@ -1,0 +1,216 @@
+"""Named ways to fit a reward: our own, and those of the Preference Transformer's experiments.
+
+Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Transformers for RL",
+compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, final, get_args
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.splits import split
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.models.base import RewardModel
+from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
+from preferl.models.lstm import LSTMRewardConfig
+from preferl.models.mlp import MLPRewardConfig
+from preferl.models.transformer import PreferenceTransformerConfig
+from preferl.training.fit_report import FitReport
+from preferl.training.learning_rate import CosineSchedule
+from preferl.training.reward_trainer import OnEpoch, Precision, RewardTrainer, RewardTrainerConfig
+
+PresetName = Literal["mlp", "mr", "nmr", "pt", "pt-readme"]
+
+
+@final
+@dataclass(frozen=True)
+class RewardPreset:
+    """A model and how it is fitted.
+
+    Attributes:
+        model: its shape.
+        trainer: how it is trained.
+        held_out: share of the answers kept from training; the state with the best loss on them
+            is what remains. 0 trains on all.
+    """
+
+    model: RewardModelConfig
+    trainer: RewardTrainerConfig
+    held_out: float = 0.0
+
+    def with_members(self, members: int) -> Self:
+        """The same with `E` networks that differ by their initial weights and bootstraps."""
+        if isinstance(self.model, MLPRewardConfig):
+            return replace(self, model=replace(self.model, members=members))
+        return replace(self, model=EnsembleConfig((self.model,) * members))
+
+    def with_budget(self, updates: int, answers: int) -> Self:
+        """The same in about so many optimiser updates, its schedule shortened to fit them.
+
+        Args:
+            updates: at least 1; whole epochs are made, one at least.
+            answers: that will be given to `fit`, held-out ones included.
+
+        Raises:
+            ConfigError: a budget below one update.
+        """
+        require_in("budget", updates, 1, float("inf"))
+        trained = answers - round(self.held_out * answers)
+        batches = -(-max(1, trained) // self.trainer.batch_size)
+        trainer = replace(self.trainer, epochs=max(1, round(updates / batches)))
+        return replace(self, trainer=trainer)
+
+    def fit(
+        self,
+        comparisons: Comparisons,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        *,
+        seed: int,
+        device: str = "cpu",
+        on_epoch: OnEpoch | None = None,
+    ) -> tuple[RewardModel, FitReport]:
+        """Build the model and train it.
+
+        Args:
+            comparisons: answers; a share is held out where the preset says so.
+            observation_space: what observations look like.
+            action_space: what actions look like.
+            seed: of weights, bootstraps, order, dropout and of what is held out.
+            device: "cpu", "cuda" or "auto".
+            on_epoch: told of each epoch's metrics.
+
+        Raises:
+            ConfigError, DataError, SpaceError: as `RewardTrainer` and the model do.
+        """
+        model = build_reward_model(self.model, observation_space, action_space, seed=seed)
+        trainer = RewardTrainer(model, self.trainer, seed=seed, device=device)
+        train, validation = comparisons, None
+        if self.held_out:
+            rng = np.random.default_rng([seed, 0x5917])
+            answered = comparisons[comparisons.answered]
+            train, validation = split(answered, rng, validation=self.held_out)
+        report = trainer.fit(train, validation, on_epoch=on_epoch)
+        return trainer.model, report
+
+
+@final
+@dataclass(frozen=True)
+class RewardSettings:
+    """A preset by name and what differs from it, as commands take it; None leaves it as it is.
+
+    Attributes:
+        model: "mlp" (ours), "mr", "nmr", "pt" or "pt-readme" (published); see `reward_preset`.
+        members: networks in the ensemble; several tell how sure the reward is, and their
+            bootstraps leave answers out that judge it.
+        hidden: units of each hidden layer of "mlp" and "mr".
+        epochs: passes over the answers.
+        budget: optimiser updates instead of epochs; the schedule is shortened with them. The
+            published number of epochs takes a GPU for "pt".
+        batch_size: pairs per update.
+        noise: share of answers taken to be random, as people's are; 0.1 in the DRLHP paper.
+        normalise: whether inputs are normalised by the training set's statistics; the published
+            models take them as they are.
+        precision: of the products in training; "bfloat16" is faster for "pt" on new processors.
+    """
+
+    model: PresetName = "mlp"
+    members: int | None = None
+    hidden: tuple[int, ...] | None = None
+    epochs: int | None = None
+    budget: int | None = None
+    batch_size: int | None = None
+    noise: float | None = None
+    normalise: bool | None = None
+    precision: Precision | None = None
+
+    def preset(self, *, length: int, answers: int) -> RewardPreset:
+        """What they come to.
+
+        Args:
+            length: `L` steps per labelled segment.
+            answers: that there are to train on.
+
+        Raises:
+            ConfigError: hidden layers for a model that has none of its own choice, both epochs
+                and a budget, or a setting out of range.
+        """
+        preset = reward_preset(self.model, length=length)
+        model: Any = preset.model
+        if self.hidden is not None:
+            if not isinstance(model, MLPRewardConfig):
+                raise ConfigError(
+                    mismatch("hidden", expected='only with "mlp" or "mr"', got=self.model)
+                )
+            model = replace(model, hidden=self.hidden)
+        if self.normalise is not None:
+            model = replace(model, normalise=self.normalise)
+        changes = {
+            name: getattr(self, name)
+            for name in ("epochs", "batch_size", "noise", "precision")
+            if getattr(self, name) is not None
+        }
+        preset = replace(preset, model=model, trainer=replace(preset.trainer, **changes))
+        if self.members is not None and (self.members != 1 or isinstance(model, MLPRewardConfig)):
+            preset = preset.with_members(self.members)
+        if self.budget is None:
+            return preset
+        if self.epochs is not None:
+            raise ConfigError("Give either epochs or a budget of updates, not both.")
+        return preset.with_budget(self.budget, answers)
+
+
+def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
+    """The preset of a name.
+
+    Args:
+        name: "mlp" is this library's default, three members that allow for noise. "mr", "nmr" and
+            "pt" are the published models with their optimisers, schedules and 10,000 epochs, and
+            "pt-readme" is the transformer without preference attention, as the command of its
+            published code trains it. They hold a tenth of the answers out and keep the best
+            state, where the originals chose by answers they had trained on.
+        length: `L` steps per labelled segment; a model with history looks back as far.
+
+    Raises:
+        ConfigError: no such name.
+
+    >>> reward_preset("pt", length=50).with_budget(600, answers=1_600).trainer.epochs
+    100
+    """
+    presets: dict[str, Callable[[], RewardPreset]] = {
+        "mlp": _mlp,
+        "mr": _mr,
+        "nmr": lambda: _nmr(length),
+        "pt": lambda: _pt(length, "preference"),
+        "pt-readme": lambda: _pt(length, "plain"),
+    }
+    if name not in presets:
+        raise ConfigError(mismatch("model", expected=f"one of {get_args(PresetName)}", got=name))
+    return presets[name]()
+
+
+_PUBLISHED = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)
+
+
+def _mlp() -> RewardPreset:
+    return RewardPreset(MLPRewardConfig(members=3), RewardTrainerConfig(epochs=15, noise=0.1))
+
+
+def _mr() -> RewardPreset:
+    model = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
+    return RewardPreset(model, replace(_PUBLISHED, learning_rate=3e-4), held_out=0.1)
+
+
+def _nmr(length: int) -> RewardPreset:
+    model = LSTMRewardConfig(context=length, normalise=False)
+    return RewardPreset(model, replace(_PUBLISHED, learning_rate=1e-3), held_out=0.1)
+
+
+def _pt(length: int, head: Literal["preference", "plain"]) -> RewardPreset:
+    model = PreferenceTransformerConfig(context=length, head=head, normalise=False)
+    trainer = replace(_PUBLISHED, learning_rate=1e-3, schedule=CosineSchedule(), weight_decay=1e-4)
+    return RewardPreset(model, trainer, held_out=0.1)

@@ -1,0 +1,110 @@
+"""Presets carry published settings, shorten with a budget, hold answers out, and can be changed."""
+
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.models import EnsembleConfig
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import RewardSettings, reward_preset
+
+PUBLISHED = ["mr", "nmr", "pt", "pt-readme"]
+
+
+@pytest.fixture
+def comparisons(rng):
+    return make_comparisons(rng, pairs=40)
+
+
+def test_published_settings():
+    rates = {name: reward_preset(name, length=50).trainer.learning_rate for name in PUBLISHED}
+    assert rates == {"mr": 3e-4, "nmr": 1e-3, "pt": 1e-3, "pt-readme": 1e-3}
+    for name in PUBLISHED:
+        preset = reward_preset(name, length=50)
+        assert (preset.trainer.epochs, preset.trainer.batch_size) == (10_000, 256)
+        assert preset.held_out == 0.1
+        assert not preset.model.normalise
+    assert [reward_preset(n, length=50).model.pooling for n in PUBLISHED] == [
+        "mean", "sum", "mean", "mean",
+    ]  # fmt: skip
+    schedule = reward_preset("pt", length=50).trainer.schedule
+    assert schedule.at(0, 100) * 1e-3 == pytest.approx(1e-4)
+    assert schedule.at(10, 100) * 1e-3 == pytest.approx(1e-3)
+    assert schedule.at(100, 100) * 1e-3 == pytest.approx(1e-4)
+    assert reward_preset("pt", length=50).trainer.weight_decay == 1e-4
+    assert reward_preset("nmr", length=50).trainer.weight_decay == 0
+
+
+def test_models_with_history_look_back_over_a_segment():
+    assert [reward_preset(n, length=37).model.context for n in ("nmr", "pt", "pt-readme")] == [
+        37
+    ] * 3
+    assert reward_preset("pt", length=37).model.head == "preference"
+    assert reward_preset("pt-readme", length=37).model.head == "plain"
+
+
+@pytest.mark.parametrize(
+    ("updates", "answers", "epochs"),
+    [(600, 1600, 100), (1, 1600, 1), (10, 256, 10), (11, 285, 6)],  # 257 to train on: two batches
+)
+def test_a_budget_of_updates_becomes_whole_epochs(updates, answers, epochs):
+    preset = reward_preset("pt", length=50).with_budget(updates, answers=answers)
+    assert preset.trainer.epochs == epochs
+    assert preset.trainer.schedule == reward_preset("pt", length=50).trainer.schedule
+
+
+@pytest.mark.parametrize("model", ["mlp", *PUBLISHED])
+def test_every_preset_fits(model, comparisons):
+    length = comparisons.segments.length
+    settings = RewardSettings(model=model, budget=2, precision="float32")
+    preset = settings.preset(length=length, answers=len(comparisons))
+    fitted, report = preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=0)
+    assert not fitted.training
+    assert report.pairs == (40 if model == "mlp" else 36)
+    assert np.isfinite(report.validation_loss).all()
+
+
+def test_fits_of_one_seed_agree_and_hold_the_same_answers_out(comparisons):
+    settings = RewardSettings(model="mr", hidden=(8,), budget=3)
+    preset = settings.preset(length=5, answers=40)
+    first, second, other = (
+        preset.fit(comparisons, POINT_SPACE, PUSH_SPACE, seed=seed)[1].validation_loss
+        for seed in (0, 0, 1)
+    )
+    assert first.tolist() == second.tolist() != other.tolist()
+
+
+def test_members_are_fused_or_joined():
+    assert RewardSettings("mr", members=4).preset(length=5, answers=9).model.members == 4
+    nmr = RewardSettings("nmr", members=2).preset(length=5, answers=9).model
+    assert isinstance(nmr, EnsembleConfig)
+    assert nmr.models[0] == nmr.models[1]
+    assert not isinstance(
+        RewardSettings("nmr", members=1).preset(length=5, answers=9).model, EnsembleConfig
+    )
+
+
+def test_settings_change_only_what_they_name():
+    plain = RewardSettings("mr").preset(length=5, answers=9)
+    changed = RewardSettings("mr", noise=0.1, normalise=True, batch_size=8)
+    changed = changed.preset(length=5, answers=9)
+    assert (changed.trainer.noise, changed.trainer.batch_size) == (0.1, 8)
+    assert changed.model.normalise
+    assert changed.trainer.epochs == plain.trainer.epochs
+    assert RewardSettings("mr").preset(length=5, answers=9) == reward_preset("mr", length=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (RewardSettings("pt", hidden=(8,)), 'hidden: expected only with "mlp" or "mr"'),
+        (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
+        (RewardSettings("pt", budget=0), "budget: expected at least 1"),
+        (RewardSettings("mr", noise=2.0), "noise"),
+        (RewardSettings("gpt"), "model: expected one of"),  # type: ignore[arg-type]
+    ],
+)
+def test_settings_that_cannot_be_say_so(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        settings.preset(length=5, answers=9)
