@@ -12,6 +12,8 @@ from preferl.models import (
     LSTMRewardConfig,
     MLPReward,
     MLPRewardConfig,
+    PreferenceTransformer,
+    PreferenceTransformerConfig,
     load_flax,
 )
 from preferl.models.flax import flax_places
@@ -29,7 +31,17 @@ def lstm(**settings: object) -> LSTMReward:
     return LSTMReward(OBSERVATIONS, ACTIONS, config, seed=0)
 
 
-MODELS = [mlp, lstm]
+def transformer(**settings: object) -> PreferenceTransformer:
+    shape = {"width": 8, "layers": 2, "heads": 2, "preference_width": 6, "context": 5}
+    config = PreferenceTransformerConfig(**{**shape, "normalise": False, **settings})
+    return PreferenceTransformer(OBSERVATIONS, ACTIONS, config, seed=0)
+
+
+def plain_transformer(**settings: object) -> PreferenceTransformer:
+    return transformer(head="plain", positions=9, **settings)
+
+
+MODELS = [mlp, lstm, transformer, plain_transformer]
 
 
 def some_arrays(model) -> dict[str, np.ndarray]:

@@ -18,6 +18,8 @@ from preferl.models import (
     LSTMRewardConfig,
     MLPReward,
     MLPRewardConfig,
+    PreferenceTransformer,
+    PreferenceTransformerConfig,
     RewardModel,
 )
 from preferl.models.base import TracesEpisodes
@@ -34,6 +36,12 @@ LENGTHS = [4, 9, 1, 15, SEEN, 7, 1, 40, 2, SEEN - 1]
 def lstm(seed: int = 0, **settings: object) -> LSTMReward:
     config = LSTMRewardConfig(**{"width": 16, "context": SEEN, **settings})
     return trained(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=seed), seed)
+
+
+def transformer(seed: int = 0, **settings: object) -> PreferenceTransformer:
+    shape = {"width": 16, "heads": 2, "preference_width": 5, "context": SEEN, "positions": 9}
+    config = PreferenceTransformerConfig(**{**shape, **settings})
+    return trained(PreferenceTransformer(OBSERVATIONS, ACTIONS, config, seed=seed), seed)
 
 
 def trained(model: Any, seed: int = 0) -> Any:
@@ -81,22 +89,31 @@ def one_window_at_a_time(model: RewardModel, features: Tensor, lengths: Tensor) 
     return torch.stack(rewards, dim=1)
 
 
-SPANS = ["preferl.models.lstm.SPAN"]
+def mixed() -> Ensemble:
+    shape = PreferenceTransformerConfig(width=16, heads=2, context=SEEN)
+    return Ensemble(
+        [
+            MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig((8,), members=2), seed=0),
+            LSTMReward(OBSERVATIONS, ACTIONS, LSTMRewardConfig(16, SEEN), seed=1),
+            PreferenceTransformer(OBSERVATIONS, ACTIONS, shape, seed=2),
+            FadingModel(OBSERVATIONS, ACTIONS, context=SEEN),
+        ]
+    )
+
+
+SPANS = ["preferl.models.lstm.SPAN", "preferl.models.transformer_trace.SPAN"]
 
 MODELS: dict[str, Callable[[], RewardModel]] = {
     "lstm": lstm,
     "lstm of another shape": lambda: lstm(1, activation="tanh", pooling="last", normalise=False),
     "lstm that sees one step": lambda: lstm(context=1),
+    "transformer": transformer,
+    "plain transformer": lambda: transformer(1, head="plain", heads=4, activation="gelu"),
+    "raw transformer of two blocks": lambda: transformer(2, layers=2, normalise=False),
+    "plain transformer of two blocks": lambda: transformer(3, layers=2, head="plain", heads=1),
+    "transformer that sees two steps": lambda: transformer(4, context=2, positions=None),
     "model of one's own": lambda: FadingModel(OBSERVATIONS, ACTIONS, context=SEEN),
-    "mixed ensemble": lambda: Ensemble(
-        [
-            MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig((8,), members=2), seed=0),
-            *(
-                LSTMReward(OBSERVATIONS, ACTIONS, LSTMRewardConfig(16, SEEN), seed=s)
-                for s in (1, 2)
-            ),
-        ]
-    ).eval(),
+    "mixed ensemble": lambda: mixed().eval(),
 }
 
 
@@ -145,7 +162,8 @@ def test_rewards_relabelled_are_those_paid_while_acting(model):
 
 
 def test_models_that_share_work_say_so():
-    assert isinstance(lstm(), TracesEpisodes)
+    for model in (lstm(), transformer(), mixed()):
+        assert isinstance(model, TracesEpisodes)
     assert not isinstance(MODELS["model of one's own"](), TracesEpisodes)
 
 

@@ -12,6 +12,7 @@ from preferl.errors import CheckpointError, ConfigError, mismatch
 from preferl.models.base import RewardModel
 from preferl.models.lstm import LSTMReward
 from preferl.models.mlp import MLPReward
+from preferl.models.transformer import PreferenceTransformer
 from preferl.shapes import Array
 
 PREFIXES = ("param:", "params/")
@@ -24,7 +25,8 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
     `normalise=False`.
 
     Args:
-        model: filled in place; an `MLPReward` of one member, or an `LSTMReward`.
+        model: filled in place; an `MLPReward` of one member, an `LSTMReward` or a
+            `PreferenceTransformer`.
         arrays: names such as `Dense_0/kernel` to arrays, or a `.npz` file of them. `params/` or
             `param:` may stand before each name.
 
@@ -56,7 +58,7 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
     Raises:
         ConfigError: a model that has no counterpart, or that normalises its inputs.
     """
-    if isinstance(model, MLPReward | LSTMReward) and model.config.normalise:
+    if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
         raise ConfigError(
             mismatch(
                 "normalise",
@@ -69,10 +71,12 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
             return dict(_mlp(model))
         case LSTMReward():
             return dict(_lstm(model))
+        case PreferenceTransformer():
+            return dict(_transformer(model))
     raise ConfigError(
         mismatch(
             "model to load Flax parameters into",
-            expected="an MLPReward of one member or an LSTMReward",
+            expected="an MLPReward of one member, an LSTMReward or a PreferenceTransformer",
             got=f"{type(model).__name__} of {model.members}",
         )
     )
@@ -94,6 +98,32 @@ def _lstm(model: LSTMReward) -> Iterator[tuple[str, Tensor]]:
         yield f"{cell}/i{gate}/kernel", inputs.T
         yield f"{cell}/h{gate}/kernel", recurrent.T
         yield f"{cell}/h{gate}/bias", bias
+
+
+def _transformer(model: PreferenceTransformer) -> Iterator[tuple[str, Tensor]]:
+    yield from _dense("Dense_0", model.state_embed)
+    yield from _dense("Dense_1", model.action_embed)
+    yield "Embed_0/embedding", model.time_embed.weight
+    yield from _norm("LayerNorm_0", model.input_norm)
+    for index, block in enumerate(model.blocks):
+        name = f"GPT2Model_0/GPT2Block_{index}"
+        yield from _norm(f"{name}/LayerNorm_0", block.norm1)
+        yield from _dense(f"{name}/GPT2SelfAttention_0/Dense_0", block.attn.qkv)
+        yield from _dense(f"{name}/GPT2SelfAttention_0/Dense_1", block.attn.out)
+        yield from _norm(f"{name}/LayerNorm_1", block.norm2)
+        yield from _dense(f"{name}/GPT2MLP_0/Dense_0", block.mlp.fc1)
+        yield from _dense(f"{name}/GPT2MLP_0/Dense_1", block.mlp.fc2)
+    yield from _norm("GPT2Model_0/LayerNorm_0", model.final_norm)
+    if model.config.head == "preference":
+        yield from _dense("Dense_2", model.pref_proj)
+    else:
+        yield from _dense("Dense_2", model.head.fc1)
+        yield from _dense("Dense_3", model.head.fc2)
+
+
+def _norm(name: str, norm: nn.LayerNorm) -> Iterator[tuple[str, Tensor]]:
+    yield f"{name}/scale", norm.weight
+    yield f"{name}/bias", norm.bias
 
 
 def _dense(name: str, linear: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -20,6 +20,7 @@ from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation
 from preferl.models.encoders import VectorEncoder, feature_size
 from preferl.models.initialisation import lecun_linear
+from preferl.models.transformer_trace import trace_transformer
 
 Head = Literal["preference", "plain"]
 TransformerPooling = Literal["mean", "sum", "last"]
@@ -183,7 +184,12 @@ class PreferenceTransformer(RewardModel):
         """Rewards `[...]` of normalised states `[..., W]` after the last block."""
         if self.config.head == "plain":
             return self.head(hidden)[..., 0].float()  # type: ignore[no-any-return]
-        return F.linear(hidden, self.pref_proj.weight[-1], self.pref_proj.bias[-1]).float()
+        own = F.linear(hidden, self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
+        return own[..., 0].float()
+
+    def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there."""
+        return trace_transformer(self, features, lengths)
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
