@@ -10,7 +10,15 @@ from gymnasium import spaces
 
 from preferl.data import Episodes
 from preferl.data.windows import window_indices
-from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, load_flax
+from preferl.models import (
+    LSTMReward,
+    LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
+    PreferenceTransformer,
+    PreferenceTransformerConfig,
+    load_flax,
+)
 from preferl.training import RewardFunction, relabel
 
 SEEN = 6
@@ -52,6 +60,24 @@ def nmr(folder) -> LSTMReward:
     return filled(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=0), folder / "nmr_small.npz")
 
 
+@pytest.fixture
+def transformer(folder) -> PreferenceTransformer:
+    config = PreferenceTransformerConfig(
+        64, layers=2, preference_width=48, context=SEEN, positions=60, normalise=False
+    )
+    model = PreferenceTransformer(OBSERVATIONS, ACTIONS, config, seed=0)
+    return filled(model, folder / "pt_small_ws.npz")
+
+
+def windows_of(model: Any, episodes: Episodes) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features `[T, H, F]` and mask `[T, H]` of the window that ends at each step."""
+    rows, mask = window_indices(episodes.start_of_step, SEEN)
+    features = model.encoder(
+        torch.from_numpy(episodes.observations), torch.from_numpy(episodes.actions)
+    )
+    return features[torch.from_numpy(rows)], torch.from_numpy(mask)
+
+
 def test_markovian(golden, episodes, folder):
     config = MLPRewardConfig((64, 32), activation="relu", normalise=False)
     model = filled(MLPReward(OBSERVATIONS, ACTIONS, config, seed=0), folder / "mr_small.npz")
@@ -76,3 +102,30 @@ def test_history_that_is_full_is_paid_as_by_the_original(golden, episodes, nmr):
     expected = golden["out:nmr_seq6_last"]
     np.testing.assert_allclose(rewards[full], expected[full], atol=1e-5)
     assert not np.allclose(rewards[~full], expected[~full], atol=1e-3)  # ours sees no padding
+
+
+def test_transformer(golden, episodes, transformer):
+    rewards = relabel(episodes, RewardFunction(transformer)).rewards
+    np.testing.assert_allclose(rewards, golden["out:pt_seq6_last_diff0"], atol=1e-5)
+
+
+def test_transformer_by_other_statistics_of_a_window(golden, episodes, transformer):
+    features, mask = windows_of(transformer, episodes)
+    with torch.no_grad():
+        rewards = transformer.judge(features, mask).rewards[0] * mask
+    mean = rewards.sum(1) / mask.sum(1)
+    np.testing.assert_allclose(mean, golden["out:pt_seq6_mean_diff0"], atol=1e-5)
+    # What the original calls a difference: from the step before, and of two sums.
+    last = rewards[:, -1] - rewards[:, -2]
+    np.testing.assert_allclose(last, golden["out:pt_seq6_last_diff1"], atol=1e-5)
+    sums = rewards.sum(1) - rewards[:, :-1].sum(1)
+    np.testing.assert_allclose(sums, golden["out:pt_seq6_mean_diff1"], atol=1e-5)
+
+
+def test_transformer_looks_where_the_original_does(golden, episodes, transformer):
+    features, mask = windows_of(transformer, episodes)
+    expected = golden["out:pt_seq6_pref_attn_first_batch"][:, 0]
+    count = len(expected)
+    shares = transformer.attention(features[:count], mask[:count]).preference
+    real = mask[:count].numpy()
+    np.testing.assert_allclose(shares[real], expected[real], atol=1e-5)
