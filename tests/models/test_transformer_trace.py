@@ -1,0 +1,130 @@
+"""The algebra of the fast way to relabel: against the normalisations and windows it stands for."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
+from preferl.models.tracing import trace_windows
+from preferl.models.transformer_trace import LastToken, Scales
+
+
+def model_of(
+    observation: int, action: int, *, noise: float = 0.3, **settings: object
+) -> PreferenceTransformer:
+    boxes = spaces.Box(-1, 1, (observation,)), spaces.Box(-1, 1, (action,))
+    config = PreferenceTransformerConfig(**{"normalise": False, **settings})
+    model = PreferenceTransformer(*boxes, config, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                parameter.add_(noise * torch.randn(parameter.shape, generator=generator))
+    return model.eval()
+
+
+def steps(count: int, features: int, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(count, features, generator=torch.Generator().manual_seed(1))
+
+
+def test_scales_are_those_of_two_normalisations():
+    model = model_of(3, 2, width=8, context=4)
+    first, second = model.input_norm, model.blocks[0].norm1
+    embed = torch.cat([model.state_embed.weight, model.state_embed.bias[:, None]], dim=1).double()
+    place = model.time_embed.weight[1:].double().T
+    rows = torch.cat([steps(9, 3), torch.ones(9, 1)], dim=1)
+    with torch.no_grad():
+        alpha, beta = Scales.of(embed, place, (first, second))(rows)
+    assert alpha.shape == beta.shape == (6, 1, 4)
+    for window in range(6):
+        for at in range(4):
+            token = embed @ rows[window + at].double() + place[:, at]
+            sigma = torch.sqrt(token.var(correction=0) + first.eps)
+            once = (token - token.mean()) / sigma * first.weight + first.bias
+            tau = torch.sqrt(once.var(correction=0) + second.eps)
+            assert alpha[window, 0, at].item() == pytest.approx(1 / (sigma * tau).item(), rel=1e-6)
+            assert beta[window, 0, at].item() == pytest.approx(1 / tau.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "scale", "noise"),
+    [
+        (11, 3, 1.0, 0.3),
+        (11, 3, 1000.0, 0.3),  # raw sensors
+        (11, 3, 1e-3, 0.3),  # places outweigh steps
+        (11, 3, 1.0, 2.0),
+        (111, 8, 5.0, 0.3),  # more features than a head is wide
+        (1, 1, 0.0, 0.0),  # all steps alike
+    ],
+)
+def test_the_published_size_is_as_exact_as_a_window_per_step(observation, action, scale, noise):
+    model = model_of(observation, action, noise=noise)
+    features, lengths = steps(260, observation + action, scale), torch.tensor([130, 30, 100])
+    some = torch.tensor([0, 50, 98, 99, 100, 101, 115, 129, 130, 159, 160, 259])
+    traced = model.trace(features, lengths)[:, some]
+    plain = trace_windows(model, features, lengths, some)
+    exact = trace_windows(model.double(), features.double(), lengths, some)
+    torch.testing.assert_close(traced, plain, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(traced.double(), exact.double(), atol=5e-6, rtol=1e-5)
+
+
+def test_windows_are_judged_alike_whatever_stands_beside_them():
+    model = model_of(4, 2, width=16, heads=2, context=5)
+    features = steps(30, 6)
+    with torch.no_grad():
+        last = LastToken.of(model)
+        together, alone = last(features), [last(features[i : i + 5]) for i in range(26)]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
+
+
+def test_no_window_is_judged_for_full_windows(monkeypatch):
+    model = model_of(4, 2, width=16, heads=2, context=5)
+    judged = []
+    judge = PreferenceTransformer.judge
+
+    def counting(self, features, mask):
+        judged.append(int(mask.sum()))
+        return judge(self, features, mask)
+
+    monkeypatch.setattr(PreferenceTransformer, "judge", counting)
+    model.trace(steps(300, 6), torch.tensor([200, 3, 97]))
+    assert judged == [5 + 3 + 5]
+
+
+PEAK = """
+import resource, sys
+import numpy as np
+from gymnasium import spaces
+from preferl.data import Episodes
+from preferl.models import PreferenceTransformer
+from preferl.training import RewardFunction, relabel
+
+steps, length = 200_000, 1_000
+rng = np.random.default_rng(0)
+data = Episodes(
+    rng.standard_normal((steps, 11), np.float32),
+    rng.uniform(-1, 1, (steps, 3)).astype(np.float32),
+    np.zeros(steps, np.float32),
+    np.zeros(steps, bool),
+    np.zeros((steps // length, 11), np.float32),
+    np.full(steps // length, length),
+)
+boxes = spaces.Box(-np.inf, np.inf, (11,)), spaces.Box(-1, 1, (3,))
+reward = RewardFunction(PreferenceTransformer(*boxes, seed=0))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert np.isfinite(relabel(data, reward).rewards).all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_bounded_however_many_steps():
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, timeout=600
+    )
+    # A window per step at once would be 200,000 * 100 * 14 numbers, 1.1 GB.
+    assert int(done.stdout) < 300 * 1024
