@@ -1,6 +1,7 @@
 """Policies that were learned offline: they act, and are saved and exported."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -197,9 +198,10 @@ class OfflinePolicy:
             StorageError: the file cannot be written.
         """
         example = torch.zeros(2, self._actor.inputs)
-        script = torch.jit.trace(self._actor, example)
-        with writing(Path(path)) as draft:
-            script.save(str(draft))
+        with warnings.catch_warnings(), writing(Path(path)) as draft:
+            # That torch would rather have another format is nothing the caller can act on.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            torch.jit.trace(self._actor, example).save(str(draft))
 
     def export_onnx(self, path: Path | str) -> None:
         """Write the same as ONNX, with inputs `observations` and outputs `actions`.

@@ -240,13 +240,13 @@ class Minibatches:
         actions = scale.inward(data.actions)
         if data.clip_actions is not None:
             actions = actions.clamp(-data.clip_actions, data.clip_actions)
-        self._rows = torch.cat(
-            [data.observations, actions, data.next_observations, data.continues[:, None]], dim=1
-        )
+        # Each is gathered from where its numbers lie side by side, in the order they are used.
+        self._states = torch.cat([data.observations, data.next_observations])  # [2 T, O]
+        self._pairs = torch.cat([data.observations, actions], dim=1)
+        self._actions, self._continues = actions, data.continues
         self._rewards = data.rewards.expand(len(seeds), len(data))
-        self._sizes = (data.observations.shape[1], data.actions.shape[1])
         self._seeds, self._batch_size = seeds, batch_size
-        self._generator = torch.Generator(self._rows.device)
+        self._generator = torch.Generator(data.rewards.device)
         self._block = -1
 
     def __call__(self, update: int) -> Batch:
@@ -266,7 +266,10 @@ class Minibatches:
             shape = (BLOCK, self._batch_size)
             index.append(
                 torch.randint(
-                    len(self._rows), shape, generator=self._generator, device=self._rows.device
+                    len(self._actions),
+                    shape,
+                    generator=self._generator,
+                    device=self._actions.device,
                 )
             )
             dropout.append(others)
@@ -275,15 +278,17 @@ class Minibatches:
 
     def _gather(self, rows: Tensor, dropout_seeds: list[tuple[int, ...]]) -> None:
         """Lay out the steps `rows`, `[BLOCK, S, B]`."""
-        observation, action = self._sizes
-        drawn = self._rows[rows]
-        pairs, following, continues = drawn.split((observation + action, observation, 1), dim=-1)
-        observations, actions = pairs.split((observation, action), dim=-1)
+        following = rows + len(self._actions)
         self._drawn: tuple[Any, ...] = (
-            torch.stack([observations, following], dim=2),
-            pairs[:, None].repeat(1, 2, 1, 1, 1),
-            actions.mT.contiguous(),
+            _gathered(self._states, torch.stack([rows, following], dim=2)),
+            _gathered(self._pairs, torch.stack([rows, rows], dim=1)),
+            _gathered(self._actions, rows).mT.contiguous(),
             self._rewards.expand(len(rows), -1, -1).gather(2, rows),
-            continues[..., 0].contiguous(),
+            self._continues[rows],
             dropout_seeds,
         )
+
+
+def _gathered(source: Tensor, rows: Tensor) -> Tensor:
+    """`[R, D]` at `[...]` rows: `[..., D]`."""
+    return source.index_select(0, rows.flatten()).view(*rows.shape, -1)

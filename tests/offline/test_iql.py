@@ -1,0 +1,285 @@
+"""Agents that learn side by side: beside autograd, beside learning alone, stopped and resumed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from safetensors.torch import load_file, save_file
+
+from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError
+from preferl.evaluation import evaluate_policy
+from preferl.functional import advantage_weights, expectile_loss, gaussian_log_density
+from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
+from preferl.offline.transitions import ActionScale, Minibatches
+from preferl.testing import PointWorld, make_episodes
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+
+SPACES = (POINT_SPACE, PUSH_SPACE)
+SMALL = IQLConfig(hidden=(16, 12), batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def steps():
+    return Transitions.of(make_episodes(np.random.default_rng(0), [40, 60, 50]))
+
+
+def agents(config=SMALL, *, seeds=(0, 1), planned=100):
+    return IQL(*SPACES, config, seeds=seeds, steps=planned)
+
+
+class Oracle:
+    """One agent of the same algorithm, written for clarity with autograd."""
+
+    def __init__(self, agent: IQL, number: int, config: IQLConfig, planned: int) -> None:
+        count = len(agent.seeds)
+        self.config = config
+        self.v = self.copied(agent._values.parameters, number)
+        self.q = [self.copied(agent._critics.parameters, number + k * count) for k in (0, 1)]
+        self.target = [{k: t.detach().clone() for k, t in net.items()} for net in self.q]
+        self.pi = self.copied(agent._policies.parameters, number)
+        self.v_adam = torch.optim.Adam(self.v.values(), config.learning_rate)
+        self.q_adam = torch.optim.Adam([*self.q[0].values(), *self.q[1].values()], 3e-4)
+        self.pi_adam = torch.optim.Adam(self.pi.values(), config.learning_rate)
+        self.decay = torch.optim.lr_scheduler.CosineAnnealingLR(self.pi_adam, planned)
+
+    def copied(self, parameters, number):
+        return {k: t[number].clone().requires_grad_() for k, t in parameters.named.items()}
+
+    def run(self, net, x, masks=None):
+        for k in range(len(self.config.hidden)):
+            x = torch.relu(x @ net[f"weight_{k}"] + net[f"bias_{k}"])
+            x = x if masks is None else x * masks[k]
+        last = len(self.config.hidden)
+        return x @ net[f"weight_{last}"].T + net[f"bias_{last}"][:, 0]
+
+    def update(self, s, a, r, c, s2, masks=None):
+        config, sa = self.config, torch.cat([s, a], dim=1)
+        goal = torch.minimum(*(self.run(net, sa)[:, 0] for net in self.target)).detach()
+        loss = expectile_loss(goal - self.run(self.v, s)[:, 0], config.expectile).mean()
+        self.descend(self.v_adam, loss)
+        advantage = goal - self.run(self.v, s)[:, 0].detach()
+        weights = advantage_weights(advantage, config.temperature, config.max_weight)
+        density = gaussian_log_density(
+            a,
+            torch.tanh(self.run(self.pi, s, masks)),
+            self.pi["log_std"][:, 0].clamp(*config.log_std_bounds),
+        )
+        self.descend(self.pi_adam, -(weights * density).mean())
+        self.decay.step()
+        reached = r + config.discount * c * self.run(self.v, s2)[:, 0].detach()
+        errors = [self.run(net, sa)[:, 0] - reached for net in self.q]
+        self.descend(self.q_adam, sum(error.square().mean() for error in errors))
+        for net, target in zip(self.q, self.target, strict=True):
+            for name, tensor in target.items():
+                tensor.mul_(1 - config.target_rate).add_(config.target_rate * net[name].detach())
+
+    def descend(self, optimiser, loss):
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        replace(SMALL, hidden=(16,), expectile=0.9, temperature=10.0, max_weight=2.0),
+        replace(SMALL, hidden=(8, 8, 8), dropout=0.25, log_std_bounds=(-0.001, 2.0)),
+    ],
+    ids=["two layers", "one layer", "three layers and dropout"],
+)
+def test_updates_are_those_of_autograd(config, steps):
+    both = agents(config)
+    minibatches = Minibatches(steps, ActionScale.of(PUSH_SPACE), both.seeds, config.batch_size)
+    oracles = [Oracle(both, number, config, 100) for number in (0, 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        used = []  # the units kept in each update, for the oracle to keep the same
+        kept = both._policies._kept
+
+        def recorded(seeds):
+            used.append(kept(seeds))
+            return used[-1]
+
+        patch.setattr(both._policies, "_kept", recorded)
+        both.fit(steps, 25)
+    assert len(used) == (25 if config.dropout else 0)
+    for number, oracle in enumerate(oracles):
+        for update in range(25):
+            b = minibatches(update)
+            masks = [m[number] for m in used[update]] if used else None
+            s, s2 = b.states[number]
+            oracle.update(s, b.actions[number].T, b.rewards[number], b.continues[number], s2, masks)
+        for own, other in (
+            (both._values.parameters, oracle.v),
+            (both._policies.parameters, oracle.pi),
+        ):
+            for name, tensor in other.items():
+                close(own.named[name][number], tensor, name)
+        for k in (0, 1):
+            for name, tensor in oracle.q[k].items():
+                row = number + k * 2
+                close(both._critics.parameters.named[name][row], tensor, name)
+                close(both._targets.parameters.named[name][row], oracle.target[k][name], name)
+
+
+def close(got, expected, name):
+    torch.testing.assert_close(
+        got, expected.detach(), atol=1e-4, rtol=0, msg=lambda said: f"{name}: {said}"
+    )
+
+
+@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
+def test_agents_learn_the_same_alone_as_side_by_side(kind, steps):
+    config = (IQLConfig if kind is IQL else CloningConfig)(
+        hidden=(16, 16), batch_size=32, dropout=0.1
+    )
+    seeds = (5, 0, 7)
+    together = kind(*SPACES, config, seeds=seeds, steps=40)
+    told = together.fit(steps, 40)
+    seen = steps.observations[:20].numpy()
+    for number, seed in enumerate(seeds):
+        alone = kind(*SPACES, config, seeds=[seed], steps=40)
+        said = alone.fit(steps, 40)
+        for name, values in said.items():
+            assert told[name][number] == pytest.approx(values[0], abs=2e-4), name
+        np.testing.assert_allclose(
+            together.policies()[number].predict(seen)[0],
+            alone.policies()[0].predict(seen)[0],
+            atol=2e-4,
+        )
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", [IQL, BehaviourCloning])
+def test_a_run_that_was_stopped_goes_on_exactly(kind, precision, steps, tmp_path):
+    config = (IQLConfig if kind is IQL else CloningConfig)(
+        hidden=(16, 16), batch_size=32, dropout=0.1, precision=precision
+    )
+    whole, first, second = (kind(*SPACES, config, seeds=[0, 1], steps=80) for _ in range(3))
+    whole.fit(steps, 70)
+    first.fit(steps, 41)
+    save_file(first.state(), tmp_path / "state.safetensors")
+    first.fit(steps, 3)  # the state is a copy
+    second.load_state(load_file(tmp_path / "state.safetensors"))
+    assert second.step == 41
+    second.fit(steps, 29)
+    expected, got = whole.state(), second.state()
+    assert set(expected) == set(got)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, got[name]), name
+
+
+def test_states_of_other_agents_are_refused():
+    state = agents().state()
+    for other in (
+        agents(seeds=(0, 2)),
+        agents(seeds=(0,)),
+        agents(replace(SMALL, hidden=(16, 16))),
+    ):
+        before = other.state()
+        with pytest.raises(CheckpointError, match="Build the agents"):
+            other.load_state(state)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in other.state().items())
+
+
+def test_progress_is_told_every_so_often_and_at_the_end(steps):
+    told = []
+    both = agents()
+    both.fit(steps, 7, every=5, on_progress=lambda step, metrics: told.append((step, metrics)))
+    last = both.fit(steps, 5, every=5, on_progress=lambda s, m: told.append((s, m)))
+    assert [step for step, _ in told] == [5, 7, 10, 12]
+    assert both.step == 12
+    assert last == told[-1][1]
+    assert all(values.shape == (2,) and np.isfinite(values).all() for values in last.values())
+
+
+def test_rewards_of_each_agent_are_its_own(steps):
+    rewards = torch.stack([steps.rewards, steps.rewards + 50])
+    both = agents(seeds=(3, 4))
+    both.fit(replace(steps, rewards=rewards), 20)
+    alone = agents(seeds=(4,))
+    alone.fit(replace(steps, rewards=steps.rewards + 50), 20)
+    weight, other = (a._critics.parameters.named["weight_0"] for a in (both, alone))
+    torch.testing.assert_close(weight[1], other[0], atol=1e-4, rtol=0)
+
+
+def test_what_does_not_fit_is_refused(steps):
+    with pytest.raises(ConfigError, match="different numbers"):
+        agents(seeds=(1, 1))
+    with pytest.raises(SpaceError, match="expected observations and actions of 2 and 2"):
+        agents().fit(replace(steps, observations=torch.zeros(150, 3)), 1)
+    with pytest.raises(DataError, match="one for each of 2 agents"):
+        agents().fit(replace(steps, rewards=torch.zeros(3, 150)), 1)
+    with pytest.raises(SpaceError, match="Box of floats"):
+        IQL(POINT_SPACE, spaces.Discrete(2), seeds=[0], steps=1)
+    for wrong in ({"expectile": 1.0}, {"dropout": 1.0}, {"precision": "float16"}, {"hidden": (0,)}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            IQLConfig(**wrong)
+    with pytest.raises(ConfigError, match="antmaze"):
+        IQLConfig.preset("ant")
+
+
+def test_presets():
+    assert IQLConfig.preset("mujoco") == IQLConfig()
+    assert IQLConfig.preset("antmaze") == IQLConfig(expectile=0.9, temperature=10.0)
+    assert IQLConfig.preset("adroit") == IQLConfig(temperature=0.5, dropout=0.1)
+
+
+def test_dropped_units_are_as_many_as_asked_for_and_others_weigh_more():
+    both = agents(replace(SMALL, hidden=(100, 100), batch_size=200, dropout=0.3))
+    for mask in both._policies._kept([1, 2]):
+        assert mask.shape == (2, 200, 100)
+        assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
+        assert mask.mean().item() == pytest.approx(1, abs=0.015)
+        assert not torch.equal(mask[0], mask[1])
+
+
+def mixed_episodes(rng, count=100, length=20):
+    """Pushes of a skill that differs between episodes, from harmful to good, and much noise."""
+    from preferl.data import Episodes
+
+    skill = rng.uniform(-0.6, 0.6, (count, 1, 1)) * np.array([1.0, -1.0])
+    actions = np.clip(skill + rng.normal(0, 0.4, (count, length, 2)), -1, 1).astype(np.float32)
+    observations, rewards, finals = [], [], []
+    for k in range(count):
+        env = PointWorld(length)
+        seen = [env.reset(seed=k)[0]]
+        for action in actions[k]:
+            observation, reward, *_ = env.step(action)
+            seen.append(observation)
+            rewards.append(reward)
+        observations += seen[:-1]
+        finals.append(seen[-1])
+    return Episodes(
+        observations=np.array(observations),
+        actions=actions.reshape(-1, 2),
+        rewards=np.array(rewards),
+        terminated=np.zeros(count * length, bool),
+        final_observations=np.array(finals),
+        lengths=np.full(count, length),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_learned_values_beat_cloning_and_other_rewards_do_not(precision):
+    episodes = mixed_episodes(np.random.default_rng(0))
+    arms = {"true": 1.0, "none": 0.0, "negated": -1.0}
+    rewards = np.stack([episodes.rewards * factor for factor in arms.values()])
+    shape = {"hidden": (64, 64), "precision": precision, "learning_rate": 1e-3}
+    learner = IQL(*SPACES, IQLConfig(**shape), seeds=[0, 1, 2], steps=3000)
+    learner.fit(Transitions.of(episodes, rewards=rewards), 3000)
+    cloning = BehaviourCloning(*SPACES, CloningConfig(**shape), seeds=[0], steps=3000)
+    cloning.fit(Transitions.of(episodes), 3000)
+    returns = {
+        name: evaluate_policy(policy, PointWorld, episodes=20, seed=10_000).mean
+        for name, policy in zip(
+            [*arms, "cloned"], learner.policies() + cloning.policies(), strict=True
+        )
+    }
+    recorded = episodes.returns.mean()
+    assert returns["true"] > returns["cloned"] + 5, (returns, recorded)
+    assert abs(returns["none"] - returns["cloned"]) < 5, (returns, recorded)
+    assert returns["negated"] < returns["cloned"] - 5, (returns, recorded)
