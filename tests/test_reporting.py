@@ -5,8 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preferl.errors import DataError, MissingExtraError, StorageError
-from preferl.reporting import JsonlSink, Sinks, TensorBoardSink, WandbSink, prefixed, read_jsonl
+from preferl.errors import ConfigError, DataError, MissingExtraError, StorageError
+from preferl.reporting import (
+    JsonlSink,
+    Sinks,
+    TensorBoardSink,
+    WandbSink,
+    open_sinks,
+    prefixed,
+    read_jsonl,
+)
 
 
 class Memory:
@@ -89,3 +97,18 @@ def test_wandb_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(MissingExtraError, match="wandb"):
         WandbSink("project")
+
+
+def test_places_are_opened_by_name(tmp_path: Path) -> None:
+    sink = open_sinks(("jsonl", "tensorboard"), tmp_path)
+    sink.log({"loss": 0.5}, step=1)
+    sink.close()
+    assert read_jsonl(tmp_path / "metrics.jsonl")["loss"].tolist() == [0.5]
+    assert list((tmp_path / "tensorboard").glob("events*"))
+    open_sinks((), tmp_path).log({"loss": 1.0}, step=2)
+
+
+@pytest.mark.parametrize("places", [("pigeon",), ("jsonl", "jsonl")])
+def test_unknown_places_are_refused(places: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="jsonl, tensorboard, wandb"):
+        open_sinks(places, tmp_path)

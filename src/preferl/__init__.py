@@ -49,8 +49,10 @@ if TYPE_CHECKING:
         BehaviourCloning,
         CloningConfig,
         IQLConfig,
+        OfflineConfig,
         OfflinePolicy,
         Transitions,
+        run_offline,
     )
     from preferl.online import (
         OnlineConfig,
@@ -88,6 +90,7 @@ __all__ = [
     "LSTMRewardConfig",
     "MLPReward",
     "MLPRewardConfig",
+    "OfflineConfig",
     "OfflinePolicy",
     "OnlineConfig",
     "PPOConfig",
@@ -120,6 +123,7 @@ __all__ = [
     "lower_bound",
     "normalised_score",
     "relabel",
+    "run_offline",
     "sample_segments",
     "save_comparisons",
     "save_episodes",
@@ -145,7 +149,10 @@ _NAMES = {
         "PreferenceTransformer PreferenceTransformerConfig RewardModel "
         "build_reward_model load_reward_model save_reward_model"
     ),
-    "offline": "IQL BehaviourCloning CloningConfig IQLConfig OfflinePolicy Transitions",
+    "offline": (
+        "IQL BehaviourCloning CloningConfig IQLConfig OfflineConfig OfflinePolicy Transitions "
+        "run_offline"
+    ),
     "online": (
         "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy save_policy"
     ),

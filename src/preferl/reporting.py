@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -10,7 +10,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import DataError, StorageError, mismatch
+from preferl.errors import ConfigError, DataError, StorageError, mismatch
 from preferl.shapes import FloatArray
 
 
@@ -148,6 +148,39 @@ class _Prefixed:
 
     def close(self) -> None:
         self._sink.close()
+
+
+PLACES = ("jsonl", "tensorboard", "wandb")
+"""Where `open_sinks` can let numbers go."""
+
+
+def require_places(places: Sequence[str]) -> None:
+    """Raise `ConfigError` unless these are some of `PLACES`, each at most once."""
+    if not set(places) <= set(PLACES) or len(set(places)) < len(places):
+        raise ConfigError(
+            mismatch("report_to", expected=f"some of {', '.join(PLACES)}", got=", ".join(places))
+        )
+
+
+def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
+    """One sink for the places that are named, all of them inside a run's folder.
+
+    Args:
+        places: some of `PLACES`; none at all makes a sink that forgets.
+        folder: of the run; its name is what Weights & Biases shows.
+
+    Raises:
+        ConfigError: another place.
+        MissingExtraError: wandb is asked for and not installed.
+        StorageError: the folder cannot be written to.
+    """
+    require_places(places)
+    makers: dict[str, Callable[[], MetricSink]] = {
+        "jsonl": lambda: JsonlSink(folder / "metrics.jsonl"),
+        "tensorboard": lambda: TensorBoardSink(folder / "tensorboard"),
+        "wandb": lambda: WandbSink("preferl", name=folder.name, folder=folder),
+    }
+    return Sinks(*(makers[place]() for place in places))
 
 
 def prefixed(sink: MetricSink, prefix: str) -> MetricSink:

@@ -8,13 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.errors import ConfigError, MissingExtraError, SpaceError
+from preferl.errors import ConfigError, MissingExtraError
 from preferl.evaluation import RandomPolicy, evaluate_policy
 from preferl.evaluation.environments import (
     CORRECTIONS,
     PACKAGES,
     make_task_env,
-    require_same_spaces,
     task_env,
 )
 
@@ -54,15 +53,6 @@ def test_a_missing_package_names_the_extra(monkeypatch):
 def test_makers_can_be_sent_to_other_processes():
     env = pickle.loads(pickle.dumps(task_env("Pendulum-v1")))(max_episode_steps=3)
     assert env.spec.max_episode_steps == 3
-
-
-def test_data_of_another_environment_are_refused():
-    env = make_task_env("Pendulum-v1")
-    require_same_spaces(env, (3,), (1,))
-    with pytest.raises(SpaceError, match=r"observations.*\(3,\), as in Pendulum-v1.*\(4,\)"):
-        require_same_spaces(env, (4,), (1,))
-    with pytest.raises(SpaceError, match="actions"):
-        require_same_spaces(env, (3,), (2,))
 
 
 def test_importing_the_package_prints_nothing():

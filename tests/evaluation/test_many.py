@@ -60,4 +60,4 @@ def test_nothing_to_judge_and_bad_settings():
     with pytest.raises(ConfigError, match="processes"):
         evaluate_policies(policies(), "Pendulum-v1", seed=0, processes=0)
     with pytest.raises(ConfigError, match="episodes"):
-        evaluate_policies(policies(), "Pendulum-v1", seed=0, episodes=0)
+        evaluate_policies(policies(), "Pendulum-v1", seed=0, episodes=0, processes=1)

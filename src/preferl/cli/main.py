@@ -39,6 +39,8 @@ COMMANDS = (
             "preferl.cli.demo", "DemoConfig", "run_demo"),
     Command("online run", "learn from comparisons while acting, in any gymnasium environment",
             "preferl.cli.online", "OnlineRunConfig", "run_online"),
+    Command("offline run", "learn policies from recorded episodes and labels, beside controls",
+            "preferl.cli.offline", "OfflineRunConfig", "run_offline"),
     Command("reward fit", "fit a reward model to people's labels of recorded episodes",
             "preferl.cli.reward", "FitConfig", "run_fit"),
     Command("reward evaluate", "judge a fitted reward on labels it has not seen",

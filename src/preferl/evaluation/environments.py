@@ -21,7 +21,7 @@ from gymnasium.error import Error as GymnasiumError
 from gymnasium.error import UnregisteredEnv
 
 from preferl._optional import require
-from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.errors import ConfigError, mismatch
 from preferl.shapes import Array, FloatArray
 
 logger = logging.getLogger(__name__)
@@ -121,37 +121,6 @@ def make_task_env(env_id: str, **options: Any) -> Environment:
 def task_env(env_id: str) -> Callable[..., Environment]:
     """What makes the environment of an id, as evaluation takes it and other processes, too."""
     return partial(make_task_env, env_id)
-
-
-def require_same_spaces(env: Environment, observation_shape: Any, action_shape: Any) -> None:
-    """Raise `SpaceError` unless data of these shapes per step come from such an environment.
-
-    Args:
-        env: in which a policy is to act.
-        observation_shape: of one observation; by key for dictionaries.
-        action_shape: of one action.
-    """
-    found = {
-        "observations": (_shape(env.observation_space), observation_shape),
-        "actions": (_shape(env.action_space), action_shape),
-    }
-    name = env.spec.id if env.spec else type(env.unwrapped).__name__
-    for what, (of_env, of_data) in found.items():
-        if of_env != of_data:
-            raise SpaceError(
-                mismatch(
-                    f"{what} of the data",
-                    expected=f"shape {of_env}, as in {name}",
-                    got=f"shape {of_data}",
-                    fix="Name the environment that the data were recorded in.",
-                )
-            )
-
-
-def _shape(space: gymnasium.Space[Any]) -> Any:
-    if isinstance(space, gymnasium.spaces.Dict):
-        return {key: _shape(inner) for key, inner in space.items()}
-    return space.shape
 
 
 def _as_it_is(env: Environment) -> Environment:

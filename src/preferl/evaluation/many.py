@@ -4,9 +4,10 @@ import multiprocessing
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from preferl.errors import ConfigError, mismatch, require_in
@@ -68,7 +69,8 @@ def evaluate_policies(
         return _spread(policies, env, how, min(processes, len(policies)), tell)
     reports = {}
     for name, policy in policies.items():
-        reports[name] = evaluate_policy(policy, env, **how)
+        with _one_thread():
+            reports[name] = evaluate_policy(policy, env, **how)
         tell(name, reports[name])
     return reports
 
@@ -125,6 +127,20 @@ def _begin() -> None:
 
 def _judge(job: bytes) -> PolicyReport:
     policy, env, how = pickle.loads(job)
-    if "torch" in sys.modules:  # which the policy has loaded; threads of several would fight
-        sys.modules["torch"].set_num_threads(1)
-    return evaluate_policy(policy, env, **how)
+    with _one_thread():
+        return evaluate_policy(policy, env, **how)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch, if it is loaded, to one thread: several would fight, and round differently."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,124 @@
+"""Training the agents of an offline run: all arms and seeds at once, and clones beside them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import final
+
+from preferl.offline.arms import Arms, agent_name
+from preferl.offline.cloning import BehaviourCloning, CloningConfig
+from preferl.offline.config import OfflineConfig
+from preferl.offline.inputs import Inputs
+from preferl.offline.iql import IQL
+from preferl.offline.learner import Metrics, OfflineLearner
+from preferl.offline.policy import CONFIG, OfflinePolicy
+from preferl.offline.resume import train
+from preferl.offline.transitions import Transitions
+from preferl.reporting import MetricSink
+from preferl.runs import RunFolder
+
+OnUpdate = Callable[[int, int], None]
+"""Told how many updates are made, and of how many."""
+
+CLONING = "cloning"
+"""The arm of agents that imitate the data, whatever it was paid."""
+
+
+@final
+class AgentTrainer:
+    """Trains agents into a run's folder, from where they stopped; what is done is not redone.
+
+    Args:
+        config: of the run.
+        inputs: what they learn from.
+        folder: gets states while they train, and a policy for each in the end.
+        sink: gets the mean of each metric over the seeds of an arm.
+        checkpoint_every: updates between two states.
+    """
+
+    def __init__(
+        self,
+        config: OfflineConfig,
+        inputs: Inputs,
+        folder: RunFolder,
+        sink: MetricSink,
+        *,
+        checkpoint_every: int,
+    ) -> None:
+        self._config, self._inputs, self._folder = config, inputs, folder
+        self._sink, self._checkpoint_every = sink, checkpoint_every
+
+    def learn(self, arms: Arms, on_update: OnUpdate) -> None:
+        """Agents of all arms and seeds as one batched computation of implicit Q-learning."""
+        if self._missing(arms.agents):
+            inputs = self._inputs
+            learner = IQL(
+                inputs.observation_space,
+                inputs.action_space,
+                self._config.agent,
+                seeds=arms.agent_seeds,
+                steps=self._config.steps,
+                device=self._config.device,
+            )
+            data = Transitions.of(
+                inputs.episodes, rewards=arms.flat_rewards, device=self._config.device
+            )
+            named = {arm: [agent_name(arm, seed) for seed in arms.seeds] for arm in arms.names}
+            self._train("iql", learner, data, named, on_update)
+
+    def clone(self, seeds: Sequence[int], on_update: OnUpdate) -> None:
+        """Agents that imitate, with the settings that the others' policies have."""
+        names = [agent_name(CLONING, seed) for seed in seeds]
+        if self._missing(names):
+            inputs, agent = self._inputs, self._config.agent
+            shared = {f.name: getattr(agent, f.name) for f in fields(CloningConfig)}
+            learner = BehaviourCloning(
+                inputs.observation_space,
+                inputs.action_space,
+                CloningConfig(**shared),
+                seeds=seeds,
+                steps=self._config.steps,
+                device=self._config.device,
+            )
+            data = Transitions.of(inputs.episodes, device=self._config.device)
+            self._train("cloning", learner, data, {CLONING: names}, on_update)
+
+    def policy(self, name: str) -> OfflinePolicy:
+        """What an agent has learned."""
+        return OfflinePolicy.load(self._folder.path(f"policies/{name}"))
+
+    def _train(
+        self,
+        what: str,
+        learner: OfflineLearner,
+        data: Transitions,
+        named: Mapping[str, Sequence[str]],
+        on_update: OnUpdate,
+    ) -> None:
+        """Train, save the policies by name, and only then forget the state."""
+
+        def report(step: int, metrics: Metrics) -> None:
+            values = {
+                f"{what}/{arm}/{name}": float(value.reshape(len(named), -1)[k].mean())
+                for name, value in metrics.items()
+                for k, arm in enumerate(named)
+            }
+            self._sink.log(values, step)
+            on_update(step, learner.steps)
+
+        state = self._folder.path(f"training/{what}.safetensors")
+        train(
+            learner,
+            data,
+            state,
+            checkpoint_every=self._checkpoint_every,
+            on_progress=report,
+        )
+        names = [name for group in named.values() for name in group]
+        for name, policy in zip(names, learner.policies(), strict=True):
+            policy.save(self._folder.path(f"policies/{name}"))
+        state.unlink()
+
+    def _missing(self, names: Sequence[str]) -> bool:
+        return not all(
+            (self._folder.folder / "policies" / name / CONFIG).is_file() for name in names
+        )

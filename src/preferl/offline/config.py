@@ -1,0 +1,164 @@
+"""What an offline run is made of: data, labels or a reward, agents, and how they are judged."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, final, get_args
+
+from preferl.data.sources.labels import Crossing
+from preferl.data.tasks import TASKS, Task, find_task
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.offline.arms import require_seeds
+from preferl.offline.iql import IQLConfig
+from preferl.training.reward_presets import PresetName, RewardSettings
+from preferl.training.reward_trainer import Precision
+
+PolicyName = Literal["iql", "bc"]
+
+
+@final
+@dataclass(frozen=True)
+class OfflineConfig:
+    """Settings of an offline run.
+
+    Attributes:
+        demonstrations: file or folder of recorded episodes: a pickle of demonstrations, D4RL or
+            robomimic HDF5, `.npz` files, or a folder written by preferl.
+        dataset: id of a Minari data set on this machine, in place of a file.
+        labels: folder of Uni-RLHF or Preference Transformer labels, to which a reward is fitted.
+        reward: run or folder of a fitted reward, in place of fitting one; labels then judge it.
+        model: how the reward is fitted: `"mlp"` (ours), or as published `"mr"`, `"nmr"`, `"pt"`
+            or `"pt-readme"`; `preferl.training.reward_preset` says what they are.
+        members: networks of the ensemble, each normalised over the data before they are averaged
+            (DTR measured that better than normalising the average). None takes the model's own,
+            three for `"mlp"` and one for the published models.
+        budget: optimiser updates of the fit. None makes the model's own number of epochs, which
+            for `"pt"` takes a GPU.
+        normalise: whether a reward's inputs are normalised; None takes the model's own.
+        precision: of the products while a reward is fitted; None takes the model's own.
+        length: steps per labelled segment, where the file names do not say.
+        crossing: what becomes of pairs with a segment that runs across an episode's end; None
+            does what suits the kind of label folder.
+        policy: `"iql"` learns from rewards; `"bc"` only imitates, and needs none.
+        task: row of `preferl.data.TASKS`, which says how scores are normalised and rewards
+            scaled; found by `env` if None.
+        env: id of the environment that policies are judged in; the task's if None.
+        iql: settings of the agents; None takes those published for the task.
+        steps: updates of each agent. 100,000 is a tenth of what the papers make, and enough for
+            a few thousand recorded steps.
+        episodes: judged per policy, once training is over; 0 trains without an environment.
+        controls: whether agents are trained on true, zero, random and negated rewards and by
+            cloning beside the learned one. They cost time and say what the result is worth.
+        device: where networks train: "cpu" or "cuda".
+
+    Raises:
+        ConfigError: no data, neither labels nor a reward, or a value out of range.
+    """
+
+    demonstrations: str | None = None
+    dataset: str | None = None
+    labels: Path | None = None
+    reward: Path | None = None
+    model: PresetName = "mlp"
+    members: int | None = None
+    budget: int | None = None
+    normalise: bool | None = None
+    precision: Precision | None = None
+    length: int | None = None
+    crossing: Crossing | None = None
+    policy: PolicyName = "iql"
+    task: str | None = None
+    env: str | None = None
+    iql: IQLConfig | None = None
+    steps: int = 100_000
+    episodes: int = 100
+    controls: bool = True
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if (self.demonstrations is None) == (self.dataset is None):
+            both = self.dataset is not None
+            raise ConfigError(
+                mismatch(
+                    "recorded episodes",
+                    expected="either demonstrations or a dataset",
+                    got="both" if both else "neither",
+                )
+            )
+        if self.policy == "iql" and self.labels is None and self.reward is None:
+            raise ConfigError(
+                mismatch(
+                    "a reward",
+                    expected="labels to fit one to, or the run of a fitted one",
+                    got="neither labels nor reward",
+                    fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
+                )
+            )
+        for name, known in (("model", PresetName), ("policy", PolicyName)):
+            if getattr(self, name) not in get_args(known):
+                raise ConfigError(
+                    mismatch(name, expected=f"one of {get_args(known)}", got=getattr(self, name))
+                )
+        for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
+            if getattr(self, name) is not None:
+                require_in(name, getattr(self, name), low, float("inf"))
+        if self.episodes and self.env_id is None:
+            raise ConfigError(
+                mismatch(
+                    "env",
+                    expected="the environment to judge policies in",
+                    got=f"none, and task {self.task!r} names none",
+                    fix="Set `env`, or `episodes` to 0 to train without judging.",
+                )
+            )
+
+    @property
+    def source(self) -> str:
+        """Where the episodes are, as `load_source` takes it."""
+        return self.demonstrations or f"minari:{self.dataset}"
+
+    @property
+    def row(self) -> Task | None:
+        """Of the table of tasks; None where neither `task` nor `env` has one."""
+        if self.task is not None:
+            return find_task(self.task)
+        return TASKS.get(self.env or "")
+
+    @property
+    def env_id(self) -> str | None:
+        """Where policies are judged; None if that is not known."""
+        row = self.row
+        return self.env or (row.env if row else None)
+
+    @property
+    def fitting(self) -> RewardSettings:
+        """How the reward is fitted."""
+        return RewardSettings(
+            model=self.model,
+            members=self.members,
+            budget=self.budget,
+            normalise=self.normalise,
+            precision=self.precision,
+        )
+
+    @property
+    def agent(self) -> IQLConfig:
+        """Settings of the agents: as given, or those published for the task."""
+        row = self.row
+        return self.iql or IQLConfig.preset(row.hyperparameters if row else "mujoco")
+
+
+@final
+@dataclass(frozen=True)
+class OfflineRun:
+    """All that decides what a run comes to; what a run folder remembers.
+
+    Attributes:
+        config: of the run.
+        seeds: of its agents.
+    """
+
+    config: OfflineConfig
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        require_seeds(self.seeds)

@@ -1,0 +1,112 @@
+"""The reward that an offline run pays by: fitted to labels or loaded, judged, and kept."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import numpy as np
+
+from preferl.data.arrays import load_arrays, save_arrays
+from preferl.evaluation.controls import negated, random, zero
+from preferl.evaluation.intervals import spearman
+from preferl.evaluation.protocols import Reward
+from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.files import write_json
+from preferl.models.encoders import infer_spaces
+from preferl.offline.config import OfflineConfig
+from preferl.offline.inputs import Inputs
+from preferl.offline.resume import read_json
+from preferl.runs import RunFolder
+from preferl.shapes import FloatArray
+from preferl.training.relabel import relabel
+from preferl.training.reward_function import RewardFunction
+from preferl.training.saving import load_reward, save_reward
+
+OnEpoch = Callable[[int, int], None]
+"""Told how many epochs of the fit are done, and of how many."""
+
+FIT, REWARD, RELABELLED = "fit.json", "reward", "relabelled"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedReward:
+    """A reward, what it pays for each recorded step, and how good it is.
+
+    Attributes:
+        reward: scaled over the episodes.
+        paid: `[T]` float32.
+        fit: what the fit did; None where the reward was fitted before.
+        judged: `learned` and controls on the labels, which are those it was fitted to unless it
+            was fitted before; empty without labels.
+        spearman: rank correlation of what it pays with the recorded rewards; NaN where either
+            is the same at every step.
+    """
+
+    reward: RewardFunction
+    paid: FloatArray
+    fit: dict[str, Any] | None
+    judged: dict[str, RewardReport]
+    spearman: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers for `result.json`."""
+        return {
+            "fit": self.fit,
+            "spearman": self.spearman,
+            "on_labels": {name: report.to_json() for name, report in self.judged.items()},
+        }
+
+
+def learn_reward(
+    config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnEpoch
+) -> LearnedReward:
+    """Fit or take over the reward and pay the episodes by it; what the folder has is not redone."""
+    if not folder.path(FIT).is_file():
+        reward, fit = _obtain(config, inputs, seed, on_epoch)
+        save_reward(folder.path(REWARD), reward)
+        write_json(folder.path(FIT), {"fit": fit})
+    reward = load_reward(folder.path(REWARD), device=config.device)
+    if not (folder.path(RELABELLED) / "about.json").is_file():
+        relabelled = {"rewards": relabel(inputs.episodes, reward).rewards}
+        save_arrays(folder.path(RELABELLED), relabelled, {"kind": "rewards"})
+    paid = np.asarray(load_arrays(folder.path(RELABELLED), memory_map=False)[0]["rewards"])
+    return LearnedReward(
+        reward=reward,
+        paid=paid,
+        fit=read_json(folder.path(FIT))["fit"],
+        judged=_judge(reward, inputs, seed),
+        spearman=spearman(paid, np.asarray(inputs.episodes.rewards)),
+    )
+
+
+def _obtain(
+    config: OfflineConfig, inputs: Inputs, seed: int, on_epoch: OnEpoch
+) -> tuple[RewardFunction, dict[str, Any] | None]:
+    """The reward that was fitted before, or one fitted now and what the fit did."""
+    if inputs.comparisons is None or inputs.reward is not None:
+        return cast("RewardFunction", inputs.reward), None
+    preset = config.fitting.preset(
+        length=inputs.comparisons.segments.length, answers=int(inputs.comparisons.answered.sum())
+    )
+    epochs = preset.trainer.epochs
+    model, report = preset.fit(
+        inputs.comparisons,
+        *infer_spaces(inputs.episodes.observations, inputs.episodes.actions),
+        seed=seed,
+        device=config.device,
+        on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
+    )
+    return RewardFunction(model).scaled(inputs.episodes), report.to_json()
+
+
+def _judge(reward: RewardFunction, inputs: Inputs, seed: int) -> dict[str, RewardReport]:
+    if inputs.comparisons is None:
+        return {}
+    rewards: dict[str, Reward] = {
+        "learned": reward,
+        "random": random(seed),
+        "negated": negated(reward),
+        "zero": zero(),
+    }
+    return {name: evaluate_reward(one, inputs.comparisons) for name, one in rewards.items()}

@@ -1,0 +1,339 @@
+"""The page about an offline run: what its policies earn, against what, and how good its reward is.
+
+It begins with the verdict, whichever way that went.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from preferl.errors import StorageError
+from preferl.evaluation.attention import preference_attention
+from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
+from preferl.evaluation.plots import (
+    Curve,
+    arm_scores,
+    attention_map,
+    importance_bar,
+    learning_curves,
+    reward_over_clip,
+)
+from preferl.evaluation.reward_report import RewardReport
+from preferl.offline.agents import CLONING
+from preferl.offline.arms import LEARNED, NEGATED, RANDOM, TRUE, ZERO, agent_name
+from preferl.offline.config import OfflineConfig
+from preferl.offline.inputs import Inputs
+from preferl.offline.learned import LearnedReward
+from preferl.offline.policy import OfflinePolicy
+from preferl.offline.scores import ArmScore
+from preferl.offline.showing import Shown, best_window, show
+from preferl.reporting import read_jsonl
+from preferl.runs import RunFolder, to_json, versions
+from preferl.shapes import FloatArray
+
+MEANING = {
+    LEARNED: "learned reward",
+    TRUE: "true reward",
+    ZERO: "no reward",
+    RANDOM: "random reward",
+    NEGATED: "negated reward",
+    CLONING: "cloning the data",
+}
+"""Arms in words."""
+
+SHOWN_EPISODE = 20_000
+"""Seed of the episode on the page, which nothing was judged by."""
+
+
+def write_page(
+    folder: RunFolder,
+    config: OfflineConfig,
+    inputs: Inputs,
+    result: Mapping[str, Any],
+    arms: Mapping[str, ArmScore],
+    learned: LearnedReward | None,
+) -> None:
+    """Write `report.html`.
+
+    Args:
+        folder: of the run, with its policies.
+        config: of the run.
+        inputs: its data.
+        result: what `result.json` will hold.
+        arms: scores; empty where nothing was judged.
+        learned: the reward; None for cloning alone.
+    """
+    sections = [_earned(config, result, arms) if arms else None]
+    if learned is not None:
+        shown = _shown(folder, config, inputs, result)
+        sections += [
+            _along(learned, shown, judged=bool(arms)),
+            _attention(learned, shown),
+            _reward(inputs, learned),
+        ]
+    sections.append(_training(folder))
+    page = Report(
+        _title(config, inputs),
+        lead="Learned from recorded episodes alone: "
+        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + _verdict(result),
+        facts=_facts(config, result, arms, learned),
+        sections=tuple(section for section in sections if section is not None),
+        details={
+            "Settings": to_json(config) | {"seeds": list(result["seeds"])},
+            "Versions": versions() | {"simulators": result["simulators"]},
+        },
+    )
+    write_report(folder.path("report.html"), page)
+
+
+def _title(config: OfflineConfig, inputs: Inputs) -> str:
+    where = config.row.name if config.row else config.env_id or "Recorded episodes"
+    if config.policy == "bc":
+        return f"{where}, cloned"
+    answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
+    return f"{where}, learned from {answers}"
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    return result["verdict"]["text"] if result["verdict"] else ""
+
+
+def _facts(
+    config: OfflineConfig,
+    result: Mapping[str, Any],
+    arms: Mapping[str, ArmScore],
+    learned: LearnedReward | None,
+) -> tuple[Fact, ...]:
+    facts = []
+    first = next(iter(arms), None)
+    if first is not None:
+        unit = "Return" if config.row is None else "Normalised score"
+        others = [f"{MEANING[arm]} {_number(arms[arm].shown.mean())}" for arm in arms]
+        facts.append(Fact(unit, _spread(arms[first].shown), " · ".join(others[1:])))
+        success = arms[first].success
+        if success is not None:
+            note = f"of {config.episodes} episodes for each of {len(success)} seeds"
+            facts.append(Fact("Success", f"{100 * success.mean():.0f} %", note))
+    if learned is not None and LEARNED in learned.judged:
+        report = learned.judged[LEARNED]
+        held_out = _held_out(learned.fit)
+        note = "on answers it was fitted to" if learned.fit else "on answers it has not seen"
+        if held_out is not None:
+            facts.append(Fact("Held-out accuracy", f"{held_out:.1%}", f"{_share(report)} {note}"))
+        else:
+            facts.append(Fact("Accuracy", _share(report), note))
+    facts.append(Fact("Updates", f"{config.steps:,}", f"seeds {_list(result['seeds'])}"))
+    return tuple(facts)
+
+
+def _earned(
+    config: OfflineConfig, result: Mapping[str, Any], arms: Mapping[str, ArmScore]
+) -> Section:
+    unit = "return" if config.row is None else "normalised score"
+    heads = ("paid by", unit, "return", "success", "by seed")
+    rows = tuple(
+        (
+            MEANING[arm],
+            _spread(score.shown),
+            _spread(score.returns),
+            "–" if score.success is None else f"{100 * score.success.mean():.0f} %",
+            _list(_number(value) for value in score.shown),
+        )
+        for arm, score in arms.items()
+    )
+    means = ", ".join(f"{MEANING[arm]} {_number(s.shown.mean())}" for arm, s in arms.items())
+    rule = (
+        f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
+        "with the environment's own reward. Means over seeds and their standard deviation."
+    )
+    text = (_verdict(result), rule) if result["verdict"] else (rule,)
+    return Section(
+        "What the policies earn",
+        text,
+        tables=(Table("By what the agents were paid", heads, rows, 0),),
+        figures=(
+            Figure(
+                arm_scores(
+                    {MEANING[arm]: score.shown for arm, score in arms.items()},
+                    emphasis=MEANING[next(iter(arms))],
+                    x_label=unit,
+                ),
+                f"Scores by arm and seed. Means: {means}.",
+                "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
+            ),
+        ),
+    )
+
+
+def _shown(
+    folder: RunFolder, config: OfflineConfig, inputs: Inputs, result: Mapping[str, Any]
+) -> Shown:
+    """An episode of the first taught policy, or else the best that was recorded."""
+    if config.episodes and config.env_id is not None:
+        name = agent_name(LEARNED, result["seeds"][0])
+        policy = OfflinePolicy.load(folder.path(f"policies/{name}"))
+        steps = config.row.max_episode_steps if config.row else None
+        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=steps)
+    best = int(inputs.episodes.returns.argmax())
+    return Shown(inputs.episodes[best : best + 1], None, 30)
+
+
+def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
+    rewards = _scaled_members(learned, shown)
+    whose = "an episode of the taught policy" if judged else "the best recorded episode"
+    clips = () if shown.frames is None else (_clip(shown.frames, shown.rate, "An episode", whose),)
+    return Section(
+        "What the reward says",
+        clips=clips,
+        figures=(
+            Figure(
+                reward_over_clip(rewards, shown.episode.rewards),
+                f"The learned reward of each step of {whose} beside the true one.",
+                f"Along {whose}, which nothing was fitted to or judged by; the band is the range "
+                "of the members."
+                if judged
+                else f"Along {whose}; the band is the range of the members.",
+            ),
+        ),
+    )
+
+
+def _scaled_members(learned: LearnedReward, shown: Shown) -> FloatArray:
+    rewards = learned.reward.member_rewards(shown.episode)
+    scaler = learned.reward.scaler
+    return rewards if scaler is None else scaler(rewards)
+
+
+def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
+    """The segment of the episode that is paid best, and what the reward looks at in it."""
+    paid = learned.reward.combine(learned.reward.member_rewards(shown.episode))
+    rows = best_window(paid, learned.reward.context)
+    looked = preference_attention(learned.reward, shown.episode, rows)
+    if looked is None:
+        return None
+    steps = f"steps {rows.start} to {rows.stop - 1}"
+    frames = None if shown.frames is None else shown.frames[rows]
+    most = rows.start + int(looked.importance.argmax())
+    return Section(
+        "What the reward looks at",
+        (f"In {steps}, the segment of that episode with the highest learned reward.",),
+        clips=() if frames is None else (_clip(frames, shown.rate, "The segment", steps),),
+        figures=(
+            Figure(
+                importance_bar(looked.importance, offset=rows.start),
+                f"Share of each step in the segment's score; the largest is that of step {most}.",
+                "How much each step of the clip counts for the score of the segment; on the dashed "
+                "line all count alike.",
+            ),
+            Figure(
+                attention_map(looked.shares),
+                "Which steps the preference attention of each step looks at.",
+                "Preference attention among the steps, counted from the segment's first.",
+                half=True,
+            ),
+        ),
+    )
+
+
+def _clip(frames: Any, rate: int, title: str, what: str) -> Clip:
+    from preferl.evaluation.video import encode
+
+    return Clip(encode(frames, rate), title, f"Pictures of {what}.")
+
+
+def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
+    figures = _fit_curves(learned.fit)
+    if not learned.judged and not figures:
+        return None
+    seen = "the answers it was fitted to" if learned.fit else "answers it was not fitted to"
+    rank = "unknown" if np.isnan(learned.spearman) else f"{learned.spearman:.2f}"
+    text = [f"Rank correlation with the recorded rewards of all steps: {rank}."]
+    if inputs.labels is not None:
+        labels = inputs.labels
+        fate = "left out" if labels.dropped else "kept"
+        text.append(
+            f"{labels.pairs:,} answers about segments of {labels.length} steps, {labels.ties} "
+            f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
+        )
+    rows = tuple(
+        (name, _share(report), _decimal(report.log_loss), _decimal(report.calibration.error))
+        for name, report in learned.judged.items()
+    )
+    heads = ("reward", "accuracy", "log loss", "calibration error")
+    tables = (Table(f"On {seen}", heads, rows, 0),) if rows else ()
+    return Section("How good the reward is", tuple(text), tables=tables, figures=figures)
+
+
+def _fit_curves(fit: Mapping[str, Any] | None) -> tuple[Figure, ...]:
+    if fit is None:
+        return ()
+    epochs = np.arange(1, fit["epochs"] + 1)
+    named = {"trained on": "train_accuracy", "held out": "validation_accuracy"}
+    values = {label: np.array(fit[key], float) for label, key in named.items()}
+    curves = [Curve(k, epochs, v) for k, v in values.items() if np.isfinite(v).any()]
+    return (
+        Figure(
+            learning_curves(curves, x_label="epoch", y_label="accuracy"),
+            "Accuracy of the reward by epoch of its fit.",
+            "Share of decided answers on the side that the reward expects.",
+        ),
+    )
+
+
+def _training(folder: RunFolder) -> Section | None:
+    try:
+        columns = read_jsonl(folder.path("metrics.jsonl"))
+    except StorageError:  # numbers were not asked to go there
+        return None
+    curves = []
+    for arm, meaning in MEANING.items():
+        values = columns.get(f"iql/{arm}/value")
+        if values is not None:
+            told = np.isfinite(values)
+            steps, place = _latest(columns["step"][told])
+            curves.append(Curve(meaning, steps, values[told][place]))
+    if not curves:
+        return None
+    return Section(
+        "How they learned",
+        figures=(
+            Figure(
+                learning_curves(curves, x_label="updates", y_label="expected return"),
+                "What agents of each arm expect to be paid, over updates.",
+                "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
+            ),
+        ),
+    )
+
+
+def _latest(steps: FloatArray) -> tuple[FloatArray, Any]:
+    """Steps in order, and where each was reported last: a resumed run reports some again."""
+    unique, first = np.unique(steps[::-1], return_index=True)
+    return unique, len(steps) - 1 - first
+
+
+def _held_out(fit: Mapping[str, Any] | None) -> float | None:
+    return None if fit is None else fit["validation_accuracy"][fit["best_epoch"] - 1]
+
+
+def _share(report: RewardReport) -> str:
+    return "–" if report.accuracy is None else f"{report.accuracy:.1%}"
+
+
+def _decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}".replace("-", "−")
+
+
+def _spread(values: FloatArray) -> str:
+    """Mean and, of several seeds, their deviation."""
+    mean = _number(float(values.mean()))
+    return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
+
+
+def _list(items: Any) -> str:
+    return ", ".join(map(str, items))

@@ -1,0 +1,55 @@
+"""Settings of offline runs: what they need, and what they find out."""
+
+from pathlib import Path
+
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.offline import IQLConfig, OfflineConfig
+from preferl.offline.config import OfflineRun
+from preferl.runs import from_json, to_json
+
+LABELS = Path("labels")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "neither"),
+        ({"demonstrations": "a", "dataset": "b"}, "both"),
+        ({"demonstrations": "a", "env": "E"}, "neither labels nor reward"),
+        ({"demonstrations": "a", "labels": LABELS}, "env"),
+        ({"demonstrations": "a", "labels": LABELS, "task": "Lift_ph"}, "names none"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "steps": 0}, "steps"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "members": 0}, "members"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "budget": 0}, "budget"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "model": "cnn"}, "pt-readme"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "policy": "cql"}, "iql"),
+    ],
+)
+def test_settings_are_checked(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        OfflineConfig(**settings)
+
+
+def test_task_and_environment_find_each_other():
+    by_task = OfflineConfig("a", labels=LABELS, task="door-human-v1")
+    assert by_task.env_id == "AdroitHandDoor-v1"
+    assert by_task.agent == IQLConfig.preset("adroit")
+    by_env = OfflineConfig("a", labels=LABELS, env="AdroitHandDoor-v1")
+    assert by_env.row.expert == by_task.row.expert
+    other = OfflineConfig("a", labels=LABELS, env="Pendulum-v1", iql=IQLConfig(expectile=0.8))
+    assert other.row is None
+    assert other.agent.expectile == 0.8
+
+
+def test_where_episodes_are():
+    assert OfflineConfig("a.pickle", labels=LABELS, episodes=0).source == "a.pickle"
+    minari = OfflineConfig(dataset="D4RL/door/human-v2", labels=LABELS, episodes=0)
+    assert minari.source == "minari:D4RL/door/human-v2"
+
+
+def test_runs_are_remembered_as_json():
+    config = OfflineConfig("a", labels=LABELS, env="E", iql=IQLConfig(hidden=(8,)))
+    run = OfflineRun(config, (0, 2))
+    assert from_json(OfflineRun, to_json(run)) == run

@@ -1,0 +1,341 @@
+"""Whole offline runs of a small world: what is left behind, what it shows, and going on."""
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.data import save_episodes
+from preferl.data.episodes import Episodes
+from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
+from preferl.evaluation import evaluate_policy, make_task_env
+from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
+from preferl.reporting import read_jsonl
+from preferl.testing import PointWorld, linear_reward
+from preferl.training import load_reward
+
+ENV = "PointWorldOfTests-v0"
+SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
+LENGTH = 8
+
+
+@pytest.fixture(scope="module", autouse=True)
+def world():
+    gymnasium.register(ENV, PointWorld, order_enforce=False, disable_env_checker=True)
+    yield
+    del gymnasium.registry[ENV]
+
+
+def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> Episodes:
+    """Points pushed about with a direction of their own in each episode."""
+    push = rng.uniform(-1, 1, (episodes, 1, 2)) + rng.normal(0, 0.3, (episodes, steps, 2))
+    push = np.clip(push, -1, 1)
+    start = rng.uniform(-1, 1, (episodes, 1, 2))
+    path = np.concatenate([start, np.zeros((episodes, steps, 2))], axis=1)
+    for t in range(steps):
+        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
+    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    return Episodes(
+        observations=seen,
+        actions=done.astype(np.float32),
+        rewards=linear_reward(seen, done),
+        terminated=np.zeros(len(seen), bool),
+        final_observations=path[:, -1],
+        lengths=np.full(episodes, steps),
+    )
+
+
+def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, count=300) -> Path:
+    """Answers by the true return, in the layout of Uni-RLHF."""
+    folder.mkdir()
+    episode = rng.integers(len(episodes), size=(2, count))
+    rows = episodes.starts[episode] + rng.integers(20 - LENGTH + 1, size=(2, count))
+    sums = np.lib.stride_tricks.sliding_window_view(episodes.rewards, LENGTH).sum(-1)[rows]
+    files = {
+        "human_label_x": np.where(sums[0] > sums[1], 0, 1),
+        "indices_1_x": rows[0],
+        "indices_2_x": rows[1],
+    }
+    for name, array in files.items():
+        (folder / f"{name}_len_{LENGTH}.pkl").write_bytes(pickle.dumps(array))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("data")
+    episodes = recorded(rng)
+    save_episodes(folder / "episodes", episodes)
+    write_labels(folder / "labels", episodes, rng)
+    return folder
+
+
+def config_of(data: Path, **changes) -> OfflineConfig:
+    config = OfflineConfig(
+        demonstrations=str(data / "episodes"),
+        labels=data / "labels",
+        env=ENV,
+        iql=SMALL,
+        steps=30,
+        episodes=3,
+        budget=20,
+        members=2,
+    )
+    return replace(config, **changes)
+
+
+def run(config, out, **options):
+    usual = {"seeds": (0, 1), "processes": 1, "checkpoint_every": 10, "report_to": ("jsonl",)}
+    options = usual | options
+    return run_offline(config, out, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "small"
+    stages = []
+    result = run(
+        config_of(data),
+        out,
+        on_progress=lambda *told: stages.append(told),
+        report_to=("jsonl", "tensorboard"),
+    )
+    return out, result, stages
+
+
+def test_the_result_holds_every_arm_by_seed(finished):
+    out, result, _ = finished
+    assert json.loads((out / "result.json").read_text()) == json.loads(
+        json.dumps(result).replace("NaN", "null")
+    )
+    assert list(result["arms"]) == ["learned", "true", "zero", "negated", "random", "cloning"]
+    policy = OfflinePolicy.load(out / "policies/negated-1")
+    alone = evaluate_policy(
+        policy, lambda: make_task_env(ENV), episodes=3, seed=10_000, parallel=20
+    )
+    assert result["arms"]["negated"]["return"]["seeds"][1] == alone.mean
+    assert result["arms"]["learned"]["normalised_score"] is None
+    assert result["simulators"]["gymnasium"]
+    assert set(result["verdict"]) >= {"beaten", "unclear", "lost_to", "passed", "text"}
+
+
+def test_the_reward_can_be_used_again(finished, data, tmp_path):
+    out, _, _ = finished
+    reward = load_reward(out / "reward")
+    assert reward.members == 2
+    again = run(
+        config_of(data, reward=out, labels=None, controls=False),
+        tmp_path / "again",
+        report_to=(),
+    )
+    assert list(again["arms"]) == ["learned"]
+    first = finished[1]["arms"]["learned"]["return"]["seeds"]
+    assert again["arms"]["learned"]["return"]["seeds"] == pytest.approx(first, rel=1e-4)
+    assert again["verdict"] is None
+    assert again["reward"]["fit"] is None
+
+
+def test_progress_goes_from_stage_to_stage(finished):
+    _, _, stages = finished
+    named = list(dict.fromkeys(stage for stage, _, _ in stages))
+    assert named == [
+        "fitting the reward",
+        "training 10 agents",
+        "training 2 clones",
+        "judging 12 policies",
+        "writing the report",
+    ]
+    assert ("training 10 agents", 30, 30) in stages
+    assert stages[-2][1:] == (12, 12)
+
+
+def test_metrics_are_means_over_the_seeds_of_an_arm(finished):
+    out, _, _ = finished
+    metrics = read_jsonl(out / "metrics.jsonl")
+    assert {"iql/learned/value", "iql/zero/value", "cloning/cloning/policy_loss"} <= set(metrics)
+    assert list((out / "tensorboard").glob("events*"))
+
+
+def test_the_report_says_what_it_is_worth(finished):
+    out, result, _ = finished
+    page = (out / "report.html").read_text()
+    assert result["verdict"]["text"] in page
+    for words in ("learned reward", "cloning the data", "What the reward says", "Settings"):
+        assert words in page
+    assert "https://" not in page
+
+
+@pytest.mark.parametrize(
+    ("stage", "at"),
+    [
+        ("training 10 agents", 20),
+        pytest.param("training 2 clones", 10, marks=pytest.mark.slow),
+        ("judging 12 policies", 5),
+        pytest.param("writing the report", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, stage, at):
+    out, config = tmp_path / "run", config_of(data)
+
+    def stop(doing, done, _):
+        if (doing, done) == (stage, at):
+            raise KeyboardInterrupt
+
+    stopped = run(config, out, on_progress=stop)
+    assert stopped == {"interrupted": True, "stage": stage}
+    assert not (out / "result.json").exists()
+    told = []
+    result = run(config, out, resume=True, on_progress=lambda *now: told.append(now))
+    assert result["arms"] == finished[1]["arms"]
+    assert not [now for now in told if now[0] == "fitting the reward" and now[1]]
+    for policy in sorted((out / "policies").iterdir()):
+        file = f"policies/{policy.name}/policy.safetensors"
+        assert (out / file).read_bytes() == (finished[0] / file).read_bytes()
+
+
+def test_what_is_judged_already_is_not_judged_again(finished, data):
+    out, result, _ = finished
+    told = []
+    again = run(config_of(data), out, resume=True, on_progress=lambda *now: told.append(now))
+    assert again["arms"] == result["arms"]
+    assert [now for now in told if now[1]] == []
+
+
+def test_resuming_with_other_settings_names_them(finished, data):
+    other = config_of(data, steps=40, iql=replace(SMALL, expectile=0.8))
+    with pytest.raises(
+        ConfigError, match=r"iql.expectile=0.7, steps=30, got iql.expectile=0.8, steps=40"
+    ):
+        run(other, finished[0], resume=True)
+    with pytest.raises(ConfigError, match=r"seeds=\[0, 1\], got seeds=\[0, 1, 2\]"):
+        run(config_of(data), finished[0], resume=True, seeds=(0, 1, 2))
+
+
+def test_resuming_with_other_data_is_refused(finished, data, tmp_path):
+    episodes = recorded(np.random.default_rng(1))
+    held = data / "episodes"
+    kept = held.rename(tmp_path / "kept")
+    try:
+        save_episodes(held, episodes)
+        with pytest.raises(DataError, match="begun with"):
+            run(config_of(data), finished[0], resume=True)
+    finally:
+        held.rename(tmp_path / "other")
+        kept.rename(held)
+
+
+def test_a_damaged_state_is_worded(data, tmp_path):
+    def stop(doing, done, _):
+        if doing.startswith("training") and done == 20:
+            raise KeyboardInterrupt
+
+    run(config_of(data), tmp_path / "run", on_progress=stop)
+    state = tmp_path / "run/training/iql.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(CheckpointError, match="training state"):
+        run(config_of(data), tmp_path / "run", resume=True)
+
+
+def test_resume_begins_where_there_is_nothing_and_other_runs_move_aside(data, tmp_path):
+    config = config_of(data, controls=False, episodes=0, steps=2)
+    first = run(config, tmp_path / "run", resume=True)
+    assert first["arms"] == {}
+    run(config, tmp_path / "run")
+    assert (tmp_path / "run.1/result.json").is_file()
+    assert "The learned reward of each step" in (tmp_path / "run/report.html").read_text()
+
+
+def test_cloning_alone_needs_no_labels(data, tmp_path):
+    result = run(config_of(data, policy="bc", labels=None), tmp_path / "run")
+    assert list(result["arms"]) == ["cloning"]
+    assert result["reward"] is None
+    assert "cloned" in (tmp_path / "run/report.html").read_text()
+
+
+@pytest.mark.slow
+def test_attention_is_shown_where_there_is_some(data, tmp_path):
+    config = config_of(data, model="pt", members=1, budget=1, episodes=1, steps=1, controls=False)
+    run(config, tmp_path / "run", seeds=(0,))
+    page = (tmp_path / "run/report.html").read_text()
+    assert "What the reward looks at" in page
+    assert "data:image/png" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"env": "PointWorldOfTest-v0"}, ConfigError, "Did you mean PointWorldOfTests-v0"),
+        ({"env": "Pendulum-v1"}, SpaceError, r"observations.*\(3,\).*Pendulum-v1, got \(2,\)"),
+        ({"task": "door-humn-v1"}, ConfigError, "door-human-v1"),
+        ({"demonstrations": "missing.pickle"}, DataError, "missing.pickle"),
+        ({"labels": Path("nowhere")}, StorageError, "nowhere"),
+        ({"reward": Path("nowhere")}, CheckpointError, "nowhere"),
+    ],
+)
+def test_bad_input_is_worded_and_leaves_nothing(data, tmp_path, changes, error, words):
+    with pytest.raises(error, match=words):
+        run(config_of(data, **changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"report_to": ("jsonl", "pigeon")}, "jsonl, tensorboard, wandb"),
+        ({"seeds": ()}, "seeds"),
+        ({"seeds": (1, 1)}, "seeds"),
+        ({"checkpoint_every": 0}, "checkpoint_every"),
+    ],
+)
+def test_bad_options_are_worded(data, tmp_path, options, words):
+    with pytest.raises(ConfigError, match=words):
+        run(config_of(data), tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cut_off_file_is_worded(data, tmp_path):
+    for name in ("about.json", "rewards.npy"):
+        folder = tmp_path / name
+        save_episodes(folder, recorded(np.random.default_rng(0), episodes=2))
+        (folder / name).write_bytes((folder / name).read_bytes()[:50])
+        with pytest.raises(DataError, match=name):
+            run(config_of(data, demonstrations=str(folder)), tmp_path / "run")
+
+
+def test_labels_of_other_data_are_refused(data, tmp_path):
+    fewer = recorded(np.random.default_rng(0), episodes=5)
+    save_episodes(tmp_path / "fewer", fewer)
+    with pytest.raises(DataError, match="labels does not belong to these episodes"):
+        run(config_of(data, demonstrations=str(tmp_path / "fewer")), tmp_path / "run")
+
+
+def test_a_reward_of_other_observations_is_refused(finished, data, tmp_path):
+    episodes = recorded(np.random.default_rng(0), episodes=3)
+    wide = replace(
+        episodes,
+        observations=np.tile(episodes.observations, 2),
+        final_observations=np.tile(episodes.final_observations, 2),
+    )
+    save_episodes(tmp_path / "wide", wide)
+    config = config_of(
+        data, demonstrations=str(tmp_path / "wide"), labels=None, reward=finished[0], episodes=0
+    )
+    with pytest.raises(SpaceError, match=r"was fitted to other data.*\(4,\)"):
+        run(config, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_what_people_prefer_is_learned_and_meaningless_rewards_are_not(data, tmp_path):
+    config = config_of(data, steps=1_500, episodes=20, budget=None, members=None)
+    config = replace(config, iql=replace(SMALL, hidden=(32, 32), temperature=10.0))
+    # What a random reward teaches differs much from seed to seed.
+    result = run(config, tmp_path / "run", seeds=range(8), checkpoint_every=5_000)
+    assert result["verdict"]["passed"], result["verdict"]["text"]
+    means = {arm: values["return"]["mean"] for arm, values in result["arms"].items()}
+    assert means["learned"] > 0.7 * means["true"] + 0.3 * means["zero"]
+    assert means["negated"] < means["zero"]

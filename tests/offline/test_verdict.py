@@ -1,0 +1,78 @@
+"""Whether arms differ, and how that is said."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from preferl.offline.verdict import _clear_sign, compare, t_quantile
+
+GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
+
+
+def test_beaten_unclear_and_lost():
+    verdict = compare(
+        {"learned": GOOD, "true": BAD, "zero": BAD, "random": SAME, "cloning": GOOD * 9}
+    )
+    assert (verdict.beaten, verdict.unclear, verdict.lost_to) == (
+        ("zero",),
+        ("random",),
+        ("cloning",),
+    )
+    assert not verdict.passed
+    assert verdict.text == (
+        "The learned reward did better than no reward. It did worse than cloning the data. "
+        "It cannot be told apart from a random reward. "
+        "So the comparisons are not shown to have taught these policies."
+    )
+    assert json.loads(json.dumps(verdict.to_json()))["passed"] is False
+
+
+def test_every_control_beaten():
+    verdict = compare({"learned": GOOD, "zero": BAD, "negated": BAD, "cloning": BAD})
+    assert verdict.passed
+    assert verdict.text == (
+        "The learned reward did better than no reward, its opposite and cloning the data."
+    )
+
+
+def test_sentences_begin_with_what_they_are_about():
+    lost = compare({"learned": BAD, "zero": GOOD})
+    assert lost.text.startswith("The learned reward did worse than no reward. So ")
+    unclear = compare({"learned": GOOD, "zero": SAME})
+    assert unclear.text.startswith("The learned reward cannot be told apart from no reward.")
+
+
+def test_one_seed_is_judged_by_its_episodes_and_says_so():
+    one = {"learned": np.array([9.0]), "zero": np.array([1.0])}
+    verdict = compare(one, {"learned": GOOD, "zero": BAD})
+    assert verdict.beaten == ("zero",)
+    assert "With one seed" in verdict.text
+    assert compare(one).unclear == ("zero",)
+
+
+def test_nothing_to_compare_with():
+    assert compare({"learned": GOOD}) is None
+    assert compare({"learned": GOOD, "true": BAD}) is None
+    assert compare({"cloning": GOOD}) is None
+
+
+def test_agents_that_are_all_alike_are_told_apart_by_any_difference():
+    assert _clear_sign(np.ones(3), np.zeros(3)) == 1
+    assert _clear_sign(np.ones(3), np.ones(3)) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_signs_are_those_of_welchs_test(seed):
+    rng = np.random.default_rng(seed)
+    ours, theirs = rng.normal(0.8, 1.0, 6), rng.normal(0, 2.0, 9)
+    test = stats.ttest_ind(ours, theirs, equal_var=False)
+    if abs(test.pvalue - 0.05) > 0.002:
+        expected = int(np.sign(test.statistic)) if test.pvalue < 0.05 else 0
+        assert _clear_sign(ours, theirs) == expected
+
+
+@pytest.mark.parametrize(("freedom", "within"), [(2, 0.02), (3, 5e-3), (4, 2e-3), (8, 2e-4)])
+def test_quantiles_of_students_t(freedom, within):
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=within)
