@@ -37,16 +37,16 @@ def trace_transformer(model: "PreferenceTransformer", features: Tensor, lengths:
     """
     rewards = trace_beginnings(model, features, lengths)
     if len(model.blocks) > 1:
-        late = torch.cat([*full_windows(lengths, model.context, SPAN), torch.arange(0)])
-        rewards[:, late.to(rewards.device)] = trace_windows(model, features, lengths, late)
+        for steps in full_windows(lengths, model.context, SPAN):
+            judged = trace_windows(model, features, lengths, steps)
+            rewards[:, steps.to(rewards.device)] = judged
         return rewards
     last = LastToken.of(model)
     for steps in full_windows(lengths, model.context, SPAN):
-        first = int(steps[0])
-        window_rows = features[first + 1 - model.context : int(steps[-1]) + 1]
-        judged = last(window_rows)
-        steps = steps.to(rewards.device)
-        rewards[0, steps] = judged[steps - first]
+        first, end = int(steps[0]), int(steps[-1]) + 1
+        judged = last(features[first + 1 - model.context : end])
+        rows = steps.to(rewards.device)
+        rewards[0, rows] = judged[rows - first]
     return rewards
 
 
@@ -113,12 +113,11 @@ class LastToken:
 
     Attributes:
         model: of one block.
-        embeds: of states and of actions, `[W, F]` with the bias as the last of `F`.
-        scales: of both.
-        query: `[W, heads * N]` and `[heads * N]`: a normalised token to what it asks, per head,
-            of state features, action features, places and `c`; those are the `N`.
-        value: `[heads * N, W]` and `[W]`: what it gets of each to what is added to it.
-        heads: of attention.
+        scales: of states and of actions.
+        query: `[W, heads * N]` and `[heads * N]`: a normalised token to what each head asks of
+            state features, action features, places and `c`; these are the `N`.
+        value: `[heads * N, W]` and `[W]`: what each head gets of them to what is added.
+        parts: how many of the `N` are which.
     """
 
     model: "PreferenceTransformer"
