@@ -113,15 +113,17 @@ class Side:
         self.process = None
 
 
-def peer_python() -> Path:
-    """The interpreter of imitation's environment, which is made if it is absent."""
-    python = PEER_VENV / "bin" / "python"
-    done = PEER_VENV / ".installed"
+def peer_python(
+    venv: Path = PEER_VENV, requirements: Iterable[list[str]] = PEER_REQUIREMENTS
+) -> Path:
+    """The interpreter of a peer's environment, which is made if it is absent."""
+    python = venv / "bin" / "python"
+    done = venv / ".installed"
     if not done.exists():
-        print(f"Installing imitation into {PEER_VENV.name} (some minutes, once) ...", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(PEER_VENV)], check=True)
+        print(f"Installing into {venv.name} (some minutes, once) ...", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
         asked: list[str] = []
-        for more in PEER_REQUIREMENTS:  # torch alone first, so that nothing unpins it
+        for more in requirements:  # torch alone first, so that nothing unpins it
             asked += more
             install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
             subprocess.run([*install, "--prefer-binary", *asked], check=True)
@@ -130,11 +132,14 @@ def peer_python() -> Path:
 
 
 def compare(
-    rows: Iterable[Row], pythons: dict[str, Path], repetitions: int
+    rows: Iterable[Row],
+    pythons: dict[str, Path],
+    repetitions: int,
+    scripts: dict[str, str] = SCRIPTS,
 ) -> list[dict[str, Any]]:
     """All jobs of some rows in turns: medians, and the ratios of runs of one round."""
     jobs = {("ours", row.ours) for row in rows} | {("peer", row.peer) for row in rows}
-    sides = {key: Side(pythons[key[0]], SCRIPTS[key[0]]) for key in sorted(jobs)}
+    sides = {key: Side(pythons[key[0]], scripts[key[0]]) for key in sorted(jobs)}
     warm = {key: side.ask(do="prepare", job=key[1])["seconds"] for key, side in sides.items()}
     rounds = [{key: side.ask(do="run") for key, side in sides.items()} for _ in range(repetitions)]
     for side in sides.values():
@@ -218,13 +223,13 @@ def machine() -> dict[str, Any]:
     }
 
 
-def table(rows: Iterable[dict[str, Any]]) -> Table:
+def table(rows: Iterable[dict[str, Any]], peer: str = "imitation") -> Table:
     """The comparison, a line per row and measure."""
-    out = Table(title="preferl beside imitation 1.0.1, one thread each")
+    out = Table(title=f"preferl beside {peer}")
     for heading in (
         "work",
         "preferl",
-        "imitation",
+        peer,
         "ratio",
         "min ... max",
         "by CPU time",

@@ -42,8 +42,6 @@ class IQLConfig(GaussianConfig):
         discount: per step, in [0, 1].
         target_rate: share by which the target networks follow per update, in (0, 1].
         max_weight: of one action in the policy's loss.
-        compile: whether `torch.compile` fuses what is between products; it takes a C++ compiler
-            and some seconds.
     """
 
     expectile: float = 0.7
@@ -51,7 +49,6 @@ class IQLConfig(GaussianConfig):
     discount: float = 0.99
     target_rate: float = 0.005
     max_weight: float = 100.0
-    compile: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.expectile < 1:

@@ -64,7 +64,7 @@ class OfflinePolicy:
         self.learner = learner
         self._bounds = log_std_bounds
         self._parameters = dict(parameters)
-        self._actor = _Actor(parameters, ActionScale.of(action_space))
+        self._actor = _Actor(parameters, ActionScale.of(action_space)).eval()
         sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
         if (self._actor.inputs, self._actor.outputs) != sizes:
             raise SpaceError(
@@ -212,16 +212,17 @@ class OfflinePolicy:
         """
         for module in ("onnx", "onnxscript"):
             require(module, extra="onnx")
-        program: Any = torch.onnx.export(
-            self._actor,
-            (torch.zeros(2, self._actor.inputs),),
-            input_names=["observations"],
-            output_names=["actions"],
-            dynamic_shapes=({0: torch.export.Dim("rows")},),
-            dynamo=True,
-            verbose=False,
-        )
-        with writing(Path(path)) as draft:
+        with warnings.catch_warnings(), writing(Path(path)) as draft:
+            warnings.simplefilter("ignore", FutureWarning)  # of torch's exporter about itself
+            program: Any = torch.onnx.export(
+                self._actor,
+                (torch.zeros(2, self._actor.inputs),),
+                input_names=["observations"],
+                output_names=["actions"],
+                dynamic_shapes=({0: torch.export.Dim("rows")},),
+                dynamo=True,
+                verbose=False,
+            )
             program.save(str(draft))
 
     def _flat(self, observation: Any) -> tuple[bool, Array]:
