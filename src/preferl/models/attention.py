@@ -1,17 +1,24 @@
 """Blocks of causal attention (Vaswani et al. 2017; normalised first, as in Radford et al. 2019)."""
 
 import math
-from typing import final
+from itertools import pairwise
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.blocks import IN_PLACE, Activation
+from preferl.models.dropping import drop, kept
 from preferl.models.initialisation import lecun_linear
 
 UNSEEN = -1e4
 """Logit of what may not be looked at: its share is exactly 0, unless there is nothing else."""
+
+ROWS = 32
+"""Rows of attention computed together. What comes after the last of them is never computed, which
+saves almost half of it all; fewer rows make products too small to be efficient."""
 
 
 @final
@@ -43,19 +50,23 @@ class Block(nn.Module):
         self.mlp = Perceptron((width, 4 * width, width), activation, generator)
         self.dropout = dropout
 
-    def forward(self, tokens: Tensor, seen: Tensor, asking: slice) -> Tensor:
+    def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
         """Tokens `[B, S, W]` to what those that ask become, `[B, Q, W]`.
 
         Args:
             tokens: `[B, S, W]`
-            seen: `[..., Q, S]` true where one that asks may look at a token.
-            asking: which tokens ask; the others only have keys and values.
+            bias: `[B or 1, 1, S, S]` as `causal_bias` makes it.
+            every: only the last of so many tokens asks; the others have keys and values only.
         """
-        normed = self.norm1(tokens)
-        attended = self.attn(normed[:, asking], normed, seen)
-        tokens = tokens[:, asking] + F.dropout(attended, self.dropout, self.training)
-        added = self.mlp(self.norm2(tokens))
-        return tokens + F.dropout(added, self.dropout, self.training)
+        asking = slice(every - 1, None, every)
+        normed = _as_products(self.norm1(tokens))
+        attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
+        tokens = self._add(tokens[:, asking], attended)
+        return self._add(tokens, self.mlp(self.norm2(tokens)))
+
+    def _add(self, tokens: Tensor, change: Tensor) -> Tensor:
+        dropped, scale = drop(change, self.dropout, self.training)
+        return torch.add(tokens, dropped, alpha=scale)
 
 
 @final
@@ -71,28 +82,88 @@ class SelfAttention(nn.Module):
         self.qkv = lecun_linear(width, 3 * width, generator)
         self.out = lecun_linear(width, width, generator)
 
-    def forward(self, asking: Tensor, tokens: Tensor, seen: Tensor) -> Tensor:
-        """What tokens `[B, Q, W]` get of tokens `[B, S, W]`, where `seen` is true."""
+    def forward(self, asking: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
+        """What tokens `[B, Q, W]`, all or each last of several, get of tokens `[B, S, W]`.
+
+        Args:
+            asking: `[B, Q, W]`
+            tokens: `[B, S, W]`
+            bias: `[B or 1, 1, Q, S]` added to logits; whatever follows a token is unseen.
+        """
         width = tokens.shape[-1]
-        weight, bias = (
-            self.qkv.weight.split([width, 2 * width]),
-            self.qkv.bias.split([width, 2 * width]),
-        )
-        query = self._of_heads(F.linear(asking, weight[0], bias[0]))
-        key, value = map(self._of_heads, F.linear(tokens, weight[1], bias[1]).chunk(2, dim=-1))
-        shares = _shares(query, key, seen).to(value.dtype)
-        got = F.dropout(shares, self.dropout, self.training) @ value  # [B, heads, Q, D]
+        weights, biases = (p.split([width, 2 * width]) for p in self.qkv.parameters())
+        query = F.linear(asking, weights[0], biases[0])
+        both = F.linear(tokens, weights[1], biases[1])  # keys and values
+        share = self.dropout if self.training else 0.0
+        bias = bias.to(query.dtype)
+        if tokens.is_cpu and not torch.compiler.is_compiling():
+            attend: Any = Attend.apply
+            return self.out(attend(query, both, bias, self.heads, share))  # type: ignore[no-any-return]
+        q, k, v = (_of_heads(part, self.heads) for part in (query, *both.chunk(2, dim=-1)))
+        got = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=share)
         return self.out(got.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def shares(self, tokens: Tensor, seen: Tensor) -> Tensor:
+    def shares(self, tokens: Tensor, bias: Tensor) -> Tensor:
         """`[B, heads, S, S]` how much each of tokens `[B, S, W]` looks at each; rows sum to 1."""
-        query, key, _ = self.qkv(tokens).chunk(3, dim=-1)
-        return _shares(self._of_heads(query), self._of_heads(key), seen)
+        query, key, _ = (_of_heads(part, self.heads) for part in self.qkv(tokens).chunk(3, dim=-1))
+        logits = query @ key.mT / math.sqrt(query.shape[-1])
+        return (logits + bias).softmax(-1)
 
-    def _of_heads(self, tokens: Tensor) -> Tensor:
-        """`[B, S, W]` to `[B, heads, S, D]`."""
-        batch, size, width = tokens.shape
-        return tokens.view(batch, size, self.heads, width // self.heads).transpose(1, 2)
+
+@final
+class Attend(torch.autograd.Function):
+    """Causal attention with dropout on a processor, in parts that fit into its cache.
+
+    Backward takes `Σ_j dP_j P_j` from the product of a row's output with its gradient, as Dao et
+    al. (2022), "FlashAttention", section 3.1 do, so that nothing but two products and two passes
+    over the probabilities is left.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, both: Tensor, bias: Tensor, heads: int, share: float
+    ) -> Tensor:
+        """`[B, Q, W]` of queries `[B, Q, W]`, keys and values `[B, S, 2W]`, bias and dropout."""
+        batch, asking, _ = query.shape
+        q = _of_heads(query, heads).flatten(0, 1)  # [B * heads, Q, D]
+        k, v = (_of_heads(part, heads).flatten(0, 1) for part in both.chunk(2, dim=-1))
+        scale, gain = 1 / math.sqrt(q.shape[-1]), 1 / (1 - share)
+        ratio = k.shape[1] // asking
+        got = torch.empty_like(q)
+        saved = []
+        for first, last in _parts(asking):
+            seen = ratio * last
+            logits = torch.bmm(q[:, first:last], k[:, :seen].mT)
+            by_window = logits.view(batch, heads, *logits.shape[1:])
+            torch.add(bias[:, :, first:last, :seen], by_window, alpha=scale, out=by_window)
+            shares = logits.softmax(-1)
+            left = shares * kept(shares, share) if share else shares
+            got[:, first:last] = torch.bmm(left, v[:, :seen]).mul_(gain)
+            saved += [shares, left]
+        ctx.save_for_backward(q, k, v, got, *saved)
+        ctx.heads, ctx.scale, ctx.gain = heads, scale, gain
+        return _of_rows(got, heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of queries, and of keys and values."""
+        q, k, v, got, *saved = ctx.saved_tensors
+        gradient = _of_heads(gradient, ctx.heads).flatten(0, 1)
+        inner = (gradient.float() * got).sum(-1, keepdim=True).to(got.dtype)
+        gradient = gradient * ctx.gain
+        dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        ratio = k.shape[1] // q.shape[1]
+        for index, (first, last) in enumerate(_parts(q.shape[1])):
+            shares, left = saved[2 * index : 2 * index + 2]
+            rows, seen = slice(first, last), slice(ratio * last)
+            dv[:, seen] += torch.bmm(left.mT, gradient[:, rows])
+            change = torch.bmm(gradient[:, rows], v[:, seen].mT).mul_(left)
+            change.addcmul_(shares, inner[:, rows], value=-1)
+            dq[:, rows] = torch.bmm(change, k[:, seen])
+            dk[:, seen] += torch.bmm(change.mT, q[:, rows])
+        both = torch.cat([_of_rows(dk.mul_(ctx.scale), ctx.heads), _of_rows(dv, ctx.heads)], dim=-1)
+        return _of_rows(dq.mul_(ctx.scale), ctx.heads), both, None, None, None
 
 
 @final
@@ -109,23 +180,48 @@ class Perceptron(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""
-        return self.fc2(ACTIVATIONS[self.activation](self.fc1(rows)))  # type: ignore[no-any-return]
+        return self.fc2(IN_PLACE[self.activation](self.fc1(rows)))  # type: ignore[no-any-return]
 
 
-def causal(real: Tensor) -> Tensor:
-    """`[B, 1, S, S]` true where a token may look: at real ones before it, and at itself.
+def causal_bias(real: Tensor) -> Tensor:
+    """`[B, 1, S, S]` 0 where a token may look: at real ones before it, and at itself.
 
-    Itself even if it is no real one, so that no row sees nothing, which would make it NaN.
+    Itself even if it is no real one, so that there is no row that sees nothing. If all are real,
+    one bias `[1, 1, S, S]` serves all windows.
 
     Args:
         real: `[B, S]`
     """
+    if bool(real.all()):
+        real = real[:1]
     size = real.shape[1]
     before = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
     itself = torch.eye(size, dtype=torch.bool, device=real.device)
-    return (before & real[:, None, None]) | itself
+    seen = (before & real[:, None, None]) | itself
+    return torch.where(seen, 0.0, UNSEEN)
 
 
-def _shares(query: Tensor, key: Tensor, seen: Tensor) -> Tensor:
-    logits = (query / math.sqrt(query.shape[-1])) @ key.mT  # [B, heads, Q, S]
-    return logits.masked_fill(~seen, UNSEEN).float().softmax(-1)
+def _as_products(tokens: Tensor) -> Tensor:
+    """Tokens in the precision of products, once for all products that they go into."""
+    kind = tokens.device.type
+    if torch.is_autocast_enabled(kind):
+        return tokens.to(torch.get_autocast_dtype(kind))
+    return tokens
+
+
+def _parts(rows: int) -> list[tuple[int, int]]:
+    """Bounds of about `ROWS` rows each."""
+    count = -(-rows // ROWS)
+    return list(pairwise(rows * part // count for part in range(count + 1)))
+
+
+def _of_heads(tokens: Tensor, heads: int) -> Tensor:
+    """`[B, S, W]` to `[B, heads, S, D]`."""
+    batch, size, width = tokens.shape
+    return tokens.view(batch, size, heads, width // heads).transpose(1, 2)
+
+
+def _of_rows(tokens: Tensor, heads: int) -> Tensor:
+    """`[B * heads, S, D]` to `[B, S, W]`."""
+    rows, size, width = tokens.shape
+    return tokens.view(rows // heads, heads, size, width).transpose(1, 2).flatten(2)

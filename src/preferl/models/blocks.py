@@ -20,7 +20,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 # The input of these is not needed for their gradient, so it makes room for their output: there is
 # a third less memory to fill, which is what the time of small layers goes to.
-_IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
+IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
     "relu": torch.relu_,
     "leaky_relu": F.leaky_relu_,
     "tanh": torch.tanh_,
@@ -85,7 +85,7 @@ class Perceptrons(nn.Module):
         """One member's layers on `[R, in]`, or those of all members on `[E, R, in]`."""
         for index in range(0, len(layers), 2):
             if index:
-                hidden = _IN_PLACE[self.activation](hidden)
+                hidden = IN_PLACE[self.activation](hidden)
                 if self.dropout:
                     hidden = F.dropout(hidden, self.dropout, self.training)
             hidden = affine(layers[index + 1], hidden, layers[index])

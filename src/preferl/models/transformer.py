@@ -15,18 +15,16 @@ from torch import Tensor, nn
 
 from preferl.errors import ConfigError, ModelError, mismatch, require_in
 from preferl.functional.pooling import pool
-from preferl.models.attention import UNSEEN, Block, Perceptron, causal
+from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.dropping import dropout
 from preferl.models.encoders import VectorEncoder, feature_size
 from preferl.models.initialisation import lecun_linear
 from preferl.models.transformer_trace import trace_transformer
 
 Head = Literal["preference", "plain"]
 TransformerPooling = Literal["mean", "sum", "last"]
-
-STATES = slice(1, None, 2)
-"""Of tokens, those that stand for states: a step's action comes first."""
 
 
 @dataclass(frozen=True)
@@ -166,26 +164,26 @@ class PreferenceTransformer(RewardModel):
         Raises:
             ModelError: windows longer than the time table.
         """
-        seen = causal(mask.repeat_interleave(2, dim=1))  # [B, 1, 2L, 2L]
+        bias = causal_bias(mask.repeat_interleave(2, dim=1))  # [B or 1, 1, 2L, 2L]
         tokens = self._tokens(features, mask)
         for block in self.blocks[:-1]:
-            tokens = block(tokens, seen, slice(None))
+            tokens = block(tokens, bias)
         # Rewards are read at states only, so in the last block no one else need ask.
-        states = self.blocks[-1](tokens, seen[:, :, STATES], STATES)  # [B, L, W]
-        hidden = self.final_norm(states)
+        hidden = self.final_norm(self.blocks[-1](tokens, bias, every=2))  # [B, L, W]
         if self.config.head == "plain":
             rewards = self.reward(hidden)[None]
             return RewardOutput(rewards, self._pooled(rewards, mask))
-        shares, rewards = self._preference(hidden, mask)
-        attended = (shares @ rewards[..., None])[..., 0]  # [B, L]
+        rewards = self.reward(hidden)
+        attended = (self._preference(hidden, mask) * rewards[:, None]).sum(-1)  # [B, L]
         return RewardOutput(rewards[None], self._pooled(attended[None], mask))
 
     def reward(self, hidden: Tensor) -> Tensor:
         """Rewards `[...]` of normalised states `[..., W]` after the last block."""
         if self.config.head == "plain":
             return self.head(hidden)[..., 0].float()  # type: ignore[no-any-return]
-        own = F.linear(hidden, self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
-        return own[..., 0].float()
+        with torch.autocast(hidden.device.type, enabled=False):
+            own = F.linear(hidden.float(), self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
+        return own[..., 0]
 
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there."""
@@ -194,15 +192,15 @@ class PreferenceTransformer(RewardModel):
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
         """Where the model looks in windows `[B, L, F]`; call it in evaluation mode."""
-        seen = causal(mask.repeat_interleave(2, dim=1))
+        bias = causal_bias(mask.repeat_interleave(2, dim=1))
         tokens, layers = self._tokens(features, mask), []
         for block in self.blocks:
-            layers.append(block.attn.shares(block.norm1(tokens), seen))
-            tokens = block(tokens, seen, slice(None))
+            layers.append(block.attn.shares(block.norm1(tokens), bias))
+            tokens = block(tokens, bias)
         real = mask / mask.sum(1, keepdim=True).clamp(min=1)  # [B, L]
         if self.config.head == "plain":
             return Attention(torch.stack(layers), None, real)
-        shares, _ = self._preference(self.final_norm(tokens[:, STATES]), mask)
+        shares = self._preference(self.final_norm(tokens[:, 1::2]), mask)
         importance = (real[:, None] @ shares)[:, 0]
         return Attention(torch.stack(layers), shares, importance)
 
@@ -232,23 +230,27 @@ class PreferenceTransformer(RewardModel):
                     fix="Build the model with a longer context, or more positions.",
                 )
             )
-        features = torch.where(mask[..., None], features, 0.0)
-        states, actions = features.split(
-            [self.state_embed.in_features, self.action_embed.in_features], dim=-1
-        )
-        time = self.time_embed(mask.cumsum(1))  # [B, L, W], row 0 for padding
-        pairs = torch.stack(
-            [self.action_embed(actions) + time, self.state_embed(states) + time], dim=2
-        )
-        tokens = self.input_norm(pairs).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
-        return F.dropout(tokens, self.config.dropout, self.training)
+        place = self.time_embed(mask.cumsum(1))[:, :, None]  # [B, L, 1, W], row 0 for padding
+        pairs = self._embedded(torch.where(mask[..., None], features, 0.0))
+        tokens = self.input_norm(pairs + place).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
+        return dropout(tokens, self.config.dropout, self.training)
 
-    def _preference(self, hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Shares `[B, L, L]` of the preference attention, unscaled, and rewards `[B, L]`."""
-        width = self.config.preference_width
-        query, key, rewards = self.pref_proj(hidden).float().split([width, width, 1], dim=-1)
-        logits = (query @ key.mT).float()
-        return logits.masked_fill(~mask[:, None], UNSEEN).softmax(-1), rewards[..., 0]
+    def _embedded(self, features: Tensor) -> Tensor:
+        """`[B, L, 2, W]` actions and states: one product writes both where they belong."""
+        weight = torch.block_diag(self.state_embed.weight, self.action_embed.weight)  # [2W, F]
+        weight = weight.unflatten(0, (2, -1)).flip(0).flatten(0, 1)  # rows of actions first
+        bias = torch.cat([self.action_embed.bias, self.state_embed.bias])
+        with torch.autocast(features.device.type, enabled=False):  # cheap, and inputs are exact
+            both: Tensor = F.linear(features, weight, bias).unflatten(-1, (2, -1))
+        return both
+
+    def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """Shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
+        weight, bias = self.pref_proj.weight[:-1], self.pref_proj.bias[:-1]
+        query, key = F.linear(hidden, weight, bias).float().chunk(2, dim=-1)
+        with torch.autocast(hidden.device.type, enabled=False):
+            logits = query @ key.mT  # large ones differ by less than bfloat16 resolves
+        return torch.where(mask[:, None], logits, UNSEEN).softmax(-1)
 
     def _pooled(self, steps: Tensor, mask: Tensor) -> Tensor:
         """`[1, B]` of numbers per step `[1, B, L]`."""
