@@ -150,7 +150,8 @@ class Attend(torch.autograd.Function):
         """Gradients of queries, and of keys and values."""
         q, k, v, got, *saved = ctx.saved_tensors
         gradient = _of_heads(gradient, ctx.heads).flatten(0, 1)
-        inner = (gradient.float() * got).sum(-1, keepdim=True).to(got.dtype)
+        wide = torch.promote_types(got.dtype, torch.float32)
+        inner = (gradient * got).sum(-1, keepdim=True, dtype=wide).to(got.dtype)
         gradient = gradient * ctx.gain
         dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
         ratio = k.shape[1] // q.shape[1]

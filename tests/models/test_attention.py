@@ -1,0 +1,98 @@
+"""Attention in parts against torch's own, its gradients, and what it may look at."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from preferl.models import attention
+from preferl.models.attention import UNSEEN, Attend, Block, SelfAttention, causal_bias
+
+HEADS, WIDTH = 2, 8
+
+
+def draws(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes
+    ]
+
+
+def naive(query: Tensor, both: Tensor, bias: Tensor) -> Tensor:
+    q, k, v = (
+        part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in (query, *both.chunk(2, -1))
+    )
+    got = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    return got.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize(("every", "size"), [(1, 7), (2, 14)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_parts_equal_the_whole(rows, every, size, padded, monkeypatch):
+    monkeypatch.setattr(attention, "ROWS", rows)
+    real = torch.ones(3, size, dtype=torch.bool)
+    if padded:
+        real[1, :2] = False
+        real[2, : size - 2] = False
+    bias = causal_bias(real)[:, :, every - 1 :: every].double()
+    query, both = draws((3, size // every, WIDTH), (3, size, 2 * WIDTH))
+    got, expected = Attend.apply(query, both, bias, HEADS, 0.0), naive(query, both, bias)
+    torch.testing.assert_close(got, expected)
+    upstream = torch.linspace(-1, 1, got.numel(), dtype=torch.float64).view_as(got)
+    for one, other in zip(
+        torch.autograd.grad(got, (query, both), upstream),
+        torch.autograd.grad(expected, (query, both), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_gradients_with_dropout_are_those_of_what_was_computed(monkeypatch):
+    monkeypatch.setattr(attention, "ROWS", 2)
+    bias = causal_bias(torch.ones(1, 6, dtype=torch.bool)).double()[:, :, 1::2]
+    inputs = draws((2, 3, WIDTH), (2, 6, 2 * WIDTH))
+
+    def repeated(query: Tensor, both: Tensor) -> Tensor:
+        with torch.random.fork_rng():
+            torch.manual_seed(5)
+            return Attend.apply(query, both, bias, HEADS, 0.4)
+
+    assert not torch.allclose(repeated(*inputs), naive(*inputs, bias))
+    assert torch.autograd.gradcheck(repeated, inputs)
+
+
+def test_dropout_keeps_the_mean_of_what_is_got():
+    bias = causal_bias(torch.ones(1, 4, dtype=torch.bool))
+    query, both = (d.detach().repeat(20_000, 1, 1) for d in draws((1, 4, 8), (1, 4, 16)))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        got = Attend.apply(query.float(), both.float(), bias, HEADS, 0.1)
+    expected = naive(query[:1].float(), both[:1].float(), bias)[0]
+    torch.testing.assert_close(got.mean(0), expected, atol=0.02, rtol=0)
+    assert (got.std(0) > 0.01).all()
+
+
+def test_compiled_and_gpu_code_takes_torch_attention(monkeypatch):
+    layer = SelfAttention(WIDTH, HEADS, dropout=0.0, generator=torch.Generator().manual_seed(0))
+    (tokens,) = draws((3, 5, WIDTH), dtype=torch.float32)
+    bias = causal_bias(torch.ones(3, 5, dtype=torch.bool))
+    own = layer(tokens, tokens, bias)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.testing.assert_close(layer(tokens, tokens, bias), own)
+
+
+def test_what_may_be_seen():
+    real = torch.tensor([[False, True, True]])
+    seen = (causal_bias(real) == 0)[0, 0].int().tolist()
+    assert seen == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert causal_bias(torch.ones(9, 3, dtype=torch.bool)).shape == (1, 1, 3, 3)
+    assert causal_bias(real).min() == UNSEEN
+
+
+def test_tokens_that_do_not_ask_change_nothing_for_those_that_do():
+    generator = torch.Generator().manual_seed(0)
+    block = Block(WIDTH, HEADS, activation="gelu", dropout=0.1, generator=generator).eval()
+    (tokens,) = draws((3, 10, WIDTH), dtype=torch.float32)
+    bias = causal_bias(torch.ones(3, 10, dtype=torch.bool))
+    torch.testing.assert_close(block(tokens, bias, every=2), block(tokens, bias)[:, 1::2])
