@@ -8,7 +8,7 @@ OBSERVATION, ACTION = 11, 3  # as Hopper
 HIDDEN = (256, 256)
 BATCH = 256
 EPISODES, LENGTH = 100, 1_000
-UPDATES = 100  # in one repetition
+UPDATES = 200  # in one repetition
 AGENTS = 5
 
 
