@@ -9,14 +9,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.data import save_episodes
+from preferl.data import load_episodes, save_episodes
 from preferl.data.episodes import Episodes
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
 from preferl.evaluation import evaluate_policy, make_task_env
 from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
 from preferl.reporting import read_jsonl
 from preferl.testing import PointWorld, linear_reward
-from preferl.training import load_reward
+from preferl.training import load_reward, relabel
 
 ENV = "PointWorldOfTests-v0"
 SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
@@ -128,6 +128,10 @@ def test_the_reward_can_be_used_again(finished, data, tmp_path):
     out, _, _ = finished
     reward = load_reward(out / "reward")
     assert reward.members == 2
+    episodes = load_episodes(data / "episodes")
+    paid = np.load(out / "relabelled/rewards.npy")
+    np.testing.assert_array_equal(paid, relabel(episodes, reward).rewards)
+    np.testing.assert_allclose(reward.scaler(reward.member_rewards(episodes)).std(1), 1, rtol=1e-4)
     again = run(
         config_of(data, reward=out, labels=None, controls=False),
         tmp_path / "again",

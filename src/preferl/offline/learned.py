@@ -18,9 +18,9 @@ from preferl.offline.inputs import Inputs
 from preferl.offline.resume import read_json
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
-from preferl.training.relabel import relabel
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward, save_reward
+from preferl.training.scaling import RewardScaler
 
 OnEpoch = Callable[[int, int], None]
 """Told how many epochs of the fit are done, and of how many."""
@@ -64,13 +64,16 @@ def learn_reward(
     """Fit or take over the reward and pay the episodes by it; what the folder has is not redone."""
     if not folder.path(FIT).is_file():
         reward, fit = _obtain(config, inputs, seed, on_epoch)
+        rewards = reward.member_rewards(inputs.episodes)
+        if fit is not None:  # as `scaled` does, without paying each step once more
+            reward = RewardFunction(reward.model, scaler=RewardScaler.fit(rewards))
         save_reward(folder.path(REWARD), reward)
-        write_json(folder.path(FIT), {"fit": fit})
+        paid = reward.combine(rewards)
+        save_arrays(folder.path(RELABELLED), {"rewards": paid}, {"kind": "rewards"})
+        write_json(folder.path(FIT), {"fit": fit})  # last: what is here need not be made again
     reward = load_reward(folder.path(REWARD), device=config.device)
-    if not (folder.path(RELABELLED) / "about.json").is_file():
-        relabelled = {"rewards": relabel(inputs.episodes, reward).rewards}
-        save_arrays(folder.path(RELABELLED), relabelled, {"kind": "rewards"})
-    paid = np.asarray(load_arrays(folder.path(RELABELLED), memory_map=False)[0]["rewards"])
+    arrays, _ = load_arrays(folder.path(RELABELLED), memory_map=False)
+    paid = arrays["rewards"]
     return LearnedReward(
         reward=reward,
         paid=paid,
@@ -83,7 +86,7 @@ def learn_reward(
 def _obtain(
     config: OfflineConfig, inputs: Inputs, seed: int, on_epoch: OnEpoch
 ) -> tuple[RewardFunction, dict[str, Any] | None]:
-    """The reward that was fitted before, or one fitted now and what the fit did."""
+    """The reward that was fitted before, or one fitted now (not yet scaled) and how that went."""
     if inputs.comparisons is None or inputs.reward is not None:
         return cast("RewardFunction", inputs.reward), None
     preset = config.fitting.preset(
@@ -97,7 +100,7 @@ def _obtain(
         device=config.device,
         on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
     )
-    return RewardFunction(model).scaled(inputs.episodes), report.to_json()
+    return RewardFunction(model), report.to_json()
 
 
 def _judge(reward: RewardFunction, inputs: Inputs, seed: int) -> dict[str, RewardReport]:
