@@ -111,7 +111,7 @@ def test_folders_that_hold_something_else_are_left_alone(policy, tmp_path):
 def test_torchscript_acts_alike(policy, tmp_path):
     observations = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     policy.export_torchscript(tmp_path / "policy.pt")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
         script = torch.jit.load(str(tmp_path / "policy.pt"))
     with torch.no_grad():
         actions = script(torch.from_numpy(observations)).numpy()
