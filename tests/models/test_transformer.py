@@ -250,3 +250,21 @@ def test_windows_longer_than_the_time_table_are_refused():
 def test_settings_out_of_range_are_named(settings, name):
     with pytest.raises(ConfigError, match=f"^{name}: expected"):
         transformer(**settings)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("head", HEADS)
+def test_on_a_gpu_it_is_the_same(head):
+    model = transformer(head=head, layers=2).eval()
+    features, mask = windows()
+    expected = model.judge(features, mask)
+    model.to("cuda")
+    output = model.judge(features.to("cuda"), mask.to("cuda"))
+    real = mask.numpy()
+    torch.testing.assert_close(
+        output.rewards[0].cpu()[real], expected.rewards[0][real], rtol=1e-3, atol=1e-4
+    )
+    torch.testing.assert_close(output.scores.cpu(), expected.scores, rtol=1e-3, atol=1e-4)
+    model.train().judge(features.to("cuda"), mask.to("cuda")).scores.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
