@@ -7,7 +7,7 @@ from preferl.errors import ConfigError
 from preferl.models import EnsembleConfig
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import RewardSettings, reward_preset
+from preferl.training import RewardSettings, reward_preset, reward_presets
 
 PUBLISHED = ["mr", "nmr", "pt", "pt-readme"]
 
@@ -93,6 +93,16 @@ def test_settings_change_only_what_they_name():
     assert changed.model.normalise
     assert changed.trainer.epochs == plain.trainer.epochs
     assert RewardSettings("mr").preset(length=5, answers=9) == reward_preset("mr", length=5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch):
+    monkeypatch.setattr(reward_presets, "fast_precision", lambda: precision)
+    of = {name: RewardSettings(name).preset(length=5, answers=9) for name in ("mr", "pt")}
+    assert of["pt"].trainer.precision == precision
+    assert of["mr"].trainer.precision == "float32"
+    told = RewardSettings("pt", precision="float32").preset(length=5, answers=9)
+    assert told.trainer.precision == "float32"
 
 
 @pytest.mark.parametrize(
