@@ -163,7 +163,7 @@ def rewrite_model(**changes):
         (rewrite(format=2, preferl="9.9"), r"expected 1, got 2.*written by preferl 9\.9"),
         (rewrite(model=None), "the shape of a known model"),
         (rewrite(model=[]), "the shape of a known model"),
-        (rewrite(model={"kind": "transformer"}), "the shape of a known model"),
+        (rewrite(model={"kind": "oracle"}), "the shape of a known model"),
         (rewrite_model(members=0), "the shape of a known model"),
         (rewrite_model(members="two"), "the shape of a known model"),
         (rewrite_model(colour="red"), "the shape of a known model"),
