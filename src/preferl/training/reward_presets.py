@@ -201,7 +201,9 @@ def fast_precision() -> Precision:
     """The lowest precision that this machine's processor or GPU has instructions for."""
     if torch.cuda.is_available():
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    has = getattr(torch.cpu, "get_capabilities", dict)()  # older versions do not say
+    has: dict[str, object] = getattr(
+        torch.cpu, "get_capabilities", dict
+    )()  # older versions do not say
     return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "float32"
 
 
