@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
-NEEDS_DATA = {"door_human_reward.py"}
+NEEDS_DATA = {"door_human_reward.py", "door_reward_models.py", "pt_door_human.py"}
 
 
 def test_there_are_recipes():

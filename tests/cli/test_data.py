@@ -85,9 +85,11 @@ def test_demonstrations_and_labels(tmp_path, capsys):
 
 def test_crossing_labels_are_counted(tmp_path, capsys):
     save_episodes(tmp_path / "it", _episodes())
-    run_inspect(InspectConfig(str(tmp_path / "it"), _labels(tmp_path / "labels", second=7)))
-    rows = _rows(capsys.readouterr().out)
-    assert (rows["across an episode's end"], rows["left out"]) == ("1 (33.3%)", "1 (33.3%)")
+    labels = _labels(tmp_path / "labels", second=7)
+    for crossing, left_out in (("keep", "0 (0.0%)"), ("drop", "1 (33.3%)")):
+        run_inspect(InspectConfig(str(tmp_path / "it"), labels, crossing=crossing))
+        rows = _rows(capsys.readouterr().out)
+        assert (rows["across an episode's end"], rows["left out"]) == ("1 (33.3%)", left_out)
 
 
 def test_comparisons(tmp_path, capsys, rng):

@@ -25,8 +25,9 @@ class InspectConfig:
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
     length: int | None = None
     """Steps per labelled segment, where the label files do not say."""
-    crossing: Literal["error", "drop", "keep"] = "drop"
-    """What becomes of labelled pairs that run across an episode's end; "error" refuses them."""
+    crossing: Literal["error", "drop", "keep"] | None = None
+    """What becomes of labelled pairs that run across an episode's end. By default those of Uni-RLHF
+    are kept, and those of the Preference Transformer are an error."""
     task: str | None = None
     """Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one."""
 

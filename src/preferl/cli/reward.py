@@ -24,10 +24,11 @@ class FitConfig:
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         out: folder of the run; an older run there moves aside.
         reward: the model and how it is fitted.
+        task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
-        crossing: what becomes of pairs with a segment that runs across an episode's end. Their
-            answers are noisier, but a reward of single steps that allows for noise still learns
-            from them; drop them for models that look at whole segments.
+        crossing: what becomes of pairs with a segment that runs across an episode's end: "keep"
+            (usual for Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the
+            Preference Transformer, since there it shows that the episodes are others).
         seed: of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
     """
@@ -38,8 +39,9 @@ class FitConfig:
     reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
         default_factory=RewardSettings
     )
+    task: str | None = None
     length: int | None = None
-    crossing: Literal["drop", "keep"] = "keep"
+    crossing: Literal["drop", "keep", "error"] | None = None
     seed: int = 0
     device: str = "cpu"
 
@@ -54,6 +56,7 @@ class EvaluateConfig:
             `.npz` files, or a folder of episodes written by preferl.
         labels: a folder of labels for them.
         json: file for the numbers.
+        task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
         crossing: what becomes of pairs with a segment that runs across an episode's end.
     """
@@ -62,8 +65,9 @@ class EvaluateConfig:
     demonstrations: Path
     labels: Path
     json: Path | None = None
+    task: str | None = None
     length: int | None = None
-    crossing: Literal["drop", "keep"] = "keep"
+    crossing: Literal["drop", "keep", "error"] | None = None
 
 
 def run_fit(config: FitConfig) -> None:
@@ -205,7 +209,7 @@ def _load(
 ) -> "tuple[Episodes, Comparisons, LabelReport]":
     from preferl.data.sources import load_labels, load_source
 
-    episodes = load_source(config.demonstrations)
+    episodes = load_source(config.demonstrations, task=config.task)
     labelled = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
     return episodes, labelled.comparisons, labelled.report
 

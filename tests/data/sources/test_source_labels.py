@@ -153,12 +153,12 @@ def test_files_are_found_by_name_in_any_order(tmp_path, monkeypatch):
 
 def test_pairs_across_an_end_are_left_out_and_counted(tmp_path):
     folder, episodes = _unirlhf(tmp_path), _episodes()
-    loaded = load_labels(folder, episodes)
+    loaded = load_labels(folder, episodes, crossing="drop")
     report = loaded.report
     assert (report.pairs, report.first, report.second, report.ties) == (4, 2, 1, 1)
     assert (report.crossing, report.dropped, report.length) == (1, 1, 5)
     assert loaded.comparisons.preference.tolist() == [1, 0, 0.5]
-    kept = load_labels(folder, episodes, crossing="keep")
+    kept = load_labels(folder, episodes)
     assert (kept.report.crossing, kept.report.dropped, len(kept.comparisons)) == (1, 0, 4)
     origin = kept.comparisons.segments.origin[kept.comparisons.pairs[3, 0]]
     assert origin.tolist() == [0, 8, 1]

@@ -122,13 +122,11 @@ def load_labels(
         crossing: what becomes of pairs with a segment that runs across an episode's end.
             `"error"` refuses them. It is the default for a Preference Transformer folder: its
             segments were drawn inside episodes, so a crossing one shows that `episodes` is
-            another data set or another view of it. `"drop"`, the default for Uni-RLHF, leaves
-            them out: such a window shows two unrelated pieces of behaviour, and what people saw
-            of it is unknown. On the door demonstrations they are a third of the pairs; the true
-            reward agrees with 91 % of the other answers but 69 % of these, and a linear reward
-            trained without them ranks pairs of unseen demonstrations better (90 % against 84 %)
-            although it sees fewer. `"keep"` keeps them, for comparison with results that did.
-            The report counts them.
+            another data set or another view of it. `"keep"`, the default for Uni-RLHF, keeps
+            them: its tool let them be drawn, and though their answers are noisier (the true
+            reward agrees with 69 % of them on the door demonstrations, and with 91 % of the
+            others), a reward whose likelihood allows for noise learns from them. `"drop"` leaves
+            them out, for rewards that cannot bear such noise. The report counts them.
 
     Raises:
         DataError: missing, ambiguous or damaged files, rows that are not in `episodes`, or
@@ -147,7 +145,7 @@ def load_unirlhf_labels(
     episodes: Episodes,
     *,
     length: int | None = None,
-    crossing: Crossing = "drop",
+    crossing: Crossing = "keep",
 ) -> LabelledPairs:
     """The same for a Uni-RLHF folder; `load_labels` documents arguments and errors.
 
@@ -294,7 +292,7 @@ def _kind(folder: str | Path) -> tuple[Callable[..., LabelRows], Crossing]:
                 fix="Give the folder that holds the three files of one label set.",
             )
         )
-    return (read_unirlhf_labels, "drop") if unirlhf else (read_pt_labels, "error")
+    return (read_unirlhf_labels, "keep") if unirlhf else (read_pt_labels, "error")
 
 
 def _names(folder: str | Path) -> list[str]:

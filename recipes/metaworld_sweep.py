@@ -1,0 +1,156 @@
+"""A policy that sweeps a puck into a hole, from 40 recorded episodes and 500 scripted answers.
+
+The episodes come from four stages of training on Meta-World's sweep-into (Yu et al. 2019); only
+eleven solve the task, and each stage saw one position of the puck. Agents learn offline from the
+learned and the true reward and their controls, and by cloning, and are judged by success in the
+simulator, with the puck where it was recorded and where the simulator draws it.
+
+The rule for the number of updates was fixed before the first run: 30,000 of each agent, judged
+once, after the last. The simulator pins an old MuJoCo, so it is installed beside the rest:
+
+    pip install --no-deps metaworld==3.1.1 && pip install scipy
+    PREFERL_SHARED=../shared python recipes/metaworld_sweep.py [--smoke] [--seeds 0 1 2]
+"""
+
+import argparse
+import csv
+import os
+import warnings
+from functools import partial
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import torch
+
+from preferl.data import Comparisons, Episodes, sample_segments
+from preferl.data.sources import load_stacked
+from preferl.evaluation import evaluate_policies, spearman
+from preferl.feedback import ScriptedTeacher, UniformPairs
+from preferl.models import infer_spaces
+from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
+from preferl.offline.arms import agent_name, build_arms
+from preferl.runs import versions
+from preferl.training import RewardFunction, RewardSettings, relabel
+
+DATA = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "metaworld-sweep-into"
+RESULTS = Path(__file__).parent / "results" / "metaworld_sweep.csv"
+LABELS, LENGTH, STEPS, EPISODES, FOLDS = 500, 50, 30_000, 100, 4
+
+
+class PuckPlaced(gymnasium.Wrapper):
+    """Puts the puck where the seed of `reset` says: drawn, or at one of the places given."""
+
+    def __init__(self, env: gymnasium.Env, places: np.ndarray | None) -> None:
+        super().__init__(env)
+        self._places, self._drawn = places, np.random.default_rng(0)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        """Begin an episode with the puck placed."""
+        if seed is not None:
+            self._drawn = np.random.default_rng(seed)
+        world = self.unwrapped
+        self.env.reset(seed=seed, options=options)  # draws a task of its own, which is replaced
+        space = world._random_reset_space
+        start = self._drawn.uniform(space.low, space.high)
+        if self._places is not None:
+            start[:2] = self._places[self._drawn.integers(len(self._places))]
+        world._freeze_rand_vec, world._last_rand_vec = True, start
+        return world.reset(seed=seed)
+
+
+def make_env(places: np.ndarray | None = None) -> gymnasium.Env:
+    """The simulator, which says some things about itself that do not matter here."""
+    import metaworld  # noqa: F401 (registers the environment)
+
+    warnings.filterwarnings("ignore", module="gymnasium")
+    env = gymnasium.make("Meta-World/MT1", env_name="sweep-into-v3", disable_env_checker=True)
+    return PuckPlaced(env, places)
+
+
+def answered(episodes: Episodes, seed: int) -> Comparisons:
+    """Questions about segments of these episodes, answered by the true return."""
+    rng = np.random.default_rng(seed)
+    segments = sample_segments(episodes, 2 * LABELS, LENGTH, rng)
+    pairs = UniformPairs()(segments, LABELS, rng)
+    return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
+
+
+def fitted(episodes: Episodes, seed: int, epochs: int | None) -> RewardFunction:
+    """This library's default reward of these episodes."""
+    preset = RewardSettings(epochs=epochs).preset(length=LENGTH, answers=LABELS)
+    spaces = infer_spaces(episodes.observations, episodes.actions)
+    model, _ = preset.fit(answered(episodes, seed), *spaces, seed=seed)
+    return RewardFunction(model).scaled(episodes)
+
+
+def held_out_ranks(episodes: Episodes, epochs: int | None) -> list[float]:
+    """Spearman of learned and true returns of the episodes that each fold left out."""
+    fold = np.random.default_rng(0).permutation(len(episodes)) % FOLDS
+    ranks = []
+    for number in range(FOLDS):
+        unseen = episodes[fold == number]
+        reward = fitted(episodes[fold != number], number, epochs)
+        ranks.append(spearman(relabel(unseen, reward).returns, unseen.returns))
+    return ranks
+
+
+def train(episodes: Episodes, seeds: list[int], steps: int, epochs: int | None) -> dict:
+    """Names to policies of all arms and seeds; each seed has a reward of its own."""
+    each = [
+        build_arms(
+            episodes, relabel(episodes, fitted(episodes, seed, epochs)).rewards, seeds=[seed]
+        )
+        for seed in seeds
+    ]
+    rewards = np.concatenate([arms.rewards for arms in each], axis=1)  # [A, S, T]
+    names = [agent_name(arm, seed) for arm in (*each[0].names, "cloning") for seed in seeds]
+    env = make_env()
+    spaces = env.observation_space, env.action_space
+    agents = IQL(*spaces, IQLConfig(), seeds=range(len(names) - len(seeds)), steps=steps)
+    agents.fit(Transitions.of(episodes, rewards=rewards.reshape(-1, episodes.steps)), steps)
+    clones = BehaviourCloning(*spaces, CloningConfig(), seeds=seeds, steps=steps)
+    clones.fit(Transitions.of(episodes), steps)
+    return dict(zip(names, [*agents.policies(), *clones.policies()], strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a few updates and episodes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options = parser.parse_args()
+    seeds, epochs = (options.seeds[:1], 1) if options.smoke else (options.seeds, None)
+    torch.set_num_threads(2)
+    episodes = load_stacked(DATA)
+    ranks = held_out_ranks(episodes, epochs)
+    print(f"Spearman of held-out returns by fold: {np.round(ranks, 3)}", flush=True)
+    policies = train(episodes, seeds, 5 if options.smoke else STEPS, epochs)
+    places = np.unique(np.round(episodes.observations[episodes.starts, 4:6], 4), axis=0)
+    rows = []
+    for where, env in (("drawn", make_env), ("recorded", partial(make_env, places))):
+        reports = evaluate_policies(
+            policies, env, episodes=2 if options.smoke else EPISODES, seed=10_000
+        )
+        for name, report in reports.items():
+            arm, seed = name.rsplit("-", 1)
+            rows.append((arm, seed, where, report.success_rate, round(report.mean, 1)))
+            print(*rows[-1], flush=True)
+    if not options.smoke:
+        write(rows, ranks)
+
+
+def write(rows: list[tuple], ranks: list[float]) -> None:
+    """One row per policy and place, with what decides the numbers."""
+    installed = versions()["packages"]
+    on = " ".join(f"{name} {installed.get(name)}" for name in ("gymnasium", "mujoco", "torch"))
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", "seed", "puck", "success", "return", "updates", "ranks", "on"])
+        told = " ".join(f"{rank:.3f}" for rank in ranks)
+        for row in rows:
+            writer.writerow([*row, STEPS, told, f"metaworld 3.1.1 {on}"])
+
+
+if __name__ == "__main__":
+    main()

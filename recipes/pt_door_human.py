@@ -1,0 +1,144 @@
+"""Policies from 25 demonstrations of opening a door and 1,600 comparisons made by real people.
+
+Markovian and Preference Transformer rewards are fitted to crowd labels (Uni-RLHF, Yuan et al.
+2024) of demonstrations (Rajeswaran et al. 2018) and pay agents of implicit Q-learning. Beside
+them learn agents paid the true reward, nothing, a random reward and the opposite of what people
+preferred, and clones of the demonstrations. All arms and seeds are one batched computation.
+
+The rule for the number of updates was fixed before the first run: 20,000 of each agent, judged
+once, after the last. `AdroitHandDoor-v1` is judged with the sign of its reach term corrected.
+
+    PREFERL_SHARED=../shared python recipes/pt_door_human.py [--smoke] [--seeds 0 1 2]
+"""
+
+import argparse
+import csv
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from preferl.data import Episodes, find_task
+from preferl.data.sources import load_demonstrations, load_labels
+from preferl.evaluation import evaluate_policies, task_env
+from preferl.models import infer_spaces
+from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
+from preferl.offline.arms import Arms, agent_name, build_arms
+from preferl.offline.scores import ArmScore, score_arms
+from preferl.offline.verdict import compare
+from preferl.runs import versions
+from preferl.training import RewardFunction, RewardSettings, relabel
+
+SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
+DOOR = SHARED / "data" / "adroit-door-human"
+RESULTS = Path(__file__).parent / "results" / "pt_door_human.csv"
+TASK, ENV, STEPS, EPISODES = find_task("door-human-v1"), "AdroitHandDoor-v1", 20_000, 100
+REWARDS = {
+    name: RewardSettings(name, members=3, budget=budget, batch_size=64, noise=0.1, normalise=True)
+    for name, budget in (("mr", 300), ("pt", 100))
+}
+
+
+def learned_rewards(episodes: Episodes, smoke: bool, seeds: list[int]) -> dict:
+    """`[S, T]` what each kind of reward pays for each step, one fit per seed."""
+    labels = load_labels(DOOR / "door-human-v1_human_labels", episodes, crossing="keep")
+    pairs, paid = labels.comparisons[: 64 if smoke else None], {}
+    spaces = infer_spaces(episodes.observations, episodes.actions)
+    for name, settings in REWARDS.items():
+        settings = replace(settings, budget=1 if smoke else settings.budget)
+        preset = settings.preset(length=pairs.segments.length, answers=len(pairs))
+        rows = []
+        for seed in seeds:
+            model, report = preset.fit(pairs, *spaces, seed=seed)
+            reward = RewardFunction(model).scaled(episodes)
+            rows.append(relabel(episodes, reward).rewards)
+            held = report.validation_accuracy[report.best_epoch - 1]
+            print(f"{name}, seed {seed}: {held:.3f} held out, {report.seconds:.0f} s", flush=True)
+        paid[name] = np.stack(rows)
+    return paid
+
+
+def all_arms(episodes: Episodes, paid: dict, seeds: list[int]) -> Arms:
+    """PT with its controls, and MR beside them; one fit of a reward per seed."""
+    parts = []
+    for k, seed in enumerate(seeds):
+        beside = build_arms(episodes, paid["pt"][k], seeds=[seed], task=TASK)
+        mr = build_arms(episodes, paid["mr"][k], seeds=[seed], task=TASK, controls=False)
+        parts.append(np.concatenate([mr.rewards, beside.rewards]))
+    return Arms(("mr", "pt", *beside.names[1:]), tuple(seeds), np.concatenate(parts, axis=1))
+
+
+def train(episodes: Episodes, arms: Arms, seeds: list[int], steps: int) -> dict:
+    """Names to policies: every arm and seed as one batched computation, then the clones."""
+    env = task_env(ENV)()
+    spaces = env.observation_space, env.action_space
+    config = replace(IQLConfig.preset(TASK.hyperparameters), precision="bfloat16")
+    agents = IQL(*spaces, config, seeds=arms.agent_seeds, steps=steps)
+    agents.fit(Transitions.of(episodes, rewards=arms.flat_rewards), steps, on_progress=told(steps))
+    clones = BehaviourCloning(
+        *spaces, CloningConfig(config.dropout, precision="bfloat16"), seeds=seeds, steps=steps
+    )
+    clones.fit(Transitions.of(episodes), steps)
+    names = [*arms.agents, *(agent_name("cloning", seed) for seed in seeds)]
+    return dict(zip(names, [*agents.policies(), *clones.policies()], strict=True))
+
+
+def told(steps: int):
+    """Prints how far training is."""
+    began = time.perf_counter()
+
+    def on_progress(step: int, metrics: dict) -> None:
+        value = " ".join(f"{v:.1f}" for v in metrics["value"])
+        print(f"{step:,}/{steps:,} {time.perf_counter() - began:.0f} s, values {value}", flush=True)
+
+    return on_progress
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a few updates and episodes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    options = parser.parse_args()
+    seeds = options.seeds[:1] if options.smoke else options.seeds
+    torch.set_num_threads(2)
+    episodes = load_demonstrations(DOOR / "door-v0_demos.pickle")
+    paid = learned_rewards(episodes, options.smoke, seeds)
+    arms = all_arms(episodes, paid, seeds)
+    policies = train(episodes, arms, seeds, 5 if options.smoke else STEPS)
+    reports = evaluate_policies(
+        policies, task_env(ENV), episodes=2 if options.smoke else EPISODES, seed=10_000
+    )
+    groups = {arm: [agent_name(arm, seed) for seed in seeds] for arm in (*arms.names, "cloning")}
+    scores = score_arms(reports, groups, TASK)
+    for arm, score in scores.items():
+        print(arm, score.to_json(), flush=True)
+    for learned in paid:
+        held_against = {a: scores[a].returns for a in scores if a == learned or a not in paid}
+        held_against["learned"] = held_against.pop(learned)
+        if len(seeds) > 1:
+            print(f"{learned}: {compare(held_against).text}")
+    if not options.smoke:
+        write(scores, seeds)
+
+
+def write(scores: dict[str, ArmScore], seeds: list[int]) -> None:
+    """One row per arm and seed, with the packages that decide the scores."""
+    installed = versions()["packages"]
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
+        on = " ".join(f"{name} {installed.get(name)}" for name in ("gymnasium", "mujoco", "torch"))
+        for arm, score in scores.items():
+            for k, seed in enumerate(seeds):
+                numbers = score.scores[k], score.returns[k], score.success[k]
+                writer.writerow(
+                    [arm, seed, *(round(float(n), 3) for n in numbers), STEPS, EPISODES, on]
+                )
+
+
+if __name__ == "__main__":
+    main()
