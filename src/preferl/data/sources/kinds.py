@@ -9,7 +9,7 @@ from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.demonstrations import load_demonstrations
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.minari import load_minari
-from preferl.data.sources.robomimic import load_robomimic
+from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.sources.stacked import load_stacked
 from preferl.data.tasks import Task
 from preferl.errors import DataError, mismatch
@@ -28,6 +28,9 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     Args:
         source: a path, or the id of a Minari data set, with `minari:` before it or as it is.
         task: row of `preferl.data.TASKS`, which a D4RL file may need.
+
+    A robomimic file does not say in which order its simulator puts observations together, so there
+    is a warning: a policy played on another order sees noise (`check_observation_order`).
 
     Raises:
         ConfigError: an unknown task.
@@ -59,7 +62,10 @@ def _load_file(path: Path, task: str | Task | None) -> Episodes:
     if head == SIGNATURE or path.suffix in (".hdf5", ".h5"):
         with open_hdf5(path) as held:
             robomimic = "data" in held and "observations" not in held
-        return load_robomimic(path) if robomimic else load_d4rl(path, task=task)
+        if not robomimic:
+            return load_d4rl(path, task=task)
+        check_observation_order(path)
+        return load_robomimic(path)
     if head.startswith(_ZIP) or path.suffix == ".npz":
         return load_stacked(path)
     return load_demonstrations(path)
