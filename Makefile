@@ -71,6 +71,9 @@ docs: $(DEV) ## every link and code block of the documentation
 
 bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/offline.py
+	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/relabel.py
+	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/transformer.py
 
 check: lint types imports test slow ## what CI runs
 

@@ -10,9 +10,11 @@ how much memory the process ever had, data and libraries included.
 """
 
 import argparse
+import json
 import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -20,6 +22,7 @@ import torch
 from gymnasium import spaces
 from rich.console import Console
 from rich.table import Table
+from run import HERE, machine
 
 from preferl.data import Episodes
 from preferl.models import (
@@ -49,6 +52,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=200, help="steps of the plain way; 0: none")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "relabel.json")
     return parser.parse_args()
 
 
@@ -115,13 +119,29 @@ def main() -> None:
     )
     for heading in ("model", "steps/s", "best", "window per step", "apart", "memory"):
         out.add_column(heading, justify="left" if heading == "model" else "right")
+    found = {}
     for name in asked.models:
         model = build(name, asked.context, asked.layers).eval()
         fast, slow, apart = measure(model, data, sample, asked.repetitions)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rates = (f"{value:,.0f}" for value in (median(fast), max(fast), median(slow)))
         out.add_row(name, *rates, f"{apart:.1e}", f"{peak:.2f} GiB")
+        found[name] = {
+            "steps_per_second": round(median(fast)),
+            "to_window_per_step": round(median(fast) / median(slow), 1) if asked.sample else None,
+            "apart": apart,
+        }
     Console().print(out)
+    settings = {k: v for k, v in vars(asked).items() if k != "results"}
+    text = json.dumps(
+        {
+            "machine": machine() | {"threads_used": asked.threads},
+            "settings": settings,
+            "models": found,
+        },
+        indent=2,
+    )
+    asked.results.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ seconds per step are of all threads together, and wait for nobody.
 """
 
 import argparse
+import json
 import time
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,6 +21,7 @@ import torch
 from gymnasium import spaces
 from rich.console import Console
 from rich.table import Table
+from run import HERE, machine
 
 from preferl.data import Comparisons, Episodes
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
@@ -42,6 +45,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--results", type=Path, default=HERE / "results" / "transformer.json")
     return parser.parse_args()
 
 
@@ -83,11 +87,22 @@ def main() -> None:
             if repetition:  # the first warms up
                 seconds[name].append((spent[0] / STEPS, spent[1] / STEPS))
     table = Table("precision", "steps/s", "best", "processor seconds per step")
+    rates = {}
     for name, spent in seconds.items():
         walls, processors = zip(*spent, strict=True)
         row = (1 / median(walls), 1 / min(walls), median(processors))
+        rates[name] = round(row[0], 3)
         table.add_row(name, *(f"{number:.2f}" for number in row))
     Console().print(table)
+    asked = {k: v for k, v in vars(chosen).items() if k != "results"}
+    found = {
+        "machine": machine() | {"threads_used": chosen.threads},
+        "settings": asked,
+        "steps_per_second": rates,
+    }
+    if set(PRECISIONS) <= set(rates):
+        found["bfloat16_to_float32"] = round(rates["bfloat16"] / rates["float32"], 2)
+    chosen.results.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

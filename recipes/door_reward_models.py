@@ -2,13 +2,14 @@
 
 The published networks, three of each, with inputs normalised, a tenth of the answers allowed to be
 random, and a short budget of updates. The same folds and draws of demonstrations as
-`door_human_reward.py`, whose small perceptrons they stand beside; ten draws instead of twenty.
+`door_human_reward.py`, whose small perceptrons they stand beside; eight draws instead of twenty.
 
     PREFERL_SHARED=../shared python recipes/door_reward_models.py [--smoke] [--only mr nmr pt]
 """
 
 import argparse
 import csv
+import os
 import time
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ TABLE = RESULTS.with_name("door_reward_models.csv")
 KINDS: dict[str, RewardSettings] = REWARDS | {
     "nmr": replace(REWARDS["mr"], model="nmr", budget=100)
 }
-DRAWS = 10
+DRAWS = 8
 
 
 def main() -> None:
@@ -32,13 +33,13 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one epoch of few answers each")
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     episodes = load_demonstrations(DOOR / "door-v0_demos.pickle")
     labels = DOOR / "door-human-v1_human_labels"
     pairs = load_labels(labels, episodes, crossing="keep").comparisons
     if options.smoke:
         pairs = pairs[:80]
-    rows = [] if options.smoke else kept(options.only)
+    rows = []
     for name in options.only:
         settings = replace(KINDS[name], budget=1) if options.smoke else KINDS[name]
         config = FitConfig(DOOR, labels, TABLE, reward=settings)
@@ -53,20 +54,17 @@ def main() -> None:
                 write(rows)
 
 
-def kept(only: list[str]) -> list[dict[str, object]]:
-    """The rows of the table that are not measured again."""
-    if not TABLE.exists():
-        return []
-    with TABLE.open(newline="") as file:
-        return [dict(r) for r in csv.DictReader(file) if r["reward"].split()[0] not in only]
-
-
 def write(rows: list[dict[str, object]]) -> None:
-    TABLE.parent.mkdir(exist_ok=True)
+    """These rows, beside those of other models that the table has."""
+    others: list[dict[str, object]] = []
+    measured = {(r["reward"], r["split"]) for r in rows}
+    if TABLE.exists():
+        with TABLE.open(newline="") as file:
+            others = [r for r in csv.DictReader(file) if (r["reward"], r["split"]) not in measured]
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(sorted([*others, *rows], key=lambda r: (r["reward"], r["split"])))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
 DOOR = SHARED / "data" / "adroit-door-human"
 RESULTS = Path(__file__).parent / "results" / "pt_door_human.csv"
 TASK, ENV, STEPS, EPISODES = find_task("door-human-v1"), "AdroitHandDoor-v1", 20_000, 100
+ON = ("gymnasium", "gymnasium-robotics", "mujoco", "torch")
 REWARDS = {
     name: RewardSettings(name, members=3, budget=budget, batch_size=64, noise=0.1, normalise=True)
     for name, budget in (("mr", 300), ("pt", 100))
@@ -131,7 +132,7 @@ def write(scores: dict[str, ArmScore], seeds: list[int]) -> None:
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
-        on = " ".join(f"{name} {installed.get(name)}" for name in ("gymnasium", "mujoco", "torch"))
+        on = " ".join(f"{name} {installed.get(name)}" for name in ON)
         for arm, score in scores.items():
             for k, seed in enumerate(seeds):
                 numbers = score.scores[k], score.returns[k], score.success[k]

@@ -23,7 +23,10 @@ from preferl.files import write_json
 
 Config = TypeVar("Config")
 
-PACKAGES = ("preferl", "numpy", "torch", "gymnasium", "stable-baselines3", "mujoco")
+PACKAGES = (
+    *("preferl", "numpy", "torch", "gymnasium", "stable-baselines3"),
+    *("mujoco", "gymnasium-robotics", "metaworld"),
+)
 """Whose versions can change a result; asked of the installer, never imported."""
 
 

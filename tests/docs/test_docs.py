@@ -12,6 +12,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from preferl.cli.main import COMMANDS, main
@@ -197,6 +198,26 @@ def test_results_are_those_measured():
     measured = list(results_table(ROOT / "recipes/results/door_human_reward.csv"))
     assert [line for line in measured if line not in shown] == []
     assert shown.count("\n| mlp × 3") + shown.count("\n| linear") == len(measured)
+
+
+def arms_table(path, score, wanted=lambda _: True):
+    """The lines that a page shows for the arms of a recipe's CSV."""
+    arms: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
+        if wanted(row):
+            arms.setdefault(row["arm"], []).append(row)
+    for arm, rows in arms.items():
+        scores = [float(row[score]) for row in rows]
+        success = f"{np.mean([float(row['success']) for row in rows]):.0%}".replace("%", " %")
+        spread = f"{np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f}"
+        yield f"| {arm} | {spread} | {', '.join(f'{s:.1f}' for s in scores)} | {success} |"
+
+
+def test_offline_results_are_those_measured():
+    shown = (ROOT / "docs/offline.md").read_text("utf-8")
+    door = list(arms_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
+    assert len(door) == 7
+    assert [line for line in door if line not in shown] == []
 
 
 class TestChecksNoticeFaults:
