@@ -9,8 +9,8 @@ from preferl.data.tasks import TASKS, Task, find_task
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.offline.arms import require_seeds
 from preferl.offline.iql import IQLConfig
+from preferl.training.precision import Precision
 from preferl.training.reward_presets import PresetName, RewardSettings
-from preferl.training.reward_trainer import Precision
 
 PolicyName = Literal["iql", "bc"]
 

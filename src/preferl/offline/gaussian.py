@@ -11,9 +11,9 @@ from torch import Tensor
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.functional.value import cosine_decay, gaussian_log_density
 from preferl.offline.networks import Networks
-from preferl.offline.parameters import Precision
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import Batch
+from preferl.training.precision import Precision
 
 KEEP_LEVELS = 2**16
 """A share of units to drop is rounded to one in this many: two random bytes decide each unit."""

@@ -12,7 +12,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-from preferl.offline.parameters import Adam, Parameters, Precision
+from preferl.offline.parameters import Adam, Parameters
+from preferl.training.precision import Precision
 
 
 def layer_shapes(networks: int, sizes: Sequence[int]) -> dict[str, tuple[int, ...]]:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-Precision = Literal["float32", "bfloat16"]
+from preferl.training.precision import Precision
 
 ALIGNMENT = 16
 """Numbers between the beginnings of two tensors are a multiple of this: a cache line."""

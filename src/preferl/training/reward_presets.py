@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
-import torch
 from gymnasium import spaces
 
 from preferl.data.comparisons import Comparisons
@@ -22,7 +21,8 @@ from preferl.models.mlp import MLPRewardConfig
 from preferl.models.transformer import PreferenceTransformerConfig
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
-from preferl.training.reward_trainer import OnEpoch, Precision, RewardTrainer, RewardTrainerConfig
+from preferl.training.precision import Precision, fast_precision
+from preferl.training.reward_trainer import OnEpoch, RewardTrainer, RewardTrainerConfig
 
 PresetName = Literal["mlp", "mr", "nmr", "pt", "pt-readme"]
 
@@ -195,16 +195,6 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
     if name not in presets:
         raise ConfigError(mismatch("model", expected=f"one of {get_args(PresetName)}", got=name))
     return presets[name]()
-
-
-def fast_precision() -> Precision:
-    """The lowest precision that this machine's processor or GPU has instructions for."""
-    if torch.cuda.is_available():
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    has: dict[str, object] = getattr(
-        torch.cpu, "get_capabilities", dict
-    )()  # older versions do not say
-    return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "float32"
 
 
 _PUBLISHED = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)

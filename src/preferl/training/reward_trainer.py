@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Literal, final, get_args
+from typing import Any, final, get_args
 
 import numpy as np
 import torch
@@ -23,9 +23,8 @@ from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, Windows
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
+from preferl.training.precision import Precision
 from preferl.training.regularisation import AdaptivePenalty
-
-Precision = Literal["float32", "bfloat16"]
 
 OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""
