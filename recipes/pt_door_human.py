@@ -6,7 +6,8 @@ them learn agents paid the true reward, nothing, a random reward and the opposit
 preferred, and clones of the demonstrations. All arms and seeds are one batched computation.
 
 The rule for the number of updates was fixed before the first run: 20,000 of each agent, judged
-once, after the last. `AdroitHandDoor-v1` is judged with the sign of its reach term corrected.
+once, after the last. `AdroitHandDoor-v1` (`pip install 'preferl[robotics]'`) is judged with the
+sign of its reach term corrected.
 
     PREFERL_SHARED=../shared python recipes/pt_door_human.py [--smoke] [--seeds 0 1 2]
 """

@@ -3,13 +3,20 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
-NEEDS_DATA = {"door_human_reward.py", "door_reward_models.py", "pt_door_human.py"}
+NEEDS_DATA = {
+    "door_human_reward.py",
+    "door_reward_models.py",
+    "pt_door_human.py",
+    "metaworld_sweep.py",
+}
+NEEDS_SIMULATOR = {"pt_door_human.py": "gymnasium_robotics", "metaworld_sweep.py": "metaworld"}
 
 
 def test_there_are_recipes():
@@ -19,6 +26,9 @@ def test_there_are_recipes():
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.name)
 def test_runs(recipe, request, tmp_path):
+    simulator = NEEDS_SIMULATOR.get(recipe.name)
+    if simulator is not None and find_spec(simulator) is None:
+        pytest.skip(f"{simulator} is not installed; {recipe.name} says how")
     environment = dict(os.environ)
     if recipe.name in NEEDS_DATA:
         environment["PREFERL_SHARED"] = str(request.getfixturevalue("shared").resolve())
