@@ -18,7 +18,6 @@ from pathlib import Path
 
 from preferl.data import TASKS
 from preferl.offline import OfflineConfig, run_offline
-from preferl.training import RewardSettings
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
     config = OfflineConfig(
         demonstrations=str(options.files / f"{task}.hdf5"),
         labels=options.labels / task,
-        fit=RewardSettings(model, budget=options.budget),
+        model=model,
+        budget=options.budget,
         task=task,
         steps=options.steps,
         episodes=options.episodes if TASKS[task].env else 0,

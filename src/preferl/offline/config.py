@@ -33,6 +33,8 @@ class OfflineConfig:
             three for `"mlp"` and one for the published models.
         budget: optimiser updates of the fit. None makes the model's own number of epochs, which
             for `"pt"` takes a GPU.
+        batch_size: pairs per update of the fit; None takes the model's own.
+        noise: share of answers that the fit takes to be random; None takes the model's own.
         normalise: whether a reward's inputs are normalised; None takes the model's own.
         precision: of the products while a reward is fitted; None takes the model's own.
         length: steps per labelled segment, where the file names do not say.
@@ -61,6 +63,8 @@ class OfflineConfig:
     model: PresetName = "mlp"
     members: int | None = None
     budget: int | None = None
+    batch_size: int | None = None
+    noise: float | None = None
     normalise: bool | None = None
     precision: Precision | None = None
     length: int | None = None
@@ -136,6 +140,8 @@ class OfflineConfig:
             model=self.model,
             members=self.members,
             budget=self.budget,
+            batch_size=self.batch_size,
+            noise=self.noise,
             normalise=self.normalise,
             precision=self.precision,
         )
