@@ -1,13 +1,13 @@
 """Many policies judged at once, each in one of several processes."""
 
 import multiprocessing
-import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from preferl.errors import ConfigError, mismatch, require_in
@@ -82,13 +82,14 @@ def _spread(
     processes: int,
     tell: OnReport,
 ) -> dict[str, PolicyReport]:
-    jobs = {name: _packed(name, policy, env, how) for name, policy in policies.items()}
+    for name, policy in policies.items():
+        _require_sendable(name, policy, env, how)
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
     reports = {}
     try:
-        waiting = {pool.submit(_judge, job): name for name, job in jobs.items()}
+        waiting = {pool.submit(_judge, policy, env, how): name for name, policy in policies.items()}
         for done in as_completed(waiting):
             reports[waiting[done]] = done.result()
             tell(waiting[done], reports[waiting[done]])
@@ -106,10 +107,10 @@ def _spread(
     return {name: reports[name] for name in policies}
 
 
-def _packed(name: str, policy: Policy, env: EnvSource, how: dict[str, Any]) -> bytes:
+def _require_sendable(name: str, policy: Policy, env: EnvSource, how: dict[str, Any]) -> None:
     try:
-        return pickle.dumps((policy, env, how))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        ForkingPickler.dumps((policy, env, how))
+    except Exception as error:  # whatever the class of someone else raises
         raise ConfigError(
             mismatch(
                 f"policy {name!r} and its environment",
@@ -125,8 +126,7 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _judge(job: bytes) -> PolicyReport:
-    policy, env, how = pickle.loads(job)
+def _judge(policy: Policy, env: EnvSource, how: dict[str, Any]) -> PolicyReport:
     with _one_thread():
         return evaluate_policy(policy, env, **how)
 
