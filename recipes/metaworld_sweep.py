@@ -25,7 +25,7 @@ import torch
 
 from preferl.data import Comparisons, Episodes, sample_segments
 from preferl.data.sources import load_stacked
-from preferl.evaluation import evaluate_policies, spearman
+from preferl.evaluation import PolicyReport, evaluate_policies, spearman
 from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
@@ -139,15 +139,17 @@ def main() -> None:
         ("drawn", make_env, policies),
         ("recorded", partial(make_env, places), compared),
     ):
-        reports = evaluate_policies(
-            judged, env, episodes=2 if options.smoke else EPISODES, seed=10_000
-        )
-        for name, report in reports.items():
+
+        def keep(name: str, report: PolicyReport, where: str = where) -> None:
+            """Write each result as soon as it is there: judging takes longer than training."""
             arm, seed = name.rsplit("-", 1)
             rows.append((arm, seed, where, report.success_rate, round(report.mean, 1)))
             print(*rows[-1], flush=True)
-    if not options.smoke:
-        write(rows, ranks)
+            if not options.smoke:
+                write(rows, ranks)
+
+        episodes_each = 2 if options.smoke else EPISODES
+        evaluate_policies(judged, env, episodes=episodes_each, seed=10_000, on_report=keep)
 
 
 def write(rows: list[tuple], ranks: list[float]) -> None:
