@@ -1,0 +1,25 @@
+"""Labels in SQL, clips in array files, and the people between them (no torch).
+
+`frames`, `rendering` and `exchange` are imported by name, since they load what draws and writes.
+"""
+
+from preferl.store.clips import ClipStore, clip_ids
+from preferl.store.feedback import StoredFeedback
+from preferl.store.live import Progress
+from preferl.store.people import Invitation
+from preferl.store.projects import ProjectSettings
+from preferl.store.queue import Claim, Question, Recorded
+from preferl.store.store import Store
+
+__all__ = [
+    "Claim",
+    "ClipStore",
+    "Invitation",
+    "Progress",
+    "ProjectSettings",
+    "Question",
+    "Recorded",
+    "Store",
+    "StoredFeedback",
+    "clip_ids",
+]

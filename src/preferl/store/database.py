@@ -1,0 +1,183 @@
+"""One door to the database: SQLite beside the clips, or PostgreSQL by its URL.
+
+On SQLite a transaction that writes says so when it begins, so that it never has to give up half
+way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, final
+
+from sqlalchemy import URL, Engine, Float, create_engine, event, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    SQLAlchemyError,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.functions import FunctionElement
+
+from preferl._optional import require
+from preferl.errors import ConfigError, StorageError, mismatch
+
+BUSY_SECONDS = 10.0
+"""How long a transaction waits for others to finish before it fails."""
+
+SLACK_SECONDS = 1.0
+"""Clocks may step back by this much (they are adjusted) before leases notice."""
+
+
+class now(FunctionElement[float]):  # noqa: N801 (reads as SQL's own function)
+    """The database's clock in seconds since the epoch, so that all programs share one."""
+
+    type = Float()
+    inherit_cache = True
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(*_: object, **__: object) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(now, "postgresql")
+def _now_postgresql(*_: object, **__: object) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+@final
+class Database:
+    """Reading and writing transactions on one database.
+
+    Args:
+        url: as SQLAlchemy takes it; `sqlite` and `postgresql` (psycopg 3) are known.
+
+    Raises:
+        ConfigError: another kind of database, or a URL that is none.
+        MissingExtraError: PostgreSQL without the extra `postgres`.
+    """
+
+    def __init__(self, url: str | URL) -> None:
+        self.url = _known(url)
+        self.engine = _engine(self.url)
+        # Waiting for SQLite's own lock is by polling; a lock of ours hands over at once.
+        self._turn = threading.Lock() if self.is_sqlite else nullcontext()
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether labels lie in one file."""
+        return self.url.get_backend_name() == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A view of the database as it is now.
+
+        Raises:
+            StorageError: the database cannot be reached.
+        """
+        with _worded(self.url), Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[Session]:
+        """One transaction: on disk when the block has ended, undone if it fails.
+
+        Args:
+            durable: wait for the disk; without it a loss of power (not of the program) may undo
+                what was written last, which is no harm where it only says who holds what.
+
+        Raises:
+            StorageError: the database cannot be reached, is locked for long, or is full.
+        """
+        with _worded(self.url), self._turn:
+            engine = self.engine.execution_options(writes=True, durable=durable)
+            with Session(engine, expire_on_commit=False) as session, session.begin():
+                yield session
+
+    def close(self) -> None:
+        """Let go of all connections; a SQLite file is then whole without its log."""
+        self.engine.dispose()
+
+
+def sqlite_url(file: Path) -> URL:
+    """The URL of a SQLite file."""
+    return URL.create("sqlite", database=str(file))
+
+
+def _known(url: str | URL) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise _unknown(url) from error
+    name = parsed.get_backend_name()
+    if name == "postgres":  # what hosting services hand out
+        name, parsed = "postgresql", parsed.set(drivername="postgresql")
+    if name == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if name == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return parsed
+    raise _unknown(parsed.render_as_string(hide_password=True))
+
+
+def _unknown(url: object) -> ConfigError:
+    return ConfigError(
+        mismatch(
+            "store",
+            expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
+            got=repr(str(url)),
+        )
+    )
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "postgresql":
+        require("psycopg", extra="postgres")
+        return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
+    try:
+        engine = create_engine(
+            url, pool_size=20, max_overflow=40, connect_args={"timeout": BUSY_SECONDS}
+        )
+    except NoSuchModuleError as error:  # sqlite+something
+        raise _unknown(url) from error
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+    cursor = connection.cursor()
+    for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    options = connection.get_execution_options()
+    writes = options.get("writes", False)
+    if writes:
+        level = "FULL" if options.get("durable", True) else "NORMAL"
+        connection.exec_driver_sql(f"PRAGMA synchronous = {level}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _worded(url: URL) -> Iterator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise  # says something about what was written, and callers know what
+    except SQLAlchemyError as error:
+        said = error.orig if isinstance(error, DBAPIError) else error
+        raise StorageError(
+            mismatch(
+                f"store {url.render_as_string(hide_password=True)}",
+                expected="a database that can be reached and written to",
+                got=said,
+                fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
+            )
+        ) from error

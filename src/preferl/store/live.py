@@ -1,0 +1,285 @@
+"""What people see besides clips: how far the work is, how good the reward is, what happened."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, final
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from preferl.errors import ConfigError, mismatch
+from preferl.store import statements
+from preferl.store.database import SLACK_SECONDS, Database, now
+from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
+from preferl.store.turn import clock
+
+PACE_SECONDS: Final = 600.0
+"""A person's pace is that of their last ten minutes."""
+
+ACTIVE_SECONDS: Final = 60.0
+"""Who has given a sign of life since then is at work."""
+
+LOST_AFTER: Final = 3
+"""Signs of life that a program may miss before it counts as lost."""
+
+
+class ServiceState(NamedTuple):
+    """A program by its last sign of life.
+
+    `alive` is false where three of them are overdue, and where the last one is from the future:
+    the clock was set back since, and whoever lives gives another one soon.
+    """
+
+    name: str
+    state: str
+    age: float
+    alive: bool
+    detail: dict[str, Any]
+    every: float = 5.0
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """How far a project is, for one person or for none in particular.
+
+    Attributes:
+        answered: answers that count, of everybody, to what a reward learns from.
+        wanted: the budget, or all answers that the queries so far need.
+        open: queries that still need answers, whether or not they can be shown yet.
+        pairs_undrawn: pairs that cannot be shown yet, since a video of theirs is missing.
+        clips_failed: clips that could not be drawn.
+        people_active: how many people have given a sign of life within a minute.
+        mine: this person's answers that count.
+        mine_per_hour: at the pace of their last ten minutes; None with less than three answers.
+        revision: grows with everything that anybody says.
+    """
+
+    answered: int
+    wanted: int
+    open: int
+    pairs_undrawn: int
+    clips_failed: int
+    people_active: int
+    mine: int
+    mine_per_hour: float | None
+    revision: int
+
+
+@final
+class Live:
+    """Reward versions, the last episode, progress: services write them and pages read them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seen: dict[int, tuple[float, Progress]] = {}  # when, by project
+
+    def progress(
+        self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
+    ) -> Progress:
+        """How far a project is.
+
+        Args:
+            project_id: which.
+            annotator_id: whose own numbers to add; these are always of this moment.
+            within: how old, in seconds, everybody's numbers may be. They count every query, so
+                that a page with hundreds of people does not count them anew for each answer.
+        """
+        with self._database.read() as session:
+            at = clock(session)
+            everybody = self._everybody(session, project_id, at, within)
+            if annotator_id is None:
+                return everybody
+            mine, pace = _own(session, annotator_id, at)
+            return replace(everybody, mine=mine, mine_per_hour=pace)
+
+    def _everybody(self, session: Session, project_id: int, at: float, within: float) -> Progress:
+        seen, known = self._seen.get(project_id, (0.0, None))
+        if known is not None and time.monotonic() - seen < within:
+            return known
+        began = time.monotonic()
+        about: dict[str, Any] = {"project_id": project_id, "at": at - ACTIVE_SECONDS}
+
+        def count(statement: Select[Any]) -> int:
+            return int(session.scalar(statement, about) or 0)
+
+        given, asked, unanswered = session.execute(statements.TOTALS, about).one()
+        found = Progress(
+            answered=int(given),
+            wanted=session.get_one(Project, project_id).budget or int(asked),
+            open=int(unanswered),
+            pairs_undrawn=count(statements.UNDRAWN),
+            clips_failed=count(statements.FAILED),
+            people_active=count(statements.AT_WORK),
+            mine=0,
+            mine_per_hour=None,
+            revision=count(statements.REVISION),
+        )
+        self._seen[project_id] = began, found
+        return found
+
+    def open(self, project_id: int) -> int:
+        """How many queries still need answers; `Progress.open` alone."""
+        with self._database.read() as session:
+            *_, unanswered = session.execute(statements.TOTALS, {"project_id": project_id}).one()
+            return int(unanswered)
+
+    def revision(self, project_id: int) -> int:
+        """How many answers there are, of whatever kind: cheap, and grows with each."""
+        with self._database.read() as session:
+            return int(session.scalar(statements.REVISION, {"project_id": project_id}) or 0)
+
+    def publish_reward(
+        self,
+        project_id: int,
+        version: int,
+        *,
+        answers: int,
+        accuracy: float | None = None,
+        interval: tuple[float, float] | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> RewardVersion:
+        """Tell people of a reward model that was just published.
+
+        Args:
+            project_id: which.
+            version: its number, from 1.
+            answers: how many it was fitted to.
+            accuracy: on answers it has not seen; None without any.
+            interval: 95 % interval of that.
+            detail: anything else, as JSON.
+
+        Raises:
+            ConfigError: a version below 1.
+        """
+        if version < 1:
+            raise ConfigError(mismatch("version", expected="at least 1", got=version))
+        low, high = interval or (None, None)
+        with self._database.write() as session:
+            row = RewardVersion(
+                project_id=project_id,
+                version=version,
+                accuracy=accuracy,
+                low=low,
+                high=high,
+                answers=answers,
+                published_at=session.scalar(select(now())),
+                detail=detail,
+            )
+            return session.merge(row)
+
+    def rewards(self, project_id: int) -> list[RewardVersion]:
+        """Every version that was published, oldest first."""
+        chosen = select(RewardVersion).where(RewardVersion.project_id == project_id)
+        with self._database.read() as session:
+            return list(session.scalars(chosen.order_by(RewardVersion.version)))
+
+    def last_episode(self, project_id: int) -> Clip | None:
+        """The newest whole episode of the agent that can be shown."""
+        chosen = (
+            select(Clip)
+            .where(Clip.project_id == project_id, Clip.kind == "episode", Clip.video == "ready")
+            .order_by(Clip.created_at.desc())
+            .limit(1)
+        )
+        with self._database.read() as session:
+            return session.scalar(chosen)
+
+    def beat(
+        self,
+        project_id: int,
+        name: str,
+        state: str = "healthy",
+        *,
+        every: float = 5.0,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        """A sign of life of a program, such as `reward` or `agent`.
+
+        Args:
+            project_id: for which it works.
+            name: of the program; a second one of the same name takes its place.
+            state: a word for how it is: `"healthy"`, `"waiting"`, `"failed"`, `"stopped"`.
+            every: seconds until the next one; after three times that it counts as lost.
+            detail: what people may want to know, as JSON.
+        """
+        with self._database.write(durable=False) as session:
+            at = session.scalar(select(now()))
+            row = Service(
+                project_id=project_id,
+                name=name,
+                state=state,
+                every=every,
+                beat_at=at,
+                detail=detail,
+            )
+            session.merge(row)
+
+    def require_writable(self) -> None:
+        """Wait as a sign of life has to.
+
+        Raises:
+            StorageError: none can be given now.
+        """
+        with self._database.write(durable=False) as session:
+            session.scalar(select(now()))
+
+    def services(self, project_id: int) -> list[ServiceState]:
+        """The programs that have ever worked for a project, and whether they still live."""
+        chosen = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
+        with self._database.read() as session:
+            return [
+                ServiceState(
+                    service.name,
+                    service.state,
+                    float(age),
+                    service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
+                    service.detail or {},
+                    service.every,
+                )
+                for service, age in session.execute(chosen.order_by(Service.name))
+            ]
+
+
+@final
+class Events:
+    """A log of what people and services did besides answering."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self,
+        project_id: int | None,
+        kind: str,
+        *,
+        annotator_id: int | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        """Remember something that happened now."""
+        with self._database.write() as session:
+            session.add(
+                Event(
+                    project_id=project_id,
+                    annotator_id=annotator_id,
+                    kind=kind,
+                    at=session.scalar(select(now())),
+                    detail=detail,
+                )
+            )
+
+    def latest(self, project_id: int, limit: int = 50) -> list[Event]:
+        """The newest first."""
+        chosen = select(Event).where(Event.project_id == project_id)
+        with self._database.read() as session:
+            return list(session.scalars(chosen.order_by(Event.id.desc()).limit(limit)))
+
+
+def _own(session: Session, annotator_id: int, at: float) -> tuple[int, float | None]:
+    about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
+    mine = int(session.scalar(statements.MINE, about) or 0)
+    recent, since = session.execute(statements.MINE_SINCE, about).one()
+    if recent < 3 or at <= since:
+        return mine, None
+    # The first answer of the span began it, so it is not counted as work done within.
+    return mine, 3600.0 * (recent - 1) / (at - since)

@@ -1,0 +1,186 @@
+"""Projects: one question about one kind of clip, and the rules by which it is asked."""
+
+import re
+from dataclasses import dataclass, field, fields
+from math import inf
+from typing import Any, Self, final
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.store.database import Database, now
+from preferl.store.schema import Project
+
+SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@final
+@dataclass(frozen=True)
+class ProjectSettings:
+    """How a project asks; each can be changed later.
+
+    Attributes:
+        title: what people see as the project's name.
+        question: the one question that every pair is shown with.
+        instructions: plain text: what counts as better, and what breaks ties.
+        fps: frames per second at which clips play.
+        quorum: answers by different people that a query needs.
+        repeat_share: share of questions that ask a person again what they have answered; 0.05
+            tells self-consistency from a few hundred answers at little cost.
+        swap_share: share of those repeats with sides swapped.
+        known_share: share of questions whose answer is known, where there are such.
+        qualification: known pairs that a new annotator has to answer first; 0 for none.
+        pass_share: share of them that has to be right.
+        strength: whether "clearly" and "slightly" better are told apart.
+        lease_seconds: how long a question stays with a person who no longer shows signs of life.
+        budget: answers after which nothing more is asked; None asks as long as there are queries.
+        frames: how clips become pictures, as `preferl.store.frames` reads it; None: not yet said.
+        paused: whether nothing is asked for now.
+
+    Raises:
+        ConfigError: a number out of its range, or an empty question.
+    """
+
+    title: str = ""
+    question: str = "Which clip is better?"
+    instructions: str = ""
+    fps: int = 30
+    quorum: int = 1
+    repeat_share: float = 0.05
+    swap_share: float = 0.5
+    known_share: float = 0.05
+    qualification: int = 0
+    pass_share: float = 0.8
+    strength: bool = False
+    lease_seconds: float = 120.0
+    budget: int | None = None
+    frames: dict[str, Any] | None = field(default=None)
+    paused: bool = False
+
+    def __post_init__(self) -> None:
+        require_in("fps", self.fps, 1, 240)
+        require_in("quorum", self.quorum, 1, inf)
+        for name in ("repeat_share", "swap_share", "known_share", "pass_share"):
+            require_in(name, getattr(self, name), 0, 1)
+        require_in("repeat_share + known_share", self.repeat_share + self.known_share, 0, 0.9)
+        require_in("qualification", self.qualification, 0, inf)
+        require_in("lease_seconds", self.lease_seconds, 0.01, inf)
+        if self.budget is not None:
+            require_in("budget", self.budget, 1, inf)
+        for name in ("title", "question", "instructions"):
+            if "\0" in getattr(self, name):  # PostgreSQL holds no such text
+                raise ConfigError(mismatch(name, expected="text", got="text with a zero in it"))
+        if not self.question.strip():
+            raise ConfigError(mismatch("question", expected="some words", got="nothing"))
+
+    @classmethod
+    def of(cls, project: Project) -> Self:
+        """The settings of a project as it is."""
+        return cls(**{item.name: getattr(project, item.name) for item in fields(cls)})
+
+
+@final
+class Projects:
+    """The projects of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, slug: str, settings: ProjectSettings | None = None, **more: Any) -> Project:
+        """Add a project.
+
+        Args:
+            slug: its short name: small letters, digits and hyphens.
+            settings: how it asks; or its fields as keywords.
+            **more: fields of `ProjectSettings`.
+
+        Raises:
+            ConfigError: a name that is taken or none, or settings out of range.
+        """
+        settings = ProjectSettings(**more) if settings is None else settings
+        if not SLUG.fullmatch(slug) or len(slug) > 60:
+            raise ConfigError(
+                mismatch(
+                    "project", expected="small letters, digits and hyphens, as in door-1", got=slug
+                )
+            )
+        columns = {item.name: getattr(settings, item.name) for item in fields(settings)}
+        columns["title"] = settings.title or slug
+        try:
+            with self._database.write() as session:
+                project = Project(slug=slug, created_at=session.scalar(select(now())), **columns)
+                session.add(project)
+                session.flush()
+        except IntegrityError as error:
+            raise ConfigError(
+                mismatch(
+                    "project",
+                    expected="a new name",
+                    got=f"{slug}, which exists",
+                    fix="Choose another one, or go on with the project that is there.",
+                )
+            ) from error
+        return project
+
+    def get(self, project: int | str) -> Project:
+        """The project of this number or slug.
+
+        Raises:
+            ConfigError: there is none; the message lists those that exist.
+        """
+        column = Project.id if isinstance(project, int) else Project.slug
+        with self._database.read() as session:
+            found = session.scalar(select(Project).where(column == project))
+        if found is None:
+            raise ConfigError(
+                mismatch("project", expected=f"one of {self._slugs()}", got=repr(project))
+            )
+        return found
+
+    def all(self) -> list[Project]:
+        """Every project, oldest first."""
+        with self._database.read() as session:
+            return list(session.scalars(select(Project).order_by(Project.id)))
+
+    def only(self) -> Project:
+        """The one project of a store that has one.
+
+        Raises:
+            ConfigError: there are none or several.
+        """
+        found = self.all()
+        if not found:
+            fix = "Make one with `preferl annotate create`."
+            raise ConfigError(mismatch("projects", expected="at least one", got="none", fix=fix))
+        if len(found) > 1:
+            raise ConfigError(
+                mismatch(
+                    "project",
+                    expected=f"one of {self._slugs()}",
+                    got="none named",
+                    fix="Name it, as in --project " + found[-1].slug + ".",
+                )
+            )
+        return found[0]
+
+    def update(self, project_id: int, **changes: Any) -> Project:
+        """Change settings of a project; what it has asked so far keeps its quorum.
+
+        Raises:
+            ConfigError: settings out of range, or unknown ones.
+        """
+        known = {item.name for item in fields(ProjectSettings)}
+        if not set(changes) <= known:
+            raise ConfigError(
+                mismatch("settings", expected=sorted(known), got=sorted(set(changes) - known))
+            )
+        with self._database.write() as session:
+            project = session.get_one(Project, project_id)
+            for name, value in changes.items():
+                setattr(project, name, value)
+            ProjectSettings.of(project)
+        return project
+
+    def _slugs(self) -> str:
+        return ", ".join(project.slug for project in self.all())

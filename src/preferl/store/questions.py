@@ -1,0 +1,305 @@
+"""Queries: which clips are compared, why, and what people have said about them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import aliased
+
+from preferl.data.segments import Segments
+from preferl.errors import FeedbackError, mismatch
+from preferl.feedback.instant import check_pairs
+from preferl.shapes import FloatArray, IntArray
+from preferl.store.clips import MOST_PARAMETERS, ClipStore
+from preferl.store.database import Database, now
+from preferl.store.schema import (
+    COUNTED,
+    PURPOSES,
+    Annotator,
+    Answer,
+    Clip,
+    Project,
+    Purpose,
+    Query,
+)
+from preferl.store.votes import Votes
+
+
+class Example(NamedTuple):
+    """A pair that the instructions show, with the answer that is right."""
+
+    query_id: int
+    first: str
+    second: str
+    known: float
+    note: str
+
+
+@final
+class Questions:
+    """The queries of a store and the answers to them."""
+
+    def __init__(self, database: Database, clips: ClipStore) -> None:
+        self._database = database
+        self._clips = clips
+
+    def ask(
+        self,
+        project_id: int,
+        segments: Segments,
+        pairs: IntArray,
+        *,
+        purpose: Purpose = "ask",
+        priority: float = 0.0,
+        scores: FloatArray | None = None,
+        model_version: int | None = None,
+        known: FloatArray | None = None,
+        details: Sequence[dict[str, Any]] | None = None,
+    ) -> list[int]:
+        """Store the clips of these pairs, then the queries that show them; returns their numbers.
+
+        Args:
+            project_id: whose.
+            segments: candidates.
+            pairs: `[P, 2]` rows of `segments`.
+            purpose: why they are asked; `"known"` and `"example"` need `known`.
+            priority: queries of higher priority come first, then older ones.
+            scores: `[P]` what made the sampler choose them, for the record.
+            model_version: the reward that chose them, so that it can be told when they are stale.
+            known: `[P]` the right answers, as probabilities that the first is preferred.
+            details: `[P]` anything else to remember.
+
+        Raises:
+            FeedbackError: pairs that are not rows of `segments`, or arguments that do not go
+                together; nothing is stored then.
+        """
+        pairs = check_pairs(pairs, len(segments))
+        _check(purpose, len(pairs), scores=scores, known=known, details=details)
+        if (pairs[:, 0] == pairs[:, 1]).any():
+            raise FeedbackError(
+                mismatch("pairs", expected="two clips each", got="a clip with itself")
+            )
+        if not len(pairs):
+            return []
+        used, place = np.unique(pairs, return_inverse=True)
+        ids = self._clips.put(project_id, segments.select(used))
+        named = [(ids[first], ids[second]) for first, second in place.reshape(pairs.shape)]
+        return self.ask_stored(
+            project_id,
+            named,
+            purpose=purpose,
+            priority=priority,
+            scores=scores,
+            model_version=model_version,
+            known=known,
+            details=details,
+        )
+
+    def ask_stored(
+        self,
+        project_id: int,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        purpose: Purpose = "ask",
+        priority: float = 0.0,
+        scores: FloatArray | None = None,
+        model_version: int | None = None,
+        known: FloatArray | None = None,
+        details: Sequence[dict[str, Any]] | None = None,
+    ) -> list[int]:
+        """The same about clips that are stored already, by their names."""
+        _check(purpose, len(pairs), scores=scores, known=known, details=details)
+        names = sorted({name for pair in pairs for name in pair})
+        with self._database.write() as session:
+            project = session.get_one(Project, project_id)
+            at = session.scalar(select(now()))
+            visible: set[str] = set()
+            for start in range(0, len(names), MOST_PARAMETERS):
+                some = names[start : start + MOST_PARAMETERS]
+                chosen = select(Clip.id).where(
+                    Clip.project_id == project_id, Clip.id.in_(some), Clip.video == "ready"
+                )
+                visible |= set(session.scalars(chosen))
+            quorum = project.quorum if purpose == "ask" else 0
+            queries = [
+                Query(
+                    project_id=project_id,
+                    first_clip=first,
+                    second_clip=second,
+                    purpose=purpose,
+                    priority=priority,
+                    score=None if scores is None else float(scores[row]),
+                    model_version=model_version,
+                    known=None if known is None else float(known[row]),
+                    quorum=quorum,
+                    needed=quorum,
+                    ready=first in visible and second in visible,
+                    asked_at=at,
+                    detail=None if details is None else details[row],
+                )
+                for row, (first, second) in enumerate(pairs)
+            ]
+            session.add_all(queries)
+            session.flush()
+            return [query.id for query in queries]
+
+    def cancel(
+        self, project_id: int, *, before_version: int | None = None, ids: Sequence[int] = ()
+    ) -> int:
+        """Ask no more about queries that have no answer yet; returns how many that were.
+
+        Args:
+            project_id: whose.
+            before_version: those that an older reward than this chose.
+            ids: or these.
+        """
+        answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
+        chosen = (
+            update(Query)
+            .where(
+                Query.project_id == project_id,
+                Query.purpose == "ask",
+                Query.cancelled_at.is_(None),
+                ~answered,
+                Query.id.in_(ids)
+                if before_version is None
+                else Query.model_version < before_version,
+            )
+            .values(cancelled_at=now())
+            .returning(Query.id)
+            .execution_options(synchronize_session=False)
+        )
+        with self._database.write() as session:
+            return len(session.execute(chosen).all())
+
+    def examples(self, project_id: int) -> list[Example]:
+        """The pairs that the instructions show, once they can be shown."""
+        chosen = (
+            select(Query)
+            .where(
+                Query.project_id == project_id,
+                Query.purpose == "example",
+                Query.cancelled_at.is_(None),
+                Query.ready.is_(True),
+            )
+            .order_by(Query.id)
+        )
+        with self._database.read() as session:
+            return [
+                Example(
+                    query.id,
+                    query.first_clip,
+                    query.second_clip,
+                    float(query.known or 0.0),
+                    str((query.detail or {}).get("note", "")),
+                )
+                for query in session.scalars(chosen)
+            ]
+
+    def pairs(self, project_id: int, ids: Sequence[int]) -> list[tuple[str, str]]:
+        """The clips of queries, first and second, in this order."""
+        found: dict[int, tuple[str, str]] = {}
+        with self._database.read() as session:
+            for start in range(0, len(ids), MOST_PARAMETERS):
+                some = [int(number) for number in ids[start : start + MOST_PARAMETERS]]
+                chosen = select(Query.id, Query.first_clip, Query.second_clip).where(
+                    Query.project_id == project_id, Query.id.in_(some)
+                )
+                found |= {
+                    number: (first, second) for number, first, second in session.execute(chosen)
+                }
+        return [found[int(number)] for number in ids]
+
+    def asked(self, project_id: int) -> list[tuple[int, str, str]]:
+        """Number, first and second clip of everything asked to learn from, oldest first."""
+        chosen = (
+            select(Query.id, Query.first_clip, Query.second_clip)
+            .where(Query.project_id == project_id, Query.purpose == "ask")
+            .order_by(Query.id)
+        )
+        with self._database.read() as session:
+            return [(row[0], row[1], row[2]) for row in session.execute(chosen)]
+
+    def votes(
+        self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
+    ) -> Votes:
+        """What counts of everybody's answers, oldest first: the latest of each about each query.
+
+        Args:
+            project_id: whose.
+            purposes: of the queries; `"ask"` alone is what a reward learns from.
+        """
+        with self._database.read() as session:
+            people = session.execute(
+                select(Annotator.id, Annotator.name)
+                .where(Annotator.project_id == project_id)
+                .order_by(Annotator.id)
+            ).all()
+            rows = session.execute(counted(project_id, purposes)).all()
+        place = {number: row for row, (number, _) in enumerate(people)}
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
+        return Votes(
+            query=np.array(columns[0], np.int64),
+            annotator=np.array([place[number] for number in columns[1]], np.int64),
+            preference=np.array(columns[2], np.float64),
+            swapped=np.array(columns[3], bool),
+            response_ms=np.array(columns[4], np.float64),
+            answered_at=np.array(columns[5], np.float64),
+            known=np.array(columns[6], np.float64),
+            repeat_of=np.array([-1 if of is None else of for of in columns[7]], np.int64),
+            names=tuple(name for _, name in people),
+        )
+
+
+def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """Rows of the answers that count, oldest first."""
+    later = aliased(Answer)
+    superseded = (
+        select(later.id)
+        .where(
+            later.query_id == Answer.query_id,
+            later.annotator_id == Answer.annotator_id,
+            later.id > Answer.id,
+        )
+        .exists()
+    )
+    return (
+        select(
+            Answer.query_id,
+            Answer.annotator_id,
+            Answer.preference,
+            Answer.swapped,
+            Answer.response_ms,
+            Answer.answered_at,
+            Query.known,
+            Query.repeat_of,
+        )
+        .join(Query, Query.id == Answer.query_id)
+        .where(
+            Answer.project_id == project_id,
+            Answer.kind.in_(COUNTED),
+            Query.purpose.in_(list(purposes)),
+            ~superseded,
+        )
+        .order_by(Answer.id)
+    )
+
+
+def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any) -> None:
+    if purpose not in PURPOSES or purpose == "repeat":
+        expected = "ask, known or example; repeats are planned by the queue"
+        raise FeedbackError(mismatch("purpose", expected=expected, got=repr(purpose)))
+    if (known is None) != (purpose == "ask"):
+        raise FeedbackError(
+            mismatch(
+                "known answers",
+                expected="for purposes known and example, and only then",
+                got=f"{'none' if known is None else 'some'} for {purpose}",
+            )
+        )
+    for name, column in {"known": known, **columns}.items():
+        if column is not None and len(column) != count:
+            raise FeedbackError(mismatch(name, expected=f"{count}, one per pair", got=len(column)))
+    if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
+        raise FeedbackError(mismatch("known answers", expected="0, 0.5 or 1", got=known))

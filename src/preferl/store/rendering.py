@@ -1,0 +1,268 @@
+"""The process that draws clips: it waits for those that people are to see, and makes videos."""
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self, final
+
+from preferl.data.segments import Segments
+from preferl.errors import DataError, PreferlError, mismatch
+from preferl.files import writing
+from preferl.shapes import Array
+from preferl.store.frames import FrameSource, FunctionFrames, frame_source
+from preferl.store.schema import Project
+from preferl.store.store import Store
+from preferl.video import encode
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Clips taken before priorities are read again: a more urgent query waits for at most so many."""
+
+
+LOOK_UP_SECONDS = 0.05
+"""How soon a resting worker notices that it is to stop."""
+
+
+class Rendered(NamedTuple):
+    """How many clips were drawn, and how many could not be."""
+
+    drawn: int
+    failed: int
+
+
+class _StoppedError(Exception):
+    """Asked to stop in the middle of a clip, which stays as it was: without a video."""
+
+
+@final
+class RenderWorker:
+    """Draws clips of a store until it is stopped; one is enough for several annotators.
+
+    Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
+    that calls `round`, and are kept from clip to clip until `close`.
+
+    Args:
+        store: where clips wait.
+        source: draws the clips of every project; by default each project says how it is drawn.
+    """
+
+    def __init__(self, store: Store, source: FrameSource | None = None) -> None:
+        self._store = store
+        self._source = source
+        self._sources: dict[str, FrameSource] = {}
+        self._undrawn: set[int] = set()
+        self._said: set[tuple[int, str]] = set()
+        self._drawn = self._failed = 0
+        self._stopping = False  # not an Event: a signal may come while its lock is held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def rendered(self) -> Rendered:
+        """What it has done so far."""
+        return Rendered(self._drawn, self._failed)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was asked to stop."""
+        return self._stopping
+
+    def stop(self) -> None:
+        """End the round after the picture that is being drawn."""
+        self._stopping = True
+
+    def wait(self, seconds: float) -> None:
+        """Rest for a time, or until it is asked to stop."""
+        until = time.monotonic() + seconds
+        while not self.stopped and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_UP_SECONDS))
+
+    def close(self) -> None:
+        """Let go of simulators and graphics contexts."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+        if self._source is not None:
+            self._source.close()
+
+    def round(self) -> int:
+        """Draw the most urgent clips of each project; returns how many were dealt with.
+
+        A clip that cannot be drawn is marked as failed, with the error, and the next one follows.
+
+        Raises:
+            StorageError: a video cannot be written, or the database is gone.
+        """
+        return sum(self._some_of(project) for project in self._store.projects.all())
+
+    def _some_of(self, project: Project) -> int:
+        clips = self._store.clips.without_video(project.id, AT_ONCE)
+        if not clips:
+            return 0
+        if self._source is None and project.frames is None:
+            if project.id not in self._undrawn:
+                self._undrawn.add(project.id)
+                logger.warning(
+                    "Project %s has clips to draw, but does not say how: set its `frames`.",
+                    project.slug,
+                )
+            return 0
+        for done, clip in enumerate(clips):
+            if self.stopped:
+                return done
+            self._draw(project, clip)
+        return len(clips)
+
+    def _draw(self, project: Project, clip: str) -> None:
+        clips = self._store.clips
+        try:
+            video = self._video(project, clip)
+        except _StoppedError:
+            return
+        except Exception as error:  # whatever it is, the next clip may be drawn
+            self._failed += 1
+            self._say_why(project, clip, error)
+            clips.video_failed(project.id, clip, f"{type(error).__name__}: {error}")
+            return
+        _put(video, clips.video_path(project.id, clip))
+        clips.video_ready(project.id, [clip])
+        self._drawn += 1
+        logger.info("Clip %s of %s is drawn.", clip, project.slug)
+
+    def _say_why(self, project: Project, clip: str, error: Exception) -> None:
+        """Once for each reason: what stops one clip mostly stops all of them."""
+        why = f"{type(error).__name__}: {error}"
+        if (project.id, why) in self._said:
+            return
+        self._said.add((project.id, why))
+        logger.warning(
+            "Clip %s of %s cannot be drawn: %s Others that fail like this are not told.",
+            *(clip, project.slug, error if isinstance(error, PreferlError) else f"{why}."),
+            exc_info=None if isinstance(error, PreferlError) else error,
+        )
+
+    def _video(self, project: Project, clip: str) -> bytes:
+        segments = self._store.clips.segments(project.id, [clip])
+        pictures = pictures_of(self._source_of(project), segments, 0)
+        return encode(self._until_stopped(pictures), project.fps)
+
+    def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
+        for picture in pictures:
+            if self.stopped:
+                raise _StoppedError
+            yield picture
+
+    def _source_of(self, project: Project) -> FrameSource:
+        """The one made for what the project says now; projects that say the same share it."""
+        if self._source is not None:
+            return self._source
+        spec = project.frames or {}
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self._sources:
+            self._sources[key] = frame_source(spec)
+        return self._sources[key]
+
+
+def serve_rendering(
+    location: str | Path,
+    files: str | Path | None = None,
+    *,
+    function: str | None = None,
+    parent: int | None = None,
+    poll_seconds: float = 0.5,
+    once: bool = False,
+) -> Rendered:
+    """Draw clips of a store as they are asked about, until told to stop by SIGTERM or SIGINT.
+
+    Clips that failed before are tried again, since what was missing may be there by now.
+
+    Args:
+        location: a store's folder or database, as `Store.open` takes it.
+        files: its folder of clips and videos, where that is another.
+        function: `module:function` that draws every clip, instead of what projects say.
+        parent: the process to end with; None goes on alone.
+        poll_seconds: how often to look for clips when there were none.
+        once: end when there is nothing left to draw.
+
+    Returns:
+        How many were drawn, and how many could not be.
+
+    Raises:
+        ConfigError: no such store or function.
+        StorageError: videos cannot be written, or the database is gone.
+    """
+    source = None if function is None else FunctionFrames.at(function)
+    with Store.open(location, files) as store, RenderWorker(store, source) as worker:
+        for project in store.projects.all():
+            store.clips.retry_failed(project.id)
+        with _stopped_by_signals(worker):
+            while not worker.stopped and parent in (None, os.getppid()):
+                done = worker.round()
+                if once and not done:
+                    break
+                if not done:
+                    worker.wait(poll_seconds)
+        return worker.rendered
+
+
+def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
+    """Draw one segment to an MP4 that is either whole or not there.
+
+    Args:
+        source: draws it.
+        segments: of which one is drawn.
+        row: which.
+        path: the file.
+        fps: pictures per second.
+
+    Raises:
+        DataError: the source did not give one picture per real step.
+        StorageError: the file cannot be written.
+    """
+    _put(encode(pictures_of(source, segments, row), fps), path)
+
+
+def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
+    """The pictures of one segment, of which there are as many as real steps.
+
+    Raises:
+        DataError: there are not.
+    """
+    steps, count = int(segments.real[row]), 0
+    for picture in source(segments, row):
+        count += 1
+        if count <= steps:
+            yield picture
+    if count != steps:
+        raise DataError(mismatch("pictures of a clip", expected=f"{steps}, its steps", got=count))
+
+
+def _put(video: bytes, path: Path) -> None:
+    with writing(path, durable=True) as draft:
+        draft.write_bytes(video)
+
+
+@contextmanager
+def _stopped_by_signals(worker: RenderWorker) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the worker; only a program's main thread hears signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(kind, lambda *_: worker.stop()) for kind in kinds]
+    try:
+        yield
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)

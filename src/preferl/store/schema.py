@@ -1,0 +1,261 @@
+"""The tables in which labels live; rows, once read, are plain objects.
+
+Times are seconds since the epoch by the database's clock. Answers are only ever added: the latest
+row of a person about a query counts, so that a changed mind never rewrites history.
+"""
+
+from typing import Any, Final, Literal
+
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    MetaData,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Kind = Literal["left", "right", "equal", "cannot_tell", "skip", "retract"]
+"""What a person does with a query; `skip` is "later", `retract` takes the latest answer back."""
+
+Purpose = Literal["ask", "known", "repeat", "example"]
+"""Why a query is there: to learn from, to check people by, to ask again, to explain."""
+
+Role = Literal["annotator", "admin", "spectator"]
+"""Annotators answer, admins also see and change everything, spectators only look."""
+
+KINDS: Final = ("left", "right", "equal", "cannot_tell", "skip", "retract")
+COUNTED: Final = ("left", "right", "equal", "cannot_tell")
+"""Kinds that settle a query for the person who gave them."""
+
+PURPOSES: Final = ("ask", "known", "repeat", "example")
+ROLES: Final = ("annotator", "admin", "spectator")
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+class Base(DeclarativeBase):
+    """Names every constraint, so that migrations can find it on every database."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012 (SQLAlchemy reads it once)
+
+
+class Project(Base):
+    """One question about one kind of clip, and the rules by which it is asked."""
+
+    __tablename__ = "project"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    slug: Mapped[str] = mapped_column(unique=True)
+    title: Mapped[str]
+    question: Mapped[str]
+    instructions: Mapped[str]
+    fps: Mapped[int]
+    quorum: Mapped[int]
+    repeat_share: Mapped[float]
+    swap_share: Mapped[float]
+    known_share: Mapped[float]
+    qualification: Mapped[int]
+    pass_share: Mapped[float]
+    strength: Mapped[bool]
+    lease_seconds: Mapped[float]
+    budget: Mapped[int | None]
+    frames: Mapped[dict[str, Any] | None]
+    paused: Mapped[bool]
+    created_at: Mapped[float]
+
+
+class Clip(Base):
+    """A segment or an episode by its content; the arrays lie in files, under `shard` and `row`."""
+
+    __tablename__ = "clip"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    shard: Mapped[str]
+    row: Mapped[int]
+    steps: Mapped[int]
+    video: Mapped[str] = mapped_column(default="none")
+    video_error: Mapped[str | None]
+    detail: Mapped[dict[str, Any] | None]
+    created_at: Mapped[float]
+
+    __table_args__ = (
+        _one_of("kind", ("segment", "episode")),
+        _one_of("video", ("none", "ready", "failed")),
+        Index("ix_clip_project_id_kind_created_at", "project_id", "kind", "created_at"),
+        Index("ix_clip_project_id_video", "project_id", "video"),
+    )
+
+
+class Annotator(Base):
+    """A person in a project; the secret of their link is kept as a digest only."""
+
+    __tablename__ = "annotator"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
+    name: Mapped[str]
+    role: Mapped[str]
+    secret_hash: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[float]
+    qualified_at: Mapped[float | None]
+    disabled_at: Mapped[float | None]
+
+    __table_args__ = (UniqueConstraint("project_id", "name"), _one_of("role", ROLES))
+
+
+class Query(Base):
+    """Two clips to compare; `needed` answers are still to come."""
+
+    __tablename__ = "query"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
+    first_clip: Mapped[str]
+    second_clip: Mapped[str]
+    purpose: Mapped[str]
+    priority: Mapped[float]
+    score: Mapped[float | None]
+    model_version: Mapped[int | None]
+    known: Mapped[float | None]
+    repeat_of: Mapped[int | None] = mapped_column(ForeignKey("query.id"))
+    for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"))
+    swapped: Mapped[bool | None]
+    quorum: Mapped[int]
+    needed: Mapped[int]
+    ready: Mapped[bool]
+    asked_at: Mapped[float]
+    cancelled_at: Mapped[float | None]
+    detail: Mapped[dict[str, Any] | None]
+
+    __table_args__ = (
+        ForeignKeyConstraint(["project_id", "first_clip"], ["clip.project_id", "clip.id"]),
+        ForeignKeyConstraint(["project_id", "second_clip"], ["clip.project_id", "clip.id"]),
+        _one_of("purpose", PURPOSES),
+        CheckConstraint("known IS NULL OR (known >= 0 AND known <= 1)", name="known"),
+        Index(
+            "ix_query_open",
+            "project_id",
+            text("priority DESC"),
+            "id",
+            sqlite_where=text("needed > 0 AND cancelled_at IS NULL"),
+            postgresql_where=text("needed > 0 AND cancelled_at IS NULL"),
+        ),
+        Index(
+            "ix_query_undrawn",
+            "project_id",
+            text("priority DESC"),
+            "id",
+            sqlite_where=text("ready IS 0 AND cancelled_at IS NULL"),
+            postgresql_where=text("ready IS false AND cancelled_at IS NULL"),
+        ),
+        Index("ix_query_project_id_purpose", "project_id", "purpose"),
+        Index("ix_query_project_id_first_clip", "project_id", "first_clip"),
+        Index("ix_query_project_id_second_clip", "project_id", "second_clip"),
+        Index("ix_query_for_annotator", "for_annotator"),
+    )
+
+
+class Lease(Base):
+    """A query is with a person until it expires; no more are out than answers are needed."""
+
+    __tablename__ = "lease"
+
+    query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), primary_key=True)
+    token: Mapped[str] = mapped_column(unique=True)
+    swapped: Mapped[bool]
+    granted_at: Mapped[float]
+    renewed_at: Mapped[float]
+    expires_at: Mapped[float]
+
+    __table_args__ = (Index("ix_lease_annotator_id", "annotator_id"),)
+
+
+class Answer(Base):
+    """What a person said, once and for good."""
+
+    __tablename__ = "answer"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
+    query_id: Mapped[int] = mapped_column(ForeignKey("query.id"))
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    key: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    preference: Mapped[float | None]
+    strength: Mapped[str | None]
+    swapped: Mapped[bool]
+    response_ms: Mapped[float | None]
+    granted_at: Mapped[float | None]
+    answered_at: Mapped[float]
+    detail: Mapped[dict[str, Any] | None]
+
+    __table_args__ = (
+        _one_of("kind", KINDS),
+        CheckConstraint(
+            "preference IS NULL OR (preference >= 0 AND preference <= 1)", name="preference"
+        ),
+        Index("ix_answer_project_id_annotator_id", "project_id", "annotator_id"),
+        Index("ix_answer_query_id_annotator_id", "query_id", "annotator_id"),
+    )
+
+
+class RewardVersion(Base):
+    """A reward model that was published, with how well it does on answers it has not seen."""
+
+    __tablename__ = "reward_version"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    accuracy: Mapped[float | None]
+    low: Mapped[float | None]
+    high: Mapped[float | None]
+    answers: Mapped[int]
+    published_at: Mapped[float]
+    detail: Mapped[dict[str, Any] | None]
+
+
+class Service(Base):
+    """A program that works for a project, by its last sign of life."""
+
+    __tablename__ = "service"
+
+    project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    state: Mapped[str]
+    beat_at: Mapped[float]
+    every: Mapped[float]
+    detail: Mapped[dict[str, Any] | None]
+
+
+class Event(Base):
+    """Anything else that is worth remembering: invitations, exports, changed settings."""
+
+    __tablename__ = "event"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))
+    annotator_id: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"))
+    kind: Mapped[str]
+    at: Mapped[float]
+    detail: Mapped[dict[str, Any] | None]
+
+    __table_args__ = (Index("ix_event_project_id_id", "project_id", "id"),)

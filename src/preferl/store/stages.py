@@ -1,0 +1,193 @@
+"""Simulators that show any recorded state: one picture per state, nothing is simulated.
+
+A state is what `StateReader` reads. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds
+what the environment puts elsewhere in each episode without a joint, such as the door of
+`AdroitHandDoor-v1`. For classic control it is the environment's own `state`.
+"""
+
+from contextlib import ExitStack
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.errors import ConfigError, mismatch
+from preferl.shapes import Array, FloatArray, IntArray
+from preferl.simulators import Environment, draw_plainly, is_mujoco
+from preferl.store.cameras import Camera, view
+
+PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
+"""Arrays of a model through which environments place things without a joint."""
+
+APT = "apt-get install -y libegl1 libgl1-mesa-dri"
+
+
+class Stage(Protocol):
+    """Draws states of one environment."""
+
+    def widths(self) -> tuple[int, ...]:
+        """How many numbers a state may have."""
+
+    def draw(self, state: Array, action: Array) -> Array:
+        """One state `[state]`, in which `action` is about to be taken, as `[h, w, 3]` bytes."""
+
+
+@final
+class MujocoStage:
+    """Draws MuJoCo states without shadows, mirrors and smoothed edges.
+
+    Args:
+        env: what to draw; it is reset.
+        size: pixels of each side.
+        camera: as `preferl.store.cameras.view` takes it.
+        resources: lets go of the graphics context.
+
+    Raises:
+        ConfigError: no such camera, or a machine that has nothing to draw with.
+    """
+
+    def __init__(
+        self, env: Environment, size: int, camera: Camera | None, resources: ExitStack
+    ) -> None:
+        mujoco = require("mujoco", extra="mujoco")
+
+        stage: Any = env.unwrapped
+        self._placed = placed(env)
+        self._model, self._data = stage.model, stage.data
+        self._forward = mujoco.mj_forward
+        self._camera = view(env, camera)
+        draw_plainly(env)
+        whole = self._model.vis.global_
+        whole.offwidth, whole.offheight = max(size, whole.offwidth), max(size, whole.offheight)
+        try:
+            self._renderer = resources.enter_context(mujoco.Renderer(self._model, size, size))
+        except Exception as error:  # each way to draw has its own errors
+            raise no_graphics(error) from error
+
+    def widths(self) -> tuple[int, ...]:
+        """`qpos, qvel, placed`, and the same after the time."""
+        width = self._model.nq + self._model.nv + sum(len(rows) for _, rows in self._placed)
+        return width, 1 + width
+
+    def draw(self, state: Array, action: Array) -> Array:
+        """One picture; the action is not seen."""
+        del action
+        numbers = state[-self.widths()[0] :]
+        nq, nv = self._model.nq, self._model.nv
+        self._data.qpos[:], self._data.qvel[:] = numbers[:nq], numbers[nq : nq + nv]
+        begin = nq + nv
+        for name, rows in self._placed:
+            getattr(self._model, name).reshape(-1)[rows] = numbers[begin : begin + len(rows)]
+            begin += len(rows)
+        self._forward(self._model, self._data)
+        self._renderer.update_scene(self._data, self._camera)
+        return np.asarray(self._renderer.render())
+
+
+@final
+class StateStage:
+    """Draws environments that keep all of their state in `state`, as classic control does.
+
+    Raises:
+        ConfigError: an environment that has no such state.
+    """
+
+    def __init__(self, env: Environment) -> None:
+        env.reset(seed=0)
+        self._env: Environment = env
+        self._stage: Any = env.unwrapped
+        self._width = len(_state(self._stage))
+
+    def widths(self) -> tuple[int, ...]:
+        """The length of `state`."""
+        return (self._width,)
+
+    def draw(self, state: Array, action: Array) -> Array:
+        """One picture; a pendulum also shows the torque that is about to act."""
+        self._stage.state = np.asarray(state, np.float64)
+        if hasattr(self._stage, "last_u"):
+            limit = self._stage.max_torque
+            self._stage.last_u = float(np.clip(np.ravel(action)[0], -limit, limit))
+        return np.asarray(self._env.render(), np.uint8)
+
+
+@final
+class StateReader:
+    """Reads what it takes to draw a moment again, as clips keep it in `states`.
+
+    Args:
+        env: one of MuJoCo, or one with `state` as classic control has it. MuJoCo's is reset to
+            see what it places, with its generator put back, so make the reader before an episode.
+
+    >>> import gymnasium
+    >>> env = gymnasium.make("CartPole-v1")
+    >>> read = StateReader(env)
+    >>> observation, _ = env.reset(seed=0)
+    >>> bool(np.allclose(read(), observation))
+    True
+    """
+
+    def __init__(self, env: Environment) -> None:
+        self._placed = placed(env) if is_mujoco(env) else None
+        self._stage: Any = env.unwrapped
+
+    def __call__(self) -> FloatArray:
+        """`[state]` of this moment.
+
+        Raises:
+            ConfigError: neither MuJoCo nor an environment with `state`.
+        """
+        if self._placed is None:
+            return np.array(_state(self._stage), np.float64).ravel()
+        model, data = self._stage.model, self._stage.data
+        things = [getattr(model, name).reshape(-1)[rows] for name, rows in self._placed]
+        return np.concatenate([data.qpos, data.qvel, *things])
+
+
+def placed(env: Environment) -> list[tuple[str, IntArray]]:
+    """What a MuJoCo environment puts elsewhere in each episode: arrays of its model, flat places.
+
+    Found by beginning two episodes. The environment's generator goes on where it was.
+    """
+    stage: Any = env.unwrapped
+    generator = stage.np_random
+    seen = []
+    for seed in (0, 1):
+        env.reset(seed=seed)
+        seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
+    stage.np_random = generator
+    found = []
+    for name in PLACES:
+        first, second = (one[name] for one in seen)  # [things, 3 or 4]
+        rows = np.flatnonzero((first != second).any(axis=1))
+        if len(rows):
+            width = first.shape[1]
+            found.append((name, (rows[:, None] * width + np.arange(width)).ravel()))
+    return found
+
+
+def no_graphics(error: Exception) -> ConfigError:
+    """What to say where MuJoCo cannot draw."""
+    return ConfigError(
+        mismatch(
+            "drawing with MuJoCo",
+            expected="a library that draws without a display",
+            got=f"{type(error).__name__}: {error}",
+            fix=f"Run: {APT}. Set MUJOCO_GL=egl if this program imported mujoco before.",
+        )
+    )
+
+
+def _state(stage: Any) -> Any:
+    """What classic control keeps once an episode has begun."""
+    state = getattr(stage, "state", None)
+    if state is None:
+        raise ConfigError(
+            mismatch(
+                "environment",
+                expected="one of MuJoCo, or one with `state` as classic control has it after reset",
+                got=type(stage).__name__,
+                fix="Record pixels, or draw with a function of yours.",
+            )
+        )
+    return state

@@ -1,0 +1,193 @@
+"""What the queue asks of the database; each statement is put together once, not for each answer.
+
+Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.orm import aliased
+
+from preferl.store.database import SLACK_SECONDS, now
+from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Lease, Query
+
+PROJECT: Final[BindParameter[int]] = bindparam("project_id")
+PERSON: Final[BindParameter[int]] = bindparam("annotator_id")
+QUERY: Final[BindParameter[int]] = bindparam("query_id")
+AT: Final[BindParameter[float]] = bindparam("at")
+LIMIT: Final[BindParameter[int]] = bindparam("limit")
+
+_later = aliased(Answer)
+LATEST: Final = ~exists().where(
+    _later.query_id == Answer.query_id,
+    _later.annotator_id == Answer.annotator_id,
+    _later.id > Answer.id,
+)
+"""That an answer is its person's latest word on its query."""
+
+ACTIVE: Final = (Lease.expires_at > AT, Lease.renewed_at < AT + SLACK_SECONDS)
+"""That a lease holds; one from the future was granted before the clock was set back."""
+
+ASKABLE: Final = (
+    Query.project_id == PROJECT,
+    Query.purpose == "ask",
+    Query.cancelled_at.is_(None),
+    Query.needed > 0,
+)
+KNOWN: Final = (
+    Query.project_id == PROJECT,
+    Query.purpose == "known",
+    Query.cancelled_at.is_(None),
+)
+HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
+"""That the person holds a query, or did until time ran out."""
+
+
+def _said(*kinds: str) -> ColumnElement[bool]:
+    """That the person's latest word on a query is of these kinds."""
+    return exists().where(
+        Answer.query_id == Query.id,
+        Answer.annotator_id == PERSON,
+        Answer.kind.in_(kinds),
+        LATEST,
+    )
+
+
+def _open(seen: ColumnElement[bool], *shown: ColumnElement[bool]) -> Select[Query]:
+    """The most urgent query that others leave room in, locked where the database can."""
+    out = select(func.count()).where(Lease.query_id == Query.id, *ACTIVE).scalar_subquery()
+    return (
+        select(Query)
+        .where(*ASKABLE, *shown, seen, ~HELD, out < Query.needed)
+        .order_by(Query.priority.desc(), Query.id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=Query)
+    )
+
+
+CLOCK: Final = select(now())
+ALONE: Final = select(Annotator.id).where(Annotator.id == PERSON).with_for_update()
+"""Lets other requests of a person wait until this transaction is over."""
+
+OPEN: Final = _open(~_said("skip", *COUNTED), Query.ready.is_(True))
+OPEN_SKIPPED: Final = _open(_said("skip"), Query.ready.is_(True))
+OPEN_UNDRAWN: Final = _open(~_said("skip", *COUNTED))
+"""Whether or not there are videos, for programs that answer by the numbers."""
+OUT: Final = select(func.count()).where(
+    Lease.query_id == QUERY, Lease.annotator_id != PERSON, *ACTIVE
+)
+"""How many others hold a query."""
+
+HOLDING: Final = (
+    select(Lease, Query)
+    .join(Query, Query.id == Lease.query_id)
+    .where(Lease.annotator_id == PERSON, Query.project_id == PROJECT)
+    .order_by(Lease.granted_at, Lease.query_id)
+)
+UNSEEN_KNOWN: Final = (
+    select(Query)
+    .where(*KNOWN, Query.ready.is_(True), ~_said("skip", *COUNTED), ~HELD)
+    .order_by(Query.id)
+    .limit(1)
+)
+KNOWN_PAIRS: Final = select(func.count(Query.id)).where(*KNOWN)
+KNOWN_HAD: Final = select(func.count(Query.id)).where(
+    Query.project_id == PROJECT, Query.purpose == "known", _said(*COUNTED) | HELD
+)
+KNOWN_TOLD: Final = (
+    select(Answer.preference, Query.known)
+    .join(Query, Query.id == Answer.query_id)
+    .where(
+        Answer.annotator_id == PERSON,
+        Query.purpose == "known",
+        Answer.kind.in_(COUNTED),
+        LATEST,
+    )
+    .order_by(Answer.id)
+    .limit(LIMIT)
+)
+SEEN: Final = select(
+    select(func.count(Answer.id)).where(Answer.annotator_id == PERSON).scalar_subquery()
+    + select(func.count()).where(Lease.annotator_id == PERSON).scalar_subquery()
+)
+"""How many questions a person has had: what chance goes by."""
+
+_again = aliased(Query)
+REPEATABLE: Final = (
+    select(Answer.query_id, Answer.swapped)
+    .join(Query, Query.id == Answer.query_id)
+    .where(
+        Answer.annotator_id == PERSON,
+        Answer.project_id == PROJECT,
+        Query.purpose == "ask",
+        Answer.kind.in_(("left", "right", "equal")),
+        LATEST,
+        ~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON),
+    )
+    .order_by(Answer.id.desc())
+    .offset(LIMIT)
+    .limit(100)
+)
+"""Answers that may be asked for again, the newest `limit` left out."""
+
+GIVEN: Final[Select[Any]] = select(func.coalesce(func.sum(Query.quorum - Query.needed), 0)).where(
+    Query.project_id == PROJECT, Query.purpose == "ask"
+)
+"""Answers that count towards the budget."""
+
+TOTALS: Final[Select[Any]] = select(
+    func.coalesce(func.sum(Query.quorum - Query.needed), 0),
+    func.coalesce(func.sum(case((Query.cancelled_at.is_(None), Query.quorum), else_=0)), 0),
+    func.coalesce(
+        func.sum(case((and_(Query.cancelled_at.is_(None), Query.needed > 0), 1), else_=0)), 0
+    ),
+).where(Query.project_id == PROJECT, Query.purpose == "ask")
+"""Answers that count, answers that are wanted, queries that need some: in one pass."""
+
+UNDRAWN: Final = select(func.count(Query.id)).where(
+    Query.project_id == PROJECT, Query.ready.is_(False), Query.cancelled_at.is_(None)
+)
+FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.video == "failed")
+AT_WORK: Final = (
+    select(func.count(func.distinct(Lease.annotator_id)))
+    .join(Query, Query.id == Lease.query_id)
+    .where(Query.project_id == PROJECT, Lease.renewed_at > AT)
+)
+REVISION: Final = select(func.count(Answer.id)).where(Answer.project_id == PROJECT)
+"""Answers of whatever kind: grows whenever somebody does anything."""
+
+ASKED: Final[Select[Any]] = select(func.coalesce(func.sum(Query.quorum), 0)).where(
+    Query.project_id == PROJECT, Query.purpose == "ask", Query.cancelled_at.is_(None)
+)
+UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(False))
+
+BY_KEY: Final = select(Answer).where(Answer.key == bindparam("key"))
+BY_TOKEN: Final = select(Lease).where(
+    Lease.token == bindparam("token"), Lease.annotator_id == PERSON
+)
+STANDING: Final = select(func.count()).where(
+    Answer.query_id == QUERY, Answer.kind.in_(COUNTED), LATEST
+)
+"""People whose latest word settles a query for them."""
+
+STANDS: Final = (Answer.annotator_id == PERSON, Answer.kind.in_(COUNTED), LATEST)
+MINE: Final = select(func.count(Answer.id)).where(*STANDS)
+MINE_SINCE: Final = select(func.count(Answer.id), func.min(Answer.answered_at)).where(
+    *STANDS, Answer.answered_at > AT
+)
+LAST_SAID: Final = (
+    select(Answer)
+    .where(Answer.annotator_id == PERSON, Answer.kind != "retract", LATEST)
+    .order_by(Answer.id.desc())
+    .limit(1)
+)

@@ -1,0 +1,237 @@
+"""Tables in files, row by row: JSON lines, CSV and Parquet with the same columns."""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+from preferl._optional import require
+from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.files import writing
+
+Format = Literal["jsonl", "csv", "parquet"]
+Cell = Literal["text", "whole", "number", "flag", "json"]
+"""What a column holds; `json` is an object in JSON lines and its text in the other two."""
+
+Row = Sequence[Any]
+BATCH: Final = 5_000
+"""Rows that are read or written at a time."""
+
+_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
+"""How a text begins that a spreadsheet would run; in CSV an apostrophe goes before it."""
+
+_ARROW: Final[Mapping[Cell, str]] = {
+    "text": "string", "whole": "int64", "number": "float64", "flag": "bool_", "json": "string",
+}  # fmt: skip
+
+
+def table_format(path: Path, wanted: str | None = None) -> Format:
+    """The format that was asked for, or that the name of a file tells.
+
+    Raises:
+        ConfigError: neither is a known one.
+
+    >>> table_format(Path("answers.csv"))
+    'csv'
+    """
+    told = wanted or Path(path).suffix.removeprefix(".").lower()
+    if told not in get_args(Format):
+        expected = f"one of {', '.join(get_args(Format))}, by name or by the end of the file's name"
+        raise ConfigError(mismatch("format", expected=expected, got=repr(told)))
+    return told  # type: ignore[return-value]  # mypy does not narrow by get_args
+
+
+@contextmanager
+def writing_table(
+    path: Path, columns: Mapping[str, Cell], wanted: str | None = None
+) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """A function that adds rows; the file is there once the block has ended well.
+
+    Args:
+        path: the file.
+        columns: names and what they hold, in order; None is an empty cell everywhere.
+        wanted: the format, if not the one that `path` ends in.
+
+    Raises:
+        ConfigError: an unknown format.
+        MissingExtraError: Parquet without the extra `parquet`.
+        StorageError: the file cannot be written.
+    """
+    writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path, wanted)]
+    with writing(Path(path)) as draft, writer(draft, columns) as write:
+        yield write
+
+
+def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a file as dictionaries; cells of CSV are text, and None where empty.
+
+    Raises:
+        ConfigError: an unknown format.
+        DataError: a row that is none; the message names file and row.
+        MissingExtraError: Parquet without the extra `parquet`.
+        StorageError: the file cannot be read.
+    """
+    path = Path(path)
+    reader = {"jsonl": _read_json_lines, "csv": _read_csv, "parquet": _read_parquet}
+    rows = reader[table_format(path, wanted)](path)
+    try:
+        yield from rows
+    except UnicodeDecodeError as error:
+        raise DataError(mismatch(f"{path}", expected="text in UTF-8", got=error)) from error
+    except OSError as error:
+        raise StorageError(
+            mismatch(f"{path}", expected="a file that can be read", got=error)
+        ) from error
+
+
+def cell(kind: Cell, value: Any) -> Any:
+    """What a cell says, whether it was read as it is or as the text that CSV makes of it.
+
+    Raises:
+        ValueError: something else than this kind.
+
+    >>> cell("flag", "true"), cell("whole", "7"), cell("number", 1), cell("text", None)
+    (True, 7, 1.0, None)
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and kind != "text":
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError(_WORDS[kind]) from None
+    if kind == "json" and isinstance(value, dict):
+        return value
+    if kind == "text" and isinstance(value, str):
+        return value
+    if kind == "flag" and isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+        if kind == "number":
+            return float(value)
+        if kind == "whole" and value == int(value):
+            return int(value)
+    raise ValueError(_WORDS[kind])
+
+
+_WORDS: Final[Mapping[Cell, str]] = {
+    "text": "text", "whole": "a whole number", "number": "a finite number",
+    "flag": "true or false", "json": "an object of JSON",
+}  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _plain(text: str) -> str:
+    """Text as a cell of CSV that no spreadsheet takes for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _told(text: str) -> str:
+    """What `_plain` made a cell of."""
+    return text[1:] if text[0] == "'" and _FORMULA.match(text) else text
+
+
+@contextmanager
+def _json_lines(
+    draft: Path, columns: Mapping[str, Cell]
+) -> Iterator[Callable[[Sequence[Row]], None]]:
+    names = list(columns)
+    with draft.open("w", encoding="utf-8", newline="\n") as file:
+
+        def write(rows: Sequence[Row]) -> None:
+            file.writelines(
+                json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
+                for row in rows
+            )
+
+        yield write
+
+
+@contextmanager
+def _csv(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Callable[[Sequence[Row]], None]]:
+    plain = [kind == "text" for kind in columns.values()]
+    with draft.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+
+        def write(rows: Sequence[Row]) -> None:
+            writer.writerows(
+                [
+                    value if value is None else _plain(value) if is_text else _text(value)
+                    for is_text, value in zip(plain, row, strict=True)
+                ]
+                for row in rows
+            )
+
+        yield write
+
+
+@contextmanager
+def _parquet(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Callable[[Sequence[Row]], None]]:
+    arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    kinds = list(columns.values())
+    schema = arrow.schema(
+        [(name, getattr(arrow, _ARROW[kind])()) for name, kind in columns.items()]
+    )
+    with parquet.ParquetWriter(draft, schema) as writer:
+
+        def write(rows: Sequence[Row]) -> None:
+            values = [
+                [None if v is None else _text(v) for v in column] if kind == "json" else column
+                for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)
+            ]
+            if rows:
+                arrays = [arrow.array(v, f.type) for v, f in zip(values, schema, strict=True)]
+                writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+
+        yield write
+
+
+def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise _no_row(path, number, error) from error
+            if not isinstance(row, dict):
+                raise _no_row(path, number, type(row).__name__)
+            yield row
+
+
+def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(2**31 - 1)  # lists of steps are long cells
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        number = 0
+        try:
+            for number, row in enumerate(reader, 1):
+                if None in row or None in row.values():
+                    expected = f"{len(reader.fieldnames or ())} cells"
+                    raise _no_row(path, number, "more or fewer", expected)
+                yield {name: _told(value) if value else None for name, value in row.items()}
+        except csv.Error as error:
+            raise _no_row(path, number + 1, error) from error
+
+
+def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
+    arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH):
+                yield from batch.to_pylist()
+    except arrow.ArrowInvalid as error:
+        raise DataError(mismatch(f"{path}", expected="a Parquet file", got=error)) from error
+
+
+def _no_row(path: Path, number: int, got: object, expected: str = "an object of JSON") -> DataError:
+    return DataError(mismatch(f"{path}, row {number}", expected=expected, got=got))

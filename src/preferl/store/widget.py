@@ -1,0 +1,140 @@
+"""The queue in a notebook: the same questions on the same store, answered in a cell."""
+
+import base64
+import time
+from collections.abc import Mapping
+from html import escape
+from secrets import token_hex
+from typing import Any, Final, final
+
+from preferl._optional import require
+from preferl.errors import FeedbackError
+from preferl.store.people import OWNER
+from preferl.store.queue import Claim, Question
+from preferl.store.schema import Project
+from preferl.store.store import Store
+
+ANSWERS: Final[Mapping[str, str]] = {
+    "left": "Left is better",
+    "equal": "Equal",
+    "right": "Right is better",
+    "cannot_tell": "Cannot tell",
+    "skip": "Later",
+}
+IDLE: Final[Mapping[str, str]] = {
+    "waiting": "No question can be shown now. Videos may still be on their way: run "
+    "<code>preferl annotate render</code>, and look again.",
+    "done": "All is answered. Thank you.",
+    "paused": "This project is paused.",
+    "unqualified": "Too few of your first answers were right to go on here.",
+}
+
+
+@final
+class NotebookQueue:
+    """One person's questions, one at a time; knows nothing of how it is shown.
+
+    Args:
+        store: where questions and answers live.
+        project: of which project.
+        name: who answers, and is let in if that is new; the owner of the store by default.
+    """
+
+    def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
+        self.store, self.project = store, project
+        known = {person.name: person for person in store.people.all(project.id)}
+        if name == OWNER:
+            self.person = store.people.owner(project.id).annotator
+        else:
+            self.person = known.get(name) or store.people.invite(project.id, name).annotator
+        self.claim = Claim("waiting")
+        self.message = ""
+        self.look()
+
+    @property
+    def question(self) -> Question | None:
+        """What is asked now."""
+        return self.claim.questions[0] if self.claim.questions else None
+
+    def look(self) -> None:
+        """Get a question if there is one."""
+        before = self.question
+        self.claim = self.store.queue.claim(self.project.id, self.person.id, 1)
+        if self.question is not None and (before is None or before.token != self.question.token):
+            self._shown_at = time.monotonic()
+
+    def say(self, kind: str) -> None:
+        """Answer the question that is shown, and get the next."""
+        question = self.question
+        if question is None:
+            return
+        self.message = ""
+        waited = 1000 * (time.monotonic() - self._shown_at)
+        try:
+            self.store.queue.answer(
+                self.person.id, question.token, token_hex(16), kind, response_ms=waited
+            )
+        except FeedbackError as error:  # it was answered on the page meanwhile
+            self.message = escape(str(error))
+        self.look()
+
+    def undo(self) -> None:
+        """Take the latest answer back and ask that question again."""
+        back = self.store.queue.undo(self.person.id, token_hex(16))
+        self.message = "" if back is not None else "There is nothing to take back."
+        self.look()
+
+    @property
+    def html(self) -> str:
+        """Both clips side by side on one screen, or why there are none; with how far it is."""
+        shown = IDLE.get(self.claim.state, "") if self.question is None else self._clips()
+        told = self.store.progress(self.project.id, self.person.id)
+        far = f"{told.mine:,} by you, {told.answered:,} of {told.wanted:,} by all"
+        return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{far}. {self.message}</p>"
+
+    def _clips(self) -> str:
+        question = self.question
+        sides = () if question is None else (question.left, question.right)
+        videos = "".join(
+            f'<video src="{self._source(clip)}" autoplay loop muted playsinline controls '
+            f'width="49%" aria-label="{side} clip"></video> '
+            for side, clip in zip(("left", "right"), sides, strict=False)
+        )
+        return f"<div>{videos}</div>"
+
+    def _source(self, clip: str) -> str:
+        """The video itself as an address, so that a notebook needs no server."""
+        video = self.store.clips.video_path(self.project.id, clip).read_bytes()
+        return "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
+
+
+def queue_widget(queue: NotebookQueue) -> Any:
+    """The queue with its buttons, as something that a notebook shows.
+
+    Raises:
+        MissingExtraError: the extra `notebook` is not installed.
+    """
+    widgets = require("ipywidgets", extra="notebook")
+    screen = widgets.HTML(queue.html)
+    buttons: list[Any] = []
+
+    def refresh() -> None:
+        screen.value = queue.html
+        for answering in buttons:
+            answering.disabled = queue.question is None
+
+    def button(label: str, act: Any) -> Any:
+        made = widgets.Button(description=label)
+
+        def pressed(_: object) -> None:
+            act()
+            refresh()
+
+        made.on_click(pressed)
+        return made
+
+    for kind, label in ANSWERS.items():
+        buttons.append(button(label, lambda kind=kind: queue.say(kind)))
+    others = [button("Undo", queue.undo), button("Look again", queue.look)]
+    refresh()
+    return widgets.VBox([screen, widgets.HBox([*buttons, *others])])

@@ -1,0 +1,84 @@
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from preferl.store.store import Store
+
+
+def _programs() -> Path | None:
+    """Where PostgreSQL's programs are; Debian does not put them on the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    named = shutil.which("initdb")
+    return found[0] if found else (Path(named).parent if named else None)
+
+
+def _as_postgres(command: list[str], **more) -> subprocess.CompletedProcess:
+    """PostgreSQL refuses to run as root."""
+    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    return subprocess.run([*prefix, *command], check=True, capture_output=True, text=True, **more)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory) -> Iterator[str]:
+    """The URL of a server; of its own unless `PREFERL_TEST_POSTGRES` names one."""
+    pytest.importorskip("psycopg")
+    if told := os.environ.get("PREFERL_TEST_POSTGRES"):
+        yield told
+        return
+    programs = _programs()
+    if programs is None or sys.platform != "linux":
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    folder = Path("/tmp") / f"preferl-postgres-{uuid4().hex[:8]}"
+    folder.mkdir(mode=0o777)
+    if os.geteuid() == 0:
+        shutil.chown(folder, "postgres")
+    data = folder / "data"
+    try:
+        _as_postgres(
+            [str(programs / "initdb"), "-D", str(data), "-U", "preferl", "-A", "trust", "-N"],
+            cwd=folder,
+        )
+        options = f"-k {folder} -c listen_addresses='' -c max_connections=200"
+        started = ["-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start"]
+        _as_postgres([str(programs / "pg_ctl"), *started], cwd=folder)
+        yield f"postgresql://preferl@/postgres?host={folder}"
+        _as_postgres([str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop"])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def open_store(request, tmp_path) -> Iterator[Callable[[], Store]]:
+    """Opens the same store as often as it is called, as several programs do."""
+    opened: list[Store] = []
+    location: str | Path = tmp_path / "store"
+    if request.param == "postgres":
+        location = _fresh_database(request.getfixturevalue("postgres"))
+
+    def open_it() -> Store:
+        opened.append(Store.open(location, tmp_path / "store"))
+        return opened[-1]
+
+    yield open_it
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store) -> Store:
+    return open_store()
+
+
+def _fresh_database(server: str) -> str:
+    import psycopg
+
+    name = f"t{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")

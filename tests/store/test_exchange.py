@@ -1,0 +1,321 @@
+import csv
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from preferl.data import load_comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.segments import sample_segments
+from preferl.errors import ConfigError, DataError, StorageError
+from preferl.store.answer_table import COLUMNS
+from preferl.store.clip_folder import export_segments, import_segments
+from preferl.store.exchange import export_answers, import_answers
+from preferl.store.feedback import StoredFeedback
+from preferl.store.schema import Annotator, Answer, Query
+from preferl.store.store import Store
+from preferl.testing.feedback_contracts import example_segments
+
+SEGMENTS = example_segments(0)
+FORMATS = ["jsonl", "csv", "parquet"]
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+@pytest.fixture
+def lively(store):
+    """A project in which people did everything that they can do."""
+    settings = {"quorum": 2, "known_share": 0.0, "repeat_share": 0.0}
+    project = store.projects.create("dots", **settings)
+    asked = store.questions.ask(
+        project.id,
+        SEGMENTS,
+        np.array([[0, 1], [2, 3], [4, 5]]),
+        scores=np.array([0.25, 1 / 3, 3.0]),
+        model_version=4,
+        priority=0.5,
+        details=[{"z": 1, "a": [1, 2.5]}, {"note": 'Zoë, "so"\n'}, {}],
+    )
+    store.questions.ask(
+        project.id, SEGMENTS, np.array([[6, 7]]), purpose="known", known=np.array([1.0])
+    )
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
+    ann = store.people.invite(project.id, 'Ann, the "first"').annotator.id
+    bob = store.people.invite(project.id, "Zoë").annotator.id
+    number = 0
+
+    def answer(who, kind, **more):
+        nonlocal number
+        number += 1
+        (question,) = store.queue.claim(project.id, who, 1).questions
+        store.queue.answer(who, question.token, f"key-{number:05d}", kind, **more)
+
+    answer(ann, "left", response_ms=1234.5, strength="clear", detail={"shown": {"b": 1, "a": 2}})
+    answer(bob, "right")
+    answer(bob, "skip")
+    store.queue.undo(ann, "undo-0001")
+    answer(ann, "equal")
+    answer(ann, "cannot_tell")
+    with store.database.write() as session:  # a planned repeat, as the queue makes them
+        first, second = store.questions.pairs(project.id, asked[:1])[0]
+        repeat = Query(
+            project_id=project.id, first_clip=first, second_clip=second, purpose="repeat",
+            priority=0.0, repeat_of=asked[0], for_annotator=ann, swapped=True, quorum=0,
+            needed=0, ready=True, asked_at=time.time(),
+        )  # fmt: skip
+        session.add(repeat)
+        session.flush()
+        session.add(
+            Answer(
+                project_id=project.id, query_id=repeat.id, annotator_id=ann, key="repeat-0001",
+                kind="left", preference=0.0, swapped=True, answered_at=time.time(),
+            )
+        )  # fmt: skip
+    return project
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    with Store.open(tmp_path / "elsewhere") as store:
+        store.projects.create("taken").id  # noqa: B018
+        store.questions.ask(1, SEGMENTS, np.array([[0, 7], [1, 7]]))  # other numbers than there
+        yield store, store.projects.create("dots", quorum=2).id
+
+
+def test_every_answer_with_all_that_is_known_of_it(store, lively, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    assert export_answers(store, lively.id, out) == 7
+    rows = rows_of(out)
+    assert all(list(row) == list(COLUMNS) for row in rows)
+    assert [row["kind"] for row in rows] == [
+        "left", "right", "skip", "retract", "equal", "cannot_tell", "left",
+    ]  # fmt: skip
+    assert [row["counts"] for row in rows] == [False, True, False, False, True, True, True]
+    first = rows[0]
+    assert first["annotator"] == 'Ann, the "first"'
+    assert (first["strength"], first["response_ms"]) == ("clear", 1234.5)
+    assert (first["score"], first["model_version"], first["priority"]) == (0.25, 4, 0.5)
+    assert first["detail"] == {"shown": {"a": 2, "b": 1}}
+    assert first["query_detail"] == {"z": 1, "a": [1, 2.5]}
+    assert re.fullmatch(r"\d+-[0-9a-f]{8}", first["query"])
+    assert first["repeat_of"] is None
+    assert rows[-1]["repeat_of"] == first["query"]
+    for row in rows:
+        sides = [row["first_clip"], row["second_clip"]]
+        assert [row["left_clip"], row["right_clip"]] == (sides[::-1] if row["swapped"] else sides)
+    chosen = first["left_clip"]
+    assert first["preference"] == (1.0 if chosen == first["first_clip"] else 0.0)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(first["answered_at"]))
+    assert first["answered"].startswith(stamp)
+    assert first["answered"].endswith("+00:00")
+
+
+def test_where_clips_were_cut(store, lively, tmp_path):
+    export_answers(store, lively.id, tmp_path / "a.jsonl")
+    first = rows_of(tmp_path / "a.jsonl")[0]
+    cut = (first["first_episode"], first["first_step"])
+    assert cut == tuple(SEGMENTS.origin[0, :2])
+    assert (first["second_episode"], first["second_step"]) == tuple(SEGMENTS.origin[1, :2])
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_there_and_back_is_the_same_byte_for_byte(store, lively, elsewhere, tmp_path, ending):
+    there, project = elsewhere
+    one, two, table = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / f"table.{ending}"
+    export_answers(store, lively.id, one)
+    export_answers(store, lively.id, table)
+    export_segments(store, lively.id, tmp_path / "clips")
+    assert import_answers(there, project, table, clips=tmp_path / "clips") == (7, 0)
+    export_answers(there, project, two)
+    assert one.read_bytes() == two.read_bytes()
+    assert import_answers(there, project, table) == (0, 7)
+    export_answers(there, project, two)
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_what_counts_and_what_is_open_comes_along(store, lively, elsewhere, tmp_path):
+    there, project = elsewhere
+    export_answers(store, lively.id, tmp_path / "a.csv")
+    export_segments(store, lively.id, tmp_path / "clips")
+    import_answers(there, project, tmp_path / "a.csv", clips=tmp_path / "clips")
+    here, then = (s.questions.votes(p) for s, p in ((store, lively.id), (there, project)))
+    assert here.names == then.names
+    for name in ("annotator", "preference", "swapped", "answered_at", "known"):
+        np.testing.assert_array_equal(getattr(here, name), getattr(then, name))
+    with there.database.read() as session:
+        chosen = select(Query.needed).where(Query.project_id == project, Query.purpose == "ask")
+        assert sorted(session.scalars(chosen)) == [0, 1]
+    one = StoredFeedback(store, lively.id).comparisons()
+    two = StoredFeedback(there, project).comparisons()
+    np.testing.assert_array_equal(one.preference, two.preference)
+    np.testing.assert_array_equal(
+        one.segments[one.pairs].observations, two.segments[two.pairs].observations
+    )
+
+
+def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
+    assert export_segments(store, lively.id, tmp_path / "clips") == 8
+    told = StoredFeedback(store, lively.id).comparisons()
+    alone = load_comparisons(tmp_path / "clips")
+    np.testing.assert_array_equal(alone.preference, told.preference)
+    np.testing.assert_array_equal(alone.weight, told.weight)
+    np.testing.assert_array_equal(
+        alone.segments[alone.pairs].actions, told.segments[told.pairs].actions
+    )
+
+
+def test_import_is_all_or_nothing(store, lively, elsewhere, tmp_path):
+    there, project = elsewhere
+    path = tmp_path / "a.jsonl"
+    export_answers(store, lively.id, path)
+    export_segments(store, lively.id, tmp_path / "clips")
+    rows = rows_of(path)
+    rows[-1]["repeat_of"] = "99-00000000"
+    with pytest.raises(DataError, match=r"row 7, column repeat_of"):
+        import_answers(there, project, write(path, rows), clips=tmp_path / "clips")
+    with there.database.read() as session:
+        assert session.scalar(select(func.count(Answer.id))) == 0
+        assert session.scalar(select(func.count(Annotator.id))) == 0
+        assert session.scalar(select(func.count(Query.id))) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("kind", "up"), ("kind", None), ("kind", 3), ("preference", 0.3), ("preference", None),
+        ("swapped", "maybe"), ("first_clip", "../../etc"), ("query", "17"), ("purpose", "example"),
+        ("annotator", " "), ("annotator", "x" * 81), ("strength", "very"), ("response_ms", -1),
+        ("answered_at", float("nan")), ("answered_at", "yesterday"), ("answered_at", 1e15),
+        ("key", "short"), ("known", 1.0), ("quorum", 1.5), ("detail", [1]), ("left_clip", "0" * 32),
+        ("repeat_of", "1-00000000"),
+    ],
+)  # fmt: skip
+def test_a_wrong_cell_is_named(tmp_path, column, value):
+    with Store.open(tmp_path / "store") as store:
+        project = store.projects.create("dots")
+        row = a_row() | {column: value}
+        path = write(tmp_path / "a.jsonl", [a_row(), row | {"key": "key-00002"} | {column: value}])
+        with pytest.raises(DataError, match=rf"a\.jsonl, row 2, column {column}: expected"):
+            import_answers(store, project.id, path)
+
+
+def a_row():
+    return {
+        "query": "3-0123abcd", "purpose": "ask", "first_clip": "a" * 32, "second_clip": "b" * 32,
+        "annotator": "Ann", "kind": "left", "preference": 1.0, "swapped": False,
+        "answered_at": 1e9, "key": "key-00001", "quorum": 1, "priority": 0.0, "asked_at": 1e9,
+    }  # fmt: skip
+
+
+def test_rows_that_disagree_are_named(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        project = store.projects.create("dots")
+        same = write(tmp_path / "same.jsonl", [a_row(), a_row()])
+        with pytest.raises(DataError, match="row 2, column key: expected one for each answer"):
+            import_answers(store, project.id, same)
+        other = a_row() | {"key": "key-00002", "priority": 1.0}
+        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as before"):
+            import_answers(store, project.id, write(tmp_path / "other.jsonl", [a_row(), other]))
+        with pytest.raises(DataError, match="row 1, column first_clip: expected a clip of this"):
+            import_answers(store, project.id, write(tmp_path / "one.jsonl", [a_row()]))
+
+
+def test_files_that_are_none(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        project = store.projects.create("dots").id
+        with pytest.raises(StorageError, match="can be read"):
+            import_answers(store, project, tmp_path / "none.csv")
+        with pytest.raises(ConfigError, match="jsonl, csv, parquet"):
+            import_answers(store, project, tmp_path / "answers.xlsx")
+        for name, text in {"a.jsonl": "{", "b.jsonl": "[1]", "c.csv": "a,b\n1\n"}.items():
+            (tmp_path / name).write_text(text)
+            with pytest.raises(DataError, match=f"{name}, row 1"):
+                import_answers(store, project, tmp_path / name)
+        (tmp_path / "d.parquet").write_text("no")
+        with pytest.raises(DataError, match="Parquet"):
+            import_answers(store, project, tmp_path / "d.parquet")
+        with pytest.raises(DataError, match="at least one query"):
+            export_segments(store, project, tmp_path / "clips")
+        (tmp_path / "d.parquet").unlink()
+        export_answers(store, project, tmp_path / "d.parquet")
+        assert import_answers(store, project, tmp_path / "d.parquet") == (0, 0)
+
+
+def test_names_may_stay_here(store, lively, tmp_path):
+    export_answers(store, lively.id, tmp_path / "a.csv", anonymous=True)
+    text = (tmp_path / "a.csv").read_text("utf-8")
+    assert "Ann" not in text
+    rows = list(csv.DictReader(text.splitlines(keepends=True)))
+    assert len({row["annotator"] for row in rows}) == 2
+    export_answers(store, lively.id, tmp_path / "b.csv", anonymous=True)
+    assert text == (tmp_path / "b.csv").read_text("utf-8")
+
+
+@pytest.mark.slow  # importing datasets takes seconds
+def test_other_programs_read_the_parquet_file(store, lively, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    export_answers(store, lively.id, tmp_path / "a.parquet")
+    loaded = datasets.load_dataset(
+        "parquet", data_files=str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache")
+    )["train"]
+    assert loaded.column_names == list(COLUMNS)
+    assert loaded["kind"][0] == "left"
+    assert json.loads(loaded["detail"][0]) == {"shown": {"a": 2, "b": 1}}
+    assert loaded["preference"][5] is None
+
+
+def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp_path):
+    there, project = elsewhere
+    export_segments(store, lively.id, tmp_path / "clips")
+    rewards = np.load(tmp_path / "clips/rewards.npy")
+    np.save(tmp_path / "clips/rewards.npy", rewards + 1)
+    with pytest.raises(DataError, match="clips of these names"):
+        import_segments(there, project, tmp_path / "clips")
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
+    import resource
+
+    from preferl.store import bulk
+
+    rng = np.random.default_rng(0)
+    block = rng.normal(size=(2000, 2))
+    episodes = Episodes(
+        block, block, block[:, 0], np.zeros(2000, bool), block[:1], np.array([2000])
+    )
+    segments = sample_segments(episodes, 500, 10, rng)
+    with Store.open(tmp_path / "store") as store:
+        project = store.projects.create("dots").id
+        pairs = rng.permuted(np.tile(np.arange(500), (40, 1)), axis=1).reshape(-1, 2)
+        asked = store.questions.ask(project, segments, pairs)
+        with store.database.write() as session:
+            people = bulk.people_named(session, project, [f"p{n}" for n in range(10)])
+            bulk.add_answers(
+                session,
+                [
+                    {
+                        "project_id": project, "query_id": query, "annotator_id": person,
+                        "key": f"key-{query:06d}-{person}", "kind": "left", "preference": 1.0,
+                        "strength": None, "swapped": False, "response_ms": 1.0,
+                        "granted_at": 1e9, "answered_at": 1e9 + query, "detail": {"a": 1},
+                    }
+                    for query in asked
+                    for person in people.values()
+                ],
+            )  # fmt: skip
+        for ending in FORMATS:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            assert export_answers(store, project, tmp_path / f"a.{ending}") == 100_000
+            more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            assert more < 150_000, "kilobytes"

@@ -1,0 +1,177 @@
+import csv
+import json
+import time
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from preferl.data.episodes import Episodes
+from preferl.data.sources import load_labels, load_source
+from preferl.errors import DataError
+from preferl.store.exchange import export_answers
+from preferl.store.feedback import StoredFeedback
+from preferl.store.imports import import_comparisons, import_labels, import_table, occurrence
+from preferl.store.schema import Answer, Query
+from preferl.store.store import Store
+from preferl.store.tables import writing_table
+
+
+@pytest.fixture
+def one(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        yield store, store.projects.create("dots", quorum=3).id
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    rng = np.random.default_rng(0)
+    return Episodes(
+        rng.normal(size=(20, 3)), rng.normal(size=(20, 2)), rng.normal(size=20),
+        np.zeros(20, bool), np.zeros((2, 3)), np.array([12, 8]),
+    )  # fmt: skip
+
+
+def ref(episode, start, **more):
+    return {"episode": episode, "start": start} | more
+
+
+def jsonl(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_labels_of_people_about_a_door(shared, store, tmp_path):
+    door = shared / "data/adroit-door-human"
+    demonstrations = load_source(door / "door-v0_demos.pickle")
+    folder = door / "door-human-v1_human_labels"
+    project = store.projects.create("door", quorum=3)
+    began = time.perf_counter()
+    report = import_labels(store, project.id, folder, demonstrations)
+    seconds = time.perf_counter() - began
+    assert (report.new, report.known) == (1600, 0)
+    assert report.annotators == ("door-human-v1_human_labels",)
+    assert seconds < 60  # seconds on an idle machine
+    assert store.progress(project.id).open == 0
+    assert store.clips.without_video(project.id, 10) == [], "nobody has to see them"
+    there = load_labels(folder, demonstrations).comparisons
+    here = StoredFeedback(store).comparisons()
+    np.testing.assert_array_equal(here.preference, there.preference)
+    some = np.arange(0, 1600, 40)
+    np.testing.assert_array_equal(
+        here.segments[here.pairs[some]].observations, there.segments[there.pairs[some]].observations
+    )
+    again = import_labels(store, project.id, folder, demonstrations)
+    assert (again.new, again.known) == (0, 1600)
+    export_answers(store, project.id, tmp_path / "a.jsonl")
+    row = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[7])
+    assert row["detail"] == {"imported": "door-human-v1_human_labels", "row": 7}
+    assert row["first_episode"] == there.segments.origin[there.pairs[7, 0], 0]
+
+
+def test_a_table_of_references(one, episodes, tmp_path):
+    store, project = one
+    path = jsonl(
+        tmp_path / "a.jsonl",
+        {"chosen": ref(0, 2), "rejected": ref(1, 0), "annotator": "Ann"},
+        {"chosen": ref(1, 0), "rejected": ref(0, 2), "annotator": "Bob"},
+        {"chosen": ref(0, 2), "rejected": ref(1, 0), "annotator": "Ann"},
+        {"chosen": ref(0, 5), "rejected": ref(1, 4), "equal": True},
+    )
+    report = import_table(store, project, path, episodes, length=4)
+    assert (report.new, report.clips, report.annotators) == (4, 4, ("Ann", "Bob", "a"))
+    with store.database.read() as session:
+        queries = session.execute(select(Answer.query_id).order_by(Answer.id)).scalars().all()
+        said = session.execute(select(Answer.preference).order_by(Answer.id)).scalars().all()
+    assert queries[0] == queries[1], "two people about one pair are answers to one query"
+    assert queries[2] not in queries[:2], "a person's second answer counts for itself"
+    assert said[0] == said[2] == 1 - said[1]
+    assert said[3] == 0.5
+    told = StoredFeedback(store).comparisons()
+    pair, clips = told.pairs[1], told.segments[told.pairs]
+    assert told.preference.tolist()[0] == 0.5
+    best = clips.observations[1, 0 if told.preference[1] == 1 else 1]
+    np.testing.assert_array_equal(best, episodes.observations[2:6])
+    assert pair.shape == (2,)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_table_of_steps(one, tmp_path, ending):
+    store, project = one
+    better = {"observations": [[1.0], [2.0]], "actions": [[0.5], [0.25]]}
+    worse = {"observations": [[3.0]], "actions": [[0.0]], "rewards": [7.0]}
+    path = tmp_path / f"a.{ending}"
+    with writing_table(path, {"chosen": "json", "rejected": "json"}) as write:
+        write([(better, worse)])
+    assert import_table(store, project, path, name="Zoë").annotators == ("Zoë",)
+    told = StoredFeedback(store).comparisons()
+    place = told.pairs[0, 0 if told.preference[0] == 1 else 1]
+    np.testing.assert_array_equal(told.segments[place].observations, [[1.0], [2.0]])
+    np.testing.assert_array_equal(told.segments.returns().sum(), 7.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "expected"),
+    [
+        ({"chosen": ref(2, 0), "rejected": ref(1, 0)}, "chosen", "an episode in 0 to 1"),
+        ({"chosen": ref(0, 0), "rejected": ref(1, 5)}, "rejected", "4 steps inside the 8"),
+        ({"chosen": ref(0, 0), "rejected": ref(1, "x")}, "rejected", "a whole number"),
+        ({"chosen": ref(0, 0)}, "rejected", "an object with"),
+        ({"chosen": "{", "rejected": ref(1, 0)}, "chosen", "an object of JSON"),
+        ({"chosen": {"observations": [[1], [2]], "actions": [[1]]}}, "chosen", "as many finite"),
+        ({"chosen": {"observations": [[1], [2, 3]], "actions": [[1]]}}, "chosen", "numbers"),
+        ({"chosen": ref(0, 0), "rejected": ref(1, 0), "equal": "yes"}, "equal", "true or false"),
+    ],
+)
+def test_a_wrong_cell_is_named(one, episodes, tmp_path, row, column, expected):
+    store, project = one
+    fine = {"chosen": ref(0, 0), "rejected": ref(1, 0)}
+    path = jsonl(tmp_path / "a.jsonl", fine, row)
+    with pytest.raises(DataError, match=rf"row 2, column {column}: expected {expected}"):
+        import_table(store, project, path, episodes, length=4)
+    assert store.live.revision(project) == 0
+
+
+def test_references_need_episodes_and_one_length(one, episodes, tmp_path):
+    store, project = one
+    path = jsonl(tmp_path / "a.jsonl", {"chosen": ref(0, 0, length=3), "rejected": ref(1, 0)})
+    with pytest.raises(DataError, match="no episodes were given"):
+        import_table(store, project, path)
+    with pytest.raises(DataError, match="a length, here or for the whole import"):
+        import_table(store, project, path, episodes)
+    with pytest.raises(DataError, match="one length"):
+        import_table(store, project, path, episodes, length=4)
+
+
+def test_shares_are_no_answers_of_people(one, shared_comparisons):
+    store, project = one
+    with pytest.raises(DataError, match="a person's answer has no shares"):
+        import_comparisons(store, project, shared_comparisons, ["Ann"], source="made up")
+    with store.database.read() as session:
+        assert session.scalars(select(Query)).all() == []
+
+
+@pytest.fixture
+def shared_comparisons(episodes):
+    from preferl.data.comparisons import Comparisons
+    from preferl.data.segments import cut
+
+    segments = cut(episodes, np.array([0, 4]), 4)
+    return Comparisons.of(segments, np.array([[0, 1]]), np.array([0.7]))
+
+
+def test_csv_cells_are_text(one, episodes, tmp_path):
+    store, project = one
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["chosen", "rejected", "annotator", "equal"])
+        writer.writerow([json.dumps(ref(0, 1)), json.dumps(ref(1, 1)), "Ann", ""])
+        writer.writerow([json.dumps(ref(0, 2)), json.dumps(ref(1, 1)), "", "true"])
+    report = import_table(store, project, tmp_path / "a.csv", episodes, length=2)
+    assert report.annotators == ("Ann", "a")
+    assert sorted(store.questions.votes(project).preference)[0] in (0.0, 0.5)
+
+
+def test_occurrences_are_counted_by_row():
+    rows = np.array([[5, 1], [5, 1], [2, 2], [5, 1], [1, 5]])
+    assert occurrence(rows).tolist() == [0, 1, 0, 2, 0]

@@ -1,0 +1,230 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from preferl.data.segments import Segments
+from preferl.errors import ConfigError, DataError, StorageError
+from preferl.shapes import Array
+from preferl.store import Store
+from preferl.store.frames import FunctionFrames
+from preferl.store.rendering import RenderWorker, pictures_of, serve_rendering, write_video
+
+PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
+
+
+def pendulums(count: int, steps: int = 4) -> Segments:
+    """Segments of a pendulum that stands at different angles; the last one is shorter."""
+    angle = np.linspace(0, 3, count * steps)
+    seen = np.stack([np.cos(angle), np.sin(angle), 0 * angle], axis=1)
+    start, real = steps * np.arange(count), np.full(count, steps)
+    real[-1] -= 1
+    return Segments(seen, np.zeros((len(seen), 1)), 0 * angle, start, real, steps)
+
+
+def asked(store: Store, segments: Segments, **settings: Any) -> tuple[Any, list[str]]:
+    """A project in which neighbours are compared, the last pair most urgently."""
+    project = store.projects.create("swing", **settings)
+    clips = store.clips.put(project.id, segments)
+    for first in range(len(clips) - 1):
+        pair = np.array([[first, first + 1]])
+        store.questions.ask(project.id, segments, pair, priority=float(first))
+    return project, clips
+
+
+def frames_in(path: Path) -> int:
+    with av.open(str(path)) as container:
+        return sum(1 for _ in container.decode(video=0))
+
+
+def black(segments: Segments, row: int) -> Array:
+    return np.zeros((segments.real[row], 16, 16), np.uint8)
+
+
+def fails_at_the_second(segments: Segments, row: int) -> Iterator[Array]:
+    if segments.observations[segments.start[row], 0] < 0.6:  # type: ignore[index]
+        yield np.zeros((16, 16), np.uint8)
+        raise RuntimeError("the simulator broke")
+    yield from black(segments, row)
+
+
+def test_clips_that_wait_are_drawn_and_can_be_shown(store: Store) -> None:
+    project, clips = asked(store, pendulums(3), frames=PENDULUM, fps=20)
+    ann = store.people.owner(project.id).annotator.id
+    assert not store.queue.claim(project.id, ann, 1).questions
+    with RenderWorker(store) as worker:
+        assert worker.round() == 3
+        assert worker.round() == 0
+    counts = [frames_in(store.clips.video_path(project.id, clip)) for clip in clips]
+    assert counts == [4, 4, 3]
+    assert store.queue.claim(project.id, ann, 1).questions
+
+
+def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    project, clips = asked(store, pendulums(3))
+    with RenderWorker(store, FunctionFrames(fails_at_the_second)) as worker:
+        assert worker.round() == 3
+        assert worker.rendered == (1, 2)
+    (said,) = caplog.messages  # though two failed
+    assert "RuntimeError: the simulator broke. Others" in said
+    assert caplog.records[0].exc_info is not None
+    rows = [store.clips.get(project.id, clip) for clip in clips]
+    assert [row and row.video for row in rows] == ["ready", "failed", "failed"]
+    assert rows[1] is not None
+    assert rows[1].video_error == "RuntimeError: the simulator broke"
+    folder = store.clips.video_path(project.id, clips[0]).parent
+    assert [file.name for file in folder.iterdir()] == [f"{clips[0]}.mp4"]
+
+
+def test_a_project_that_does_not_say_how_is_told_once(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked(store, pendulums(2))
+    with RenderWorker(store) as worker:
+        assert worker.round() == worker.round() == 0
+    assert [record.args for record in caplog.records] == [("swing",)]
+
+
+def test_what_we_know_of_is_told_without_a_traceback(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked(store, pendulums(2))
+
+    def stateless(segments: Segments, row: int) -> Iterator[Array]:
+        raise DataError("There are no states.")
+
+    with RenderWorker(store, FunctionFrames(stateless)) as worker:
+        assert worker.round() == 2
+    assert [record.exc_info for record in caplog.records] == [None]
+    assert "cannot be drawn: There are no states. Others" in caplog.text
+
+
+def test_the_most_urgent_comes_first(store: Store) -> None:
+    asked(store, pendulums(12))
+    drawn = []
+
+    def note(segments: Segments, row: int) -> Array:
+        drawn.append(float(segments.observations[segments.start[row], 0]))  # type: ignore[index]
+        return black(segments, row)
+
+    with RenderWorker(store, FunctionFrames(note)) as worker:
+        assert [worker.round() for _ in range(3)] == [8, 4, 0]
+    assert sorted(drawn[:2]) == sorted(drawn)[:2], "cosines fall, so the last are least"
+
+
+def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
+    project, clips = asked(store, pendulums(2))
+    worker = RenderWorker(store, FunctionFrames(lambda s, row: stop_midway(s, row)))
+
+    def stop_midway(segments: Segments, row: int) -> Iterator[Array]:
+        for picture in black(segments, row):
+            yield picture
+            worker.stop()
+
+    worker.round()
+    worker.wait(60)
+    assert worker.stopped
+    states = [store.clips.get(project.id, clip) for clip in clips]
+    assert [row and row.video for row in states] == ["none", "none"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_there_is_one_picture_per_step(count: int, tmp_path: Path) -> None:
+    segments = pendulums(1, steps=3)  # two real steps
+    source = FunctionFrames(lambda *_: np.zeros((count, 16, 16), np.uint8))
+    with pytest.raises(DataError, match=rf"2, its steps, got {count}"):
+        list(pictures_of(source, segments, 0))
+    path = tmp_path / "clip.mp4"
+    with pytest.raises(DataError):
+        write_video(source, segments, 0, path, 10)
+    assert not list(tmp_path.iterdir())
+    write_video(FunctionFrames(black), segments, 0, path, 10)
+    assert frames_in(path) == 2
+
+
+def test_a_full_disk_is_no_fault_of_the_clip(store: Store) -> None:
+    project, clips = asked(store, pendulums(2))
+    store.clips.video_path(project.id, clips[0]).parent.parent.write_text("in the way")
+    with RenderWorker(store, FunctionFrames(black)) as worker, pytest.raises(StorageError):
+        worker.round()
+    row = store.clips.get(project.id, clips[0])
+    assert row is not None
+    assert row.video == "none"
+
+
+def test_serving_tries_again_what_failed(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        project, clips = asked(store, pendulums(2))
+        store.clips.video_failed(project.id, clips[0], "no graphics")
+    handler = signal.getsignal(signal.SIGTERM)
+    assert serve_rendering(tmp_path, function=f"{__name__}:black", once=True) == (2, 0)
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert serve_rendering(tmp_path, once=True) == (0, 0)
+    thread = threading.Thread(target=serve_rendering, args=(tmp_path,), kwargs={"once": True})
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    with pytest.raises(ConfigError, match="function"):
+        serve_rendering(tmp_path, function="math:pi")
+
+
+SERVE = """
+import json, os, sys
+from preferl.store.rendering import serve_rendering
+drawn = serve_rendering(sys.argv[1], parent=os.getppid(), poll_seconds=0.1)
+print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.modules]]))
+"""
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(300):
+        if path.is_file():
+            return
+        time.sleep(0.1)
+    raise TimeoutError(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
+def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        project, clips = asked(store, pendulums(2), frames=PENDULUM)
+        command = [sys.executable, "-c", SERVE, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for clip in clips:
+                wait_for(store.clips.video_path(project.id, clip))
+            process.send_signal(signal.SIGTERM)
+            said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(said) == [[2, 0], []]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes have no parents there")
+def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
+    with Store.open(tmp_path) as store:
+        project, clips = asked(store, pendulums(2), frames=PENDULUM)
+        # A process that starts the worker in the background, and is killed.
+        starts = (
+            "import subprocess, sys, time\n"
+            "print(subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).pid, flush=True)\n"
+            "time.sleep(60)"
+        )
+        command = [sys.executable, "-c", starts, SERVE, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as between:
+            assert between.stdout is not None
+            worker = int(between.stdout.readline())
+            wait_for(store.clips.video_path(project.id, clips[1]))
+            os.kill(worker, 0)
+            between.kill()
+            assert json.loads(between.stdout.readline())[0][0] <= 2  # it ends, and says so

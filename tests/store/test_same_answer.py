@@ -1,0 +1,143 @@
+"""The same answer sent many times at the same moment, as browsers do that do not hear back."""
+
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from preferl.data.segments import Segments
+from preferl.errors import FeedbackError
+from preferl.store.schema import Answer, Lease, Query
+
+AT_ONCE = 6
+ROUNDS = 8
+
+
+def asked(store, pairs, quorum=1):
+    rng = np.random.default_rng(0)
+    blocks = rng.normal(size=(2 * pairs, 1)).astype(np.float32)
+    count = np.arange(2 * pairs)
+    ones = np.ones(2 * pairs, np.int64)
+    segments = Segments(blocks, blocks, np.zeros(2 * pairs, np.float32), count, ones, 1)
+    project = store.projects.create("dots", repeat_share=0.0, known_share=0.0, quorum=quorum)
+    store.questions.ask(project.id, segments, count.reshape(pairs, 2))
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
+    return project.id
+
+
+def at_once(*works):
+    """What each work returns or raises, all begun at the same moment."""
+    start, results = threading.Barrier(len(works)), [None] * len(works)
+
+    def run(place, work):
+        start.wait()
+        try:
+            results[place] = work()
+        except Exception as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=told) for told in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def answers(store):
+    with store.database.read() as session:
+        return list(session.scalars(select(Answer).order_by(Answer.id)))
+
+
+def needed(store):
+    with store.database.read() as session:
+        return [query.needed for query in session.scalars(select(Query).order_by(Query.id))]
+
+
+def test_one_key_is_one_answer_for_programs_at_once(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], ROUNDS)
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    for number in range(ROUNDS):
+        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        results = at_once(
+            *(
+                partial(stores[n % 2].queue.answer, ann, question.token, f"key-{number:04}", "left")
+                for n in range(AT_ONCE)
+            )
+        )
+        assert len({result.answer_id for result in results}) == 1, results
+        assert sorted(result.new for result in results) == [False] * (AT_ONCE - 1) + [True]
+    assert len(answers(stores[0])) == ROUNDS
+    assert needed(stores[0]) == [0] * ROUNDS
+
+
+def test_one_question_is_answered_once_whatever_the_keys(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], ROUNDS, quorum=2)
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    for number in range(ROUNDS):
+        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        results = at_once(
+            *(
+                partial(
+                    stores[n % 2].queue.answer, ann, question.token, key, ("left", "equal")[n % 2]
+                )
+                for n, key in enumerate(f"key-{number}-{n}-of-ann" for n in range(AT_ONCE))
+            )
+        )
+        refused = [result for result in results if isinstance(result, FeedbackError)]
+        assert len(refused) == AT_ONCE - 1, results
+    assert len(answers(stores[0])) == ROUNDS
+    assert needed(stores[0]) == [1] * ROUNDS
+    with stores[0].database.read() as session:
+        assert not list(session.scalars(select(Lease)))
+
+
+def test_one_undo_is_one_undo(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], 2)
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    for number in range(2):
+        (question,) = stores[0].queue.claim(project, ann, 1).questions
+        stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left")
+    results = at_once(
+        *(partial(stores[n % 2].queue.undo, ann, "the-undo-key") for n in range(AT_ONCE))
+    )
+    assert {result.query_id for result in results} == {question.query_id}, results
+    assert [answer.kind for answer in answers(stores[0])] == ["left", "left", "retract"]
+
+
+def test_undo_while_answering_ends_with_all_in_order(open_store):
+    stores = [open_store() for _ in range(2)]
+    project = asked(stores[0], 2)
+    ann = stores[0].people.invite(project, "ann").annotator.id
+    for number in range(ROUNDS):
+        question = stores[0].queue.claim(project, ann, 1).questions[0]
+        results = at_once(
+            partial(stores[0].queue.answer, ann, question.token, f"the-key-{number}", "left"),
+            partial(stores[1].queue.undo, ann, f"the-undo-{number}"),
+            partial(stores[0].queue.heartbeat, ann, [question.token]),
+            partial(stores[1].queue.claim, project, ann, 2),
+        )
+        assert not [result for result in results if isinstance(result, Exception)], results
+        stores[0].queue.undo(ann, f"the-last-undo-{number}")
+    assert needed(stores[0]) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["left", "skip"])
+def test_two_people_cannot_share_a_key(open_store, kind):
+    store = open_store()
+    project = asked(store, 2)
+    told = []
+    for name in ("ann", "ben"):
+        person = store.people.invite(project, name).annotator.id
+        (question,) = store.queue.claim(project, person, 1).questions
+        told.append((person, question.token))
+    results = at_once(
+        *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in told)
+    )
+    assert sorted(type(result).__name__ for result in results) == ["FeedbackError", "Recorded"]
+    assert len(answers(store)) == 1

@@ -1,0 +1,283 @@
+import json
+import sqlite3
+import threading
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from preferl.data.segments import Segments
+from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
+from preferl.store import Store, StoredFeedback, clip_ids
+from preferl.store.schema import Base
+from preferl.testing.feedback_contracts import check_feedback, example_segments
+
+
+def answer_everything(store, project, kind=lambda number: "left") -> int:
+    """Somebody who answers all there is."""
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
+    ann = store.people.owner(project.id).annotator.id
+    number = store.live.revision(project.id)
+    while questions := store.queue.claim(project.id, ann, 1).questions:
+        store.queue.answer(ann, questions[0].token, f"key-{number:06d}", kind(number))
+        number += 1
+    return number
+
+
+def test_it_keeps_the_contract_of_feedback(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    check_feedback(StoredFeedback(store, "dots"), answer=lambda: answer_everything(store, project))
+
+
+def test_it_keeps_the_contract_with_people_who_cannot_tell(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+
+    def kind(number: int) -> str:
+        return "cannot_tell" if number % 3 == 0 else "right"
+
+    check_feedback(
+        StoredFeedback(store, project.id),
+        answer=lambda: answer_everything(store, project, kind),
+        declines=True,
+    )
+
+
+def test_answers_of_another_program_are_joined_to_their_clips(open_store):
+    asking, answering = open_store(), open_store()
+    project = asking.projects.create("dots", repeat_share=0.0)
+    feedback = StoredFeedback(asking)
+    segments = example_segments(3)
+    feedback.ask(segments, np.array([[2, 5], [5, 7], [2, 5]]))
+    with pytest.raises(FeedbackError, match="3 wait for people"):
+        feedback.comparisons()
+    answer_everything(answering, project)
+    comparisons = feedback.comparisons()
+    assert comparisons is feedback.comparisons(), "read again only after new answers"
+    shown = comparisons.segments[comparisons.pairs]
+    meant = segments[np.array([[2, 5], [5, 7], [2, 5]])]
+    for got, asked in ((shown.observations, meant.observations), (shown.actions, meant.actions)):
+        np.testing.assert_array_equal(got[meant.mask], asked[meant.mask])
+    np.testing.assert_array_equal(shown.mask, meant.mask)
+    assert len(comparisons.segments) == 3, "each clip once"
+
+
+def test_asking_waits_for_people_where_it_is_told_to(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    told = []
+    feedback = StoredFeedback(store, patience=60.0, on_wait=told.append)
+    person = threading.Timer(0.3, answer_everything, (store, project))
+    person.start()
+    feedback.ask(example_segments(0), np.array([[0, 1], [1, 2]]))
+    person.join()
+    assert len(feedback.comparisons()) == 2
+    assert told[0] == 2
+    feedback.patience = 0.2
+    began = time.monotonic()
+    feedback.ask(example_segments(0), np.array([[3, 4]]))
+    assert time.monotonic() - began < 5
+    assert feedback.pending == 1
+
+
+def test_clips_are_stored_once_and_named_by_what_they_hold(store):
+    project = store.projects.create("dots")
+    segments = example_segments(0)
+    one = store.clips.put(project.id, segments)
+    moved = Segments(
+        observations=np.concatenate([np.zeros((5, 3), np.float32), segments.observations]),
+        actions=np.concatenate([np.zeros((5, 2), np.float32), segments.actions]),
+        rewards=np.concatenate([np.zeros(5), segments.rewards]),
+        start=segments.start + 5,
+        real=segments.real,
+        length=segments.length,
+    )
+    assert store.clips.put(project.id, moved) == one == clip_ids(segments)
+    assert len(list((store.files / "clips" / str(project.id)).iterdir())) == 1
+    back = store.clips.segments(project.id, [one[3], one[0], one[3]])
+    np.testing.assert_array_equal(back.real, segments.real[[3, 0, 3]])
+    rows = np.array([3, 0, 3])
+    mask = segments[rows].mask
+    np.testing.assert_array_equal(
+        back[np.arange(3)].observations[mask], segments[rows].observations[mask]
+    )
+    with pytest.raises(DataError, match="one of this project"):
+        store.clips.segments(project.id, ["0" * 32])
+    with pytest.raises(DataError, match="digest"):
+        store.clips.video_path(project.id, "../../etc/passwd")
+
+
+def test_clips_are_there_when_the_query_is_not_yet(store, monkeypatch):
+    project = store.projects.create("dots")
+    monkeypatch.setattr(store.questions, "ask_stored", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        store.questions.ask(project.id, example_segments(0), np.array([[0, 1]]))
+    assert len(store.clips.segments(project.id, clip_ids(example_segments(0))[:2])) == 2
+    assert store.progress(project.id).open == 0
+
+
+def test_what_cannot_be_asked_is_refused_whole(store):
+    project = store.projects.create("dots")
+    segments, pairs = example_segments(0), np.array([[0, 1], [1, 2]])
+    for wrong, more in (
+        (np.array([[0, 1], [1, 1]]), {}),
+        (np.array([[0, 99]]), {}),
+        (pairs, {"purpose": "repeat"}),
+        (pairs, {"purpose": "known"}),
+        (pairs, {"purpose": "known", "known": np.array([1.0, 0.3])}),
+        (pairs, {"scores": np.array([1.0])}),
+    ):
+        with pytest.raises(FeedbackError):
+            store.questions.ask(project.id, segments, wrong, **more)
+    assert store.progress(project.id).open == 0
+    assert not (store.files / "clips").exists()
+
+
+def test_migrations_make_what_the_code_expects(store):
+    with store.database.read() as session:
+        context = MigrationContext.configure(session.connection())
+        differences = compare_metadata(context, Base.metadata)
+    by_hand = ("ix_query_open", "ix_query_undrawn")  # expressions cannot be compared
+    assert [d for d in differences if not any(name in str(d) for name in by_hand)] == []
+
+
+def test_a_store_of_a_newer_version_is_left_alone(open_store):
+    store = open_store()
+    with store.database.write() as session:
+        session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StorageError, match="9999"):
+        open_store()
+
+
+def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypatch):
+    with Store.open(tmp_path) as store:
+        store.projects.create("dots")
+    known = "SELECT version_num FROM alembic_version"
+    monkeypatch.setattr(
+        "preferl.store.migrate.ScriptDirectory.get_current_head", lambda self: "0002"
+    )
+    Store.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
+        assert kept.execute(known).fetchone() == ("0001",)
+        assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
+
+
+def test_the_secret_of_a_store_is_made_once_for_its_owner_alone(tmp_path, monkeypatch):
+    monkeypatch.delenv("PREFERL_SECRET", raising=False)
+    with Store.open(tmp_path) as one, Store.open(tmp_path) as two:
+        assert one.key() == two.key()
+        assert len(one.key()) == 64
+        assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+        project = one.projects.create("dots")
+        assert one.people.owner(project.id).secret == two.people.owner(project.id).secret
+        monkeypatch.setenv("PREFERL_SECRET", "short")
+        with pytest.raises(ConfigError, match="PREFERL_SECRET"):
+            one.key()
+        monkeypatch.setenv("PREFERL_SECRET", "x" * 40)
+        assert one.key() == b"x" * 40
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://host/name", "sqlite://", "nonsense://", "postgresql://h/d"]
+)
+def test_databases_that_cannot_be_used(url):
+    with pytest.raises(ConfigError):
+        Store.open(url)
+
+
+def test_projects_and_people_that_cannot_be(store):
+    project = store.projects.create("dots")
+    for slug, more in (
+        ("dots", {}),
+        ("No Good", {}),
+        ("x", {"quorum": 0}),
+        ("x", {"repeat_share": 2.0}),
+        ("x", {"question": " "}),
+        ("x", {"budget": 0}),
+    ):
+        with pytest.raises(ConfigError):
+            store.projects.create(slug, **more)
+    with pytest.raises(ConfigError, match="one of dots"):
+        store.projects.get("spots")
+    with pytest.raises(ConfigError, match="settings"):
+        store.projects.update(project.id, colour="red")
+    with pytest.raises(ConfigError):
+        store.projects.update(project.id, quorum=-1)
+    assert store.projects.get("dots").quorum == 1
+    store.projects.create("spots")
+    with pytest.raises(ConfigError, match="dots, spots"):
+        store.projects.only()
+    for name, role in (
+        ("", "annotator"),
+        ("x" * 81, "annotator"),
+        ("a\0b", "admin"),
+        ("Z", "king"),
+    ):
+        with pytest.raises(ConfigError):
+            store.people.invite(project.id, name, role)
+    with pytest.raises(ConfigError, match="exists"):
+        store.people.invite(12345, "Ann")
+
+
+def test_a_new_link_ends_the_old_one_and_the_disabled_have_none(store):
+    project = store.projects.create("dots")
+    old = store.people.invite(project.id, "Ann")
+    new = store.people.invite(project.id, " Ann ", "admin")
+    assert new.annotator.id == old.annotator.id
+    assert store.people.by_secret(old.secret) is None
+    assert store.people.by_secret(new.secret).role == "admin"
+    store.people.update(new.annotator.id, disabled=True)
+    assert store.people.by_secret(new.secret) is None
+    with store.database.read() as session:
+        rows = json.dumps(
+            [list(map(str, row)) for row in session.execute(text("SELECT * FROM annotator"))]
+        )
+    assert new.secret not in rows
+
+
+def test_rewards_episodes_and_events_for_people_to_see(store):
+    project = store.projects.create("dots")
+    store.live.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.live.publish_reward(project.id, 2, answers=40)
+    store.live.publish_reward(project.id, 2, answers=41)
+    told = [
+        (row.version, row.accuracy, row.high, row.answers) for row in store.live.rewards(project.id)
+    ]
+    assert told == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
+    assert store.live.last_episode(project.id) is None
+    (clip,) = store.clips.put(
+        project.id,
+        example_segments(0).select(np.array([0])),
+        kind="episode",
+        detail={"return": 3.0},
+    )
+    store.clips.put(project.id, example_segments(1))  # nobody is asked about these
+    assert store.clips.without_video(project.id, 5) == [clip]
+    store.clips.video_failed(project.id, clip, "no screen")
+    assert store.progress(project.id).clips_failed == 1
+    assert store.clips.retry_failed(project.id) == 1
+    store.clips.video_ready(project.id, [clip])
+    assert store.live.last_episode(project.id).detail == {"return": 3.0}
+    store.events.add(project.id, "exported", detail={"rows": 2})
+    assert [(event.kind, event.detail) for event in store.events.latest(project.id)] == [
+        ("exported", {"rows": 2})
+    ]
+
+
+def test_programs_that_give_no_sign_of_life_are_lost(store):
+    project = store.projects.create("dots")
+    store.live.beat(project.id, "reward", "waiting", every=0.1, detail={"version": 3})
+    (state,) = store.live.services(project.id)
+    assert (state.name, state.state, state.alive, state.detail) == (
+        "reward",
+        "waiting",
+        True,
+        {"version": 3},
+    )
+    time.sleep(0.4)
+    assert not store.live.services(project.id)[0].alive
+    store.live.beat(project.id, "reward", "stopped", every=0.1)
+    time.sleep(0.4)
+    assert store.live.services(project.id)[0].alive, "who said goodbye is not lost"

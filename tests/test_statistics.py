@@ -1,0 +1,70 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from preferl.statistics import (
+    average_ranks,
+    bootstrap_interval,
+    pearson,
+    sign_test,
+    spearman,
+    wilson_interval,
+)
+
+
+def test_wilson_by_hand() -> None:
+    # z = 2: centre (0.5 + 2/4) / 2 ... for 2 of 4: (0.5 + 4/8) / (1 + 1) = 0.5,
+    # half = 2/2 * sqrt(0.25/4 + 4/64) = sqrt(0.125)
+    low, high = wilson_interval(2, 4, z=2)
+    assert low == pytest.approx(0.5 - math.sqrt(0.125))
+    assert high == pytest.approx(0.5 + math.sqrt(0.125))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (37, 50), (1, 1)])
+def test_wilson_like_scipy(successes: int, trials: int) -> None:
+    expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+    assert wilson_interval(successes, trials) == pytest.approx((expected.low, expected.high))
+
+
+def test_wilson_without_trials_knows_nothing() -> None:
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials"), [(0, 0), (0, 1), (3, 6), (120, 300), (181, 300), (1000, 2300)]
+)
+def test_sign_test_like_scipy(successes: int, trials: int) -> None:
+    expected = stats.binomtest(successes, trials).pvalue if trials else 1.0
+    assert sign_test(successes, trials) == pytest.approx(expected, rel=1e-9)
+
+
+def test_spearman_like_scipy_with_many_ties(rng: np.random.Generator) -> None:
+    first = rng.integers(5, size=200).astype(float)
+    second = first + rng.integers(5, size=200)
+    expected = stats.spearmanr(first, second).statistic
+    assert spearman(first, second) == pytest.approx(expected, abs=1e-12)
+    np.testing.assert_array_equal(average_ranks(first), stats.rankdata(first))
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e9])
+def test_a_constant_column_has_no_correlation(constant: float, rng: np.random.Generator) -> None:
+    assert math.isnan(pearson(np.full(1000, constant), rng.normal(size=1000)))
+    assert math.isnan(spearman(rng.normal(size=1000), np.full(1000, constant)))
+
+
+def test_tiny_numbers_still_correlate(rng: np.random.Generator) -> None:
+    column = rng.normal(size=50)
+    assert pearson(column * 1e-30, column) == pytest.approx(1)
+    assert pearson(column + 1e6, -column) == pytest.approx(-1)
+
+
+def test_bootstrap_holds_the_mean_and_shrinks(rng: np.random.Generator) -> None:
+    few, many = rng.normal(size=10), rng.normal(size=1000)
+    low, high = bootstrap_interval(few, rng)
+    assert low < few.mean() < high
+    narrow = bootstrap_interval(many, rng)
+    # the mean of 1000 normal numbers: 1.96 / sqrt(1000) to either side
+    assert narrow[1] - narrow[0] == pytest.approx(2 * 1.96 / math.sqrt(1000), rel=0.15)
+    assert bootstrap_interval(np.array([3.0]), rng) == (3.0, 3.0)
