@@ -1,0 +1,132 @@
+"""What the page's scripts ask for; every change carries proof that it was meant."""
+
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Header, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from preferl.annotate.people import Answering, Anyone, meant, paced, store_of
+from preferl.annotate.views import claim_view, live_view, question_view
+
+
+def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
+    meant(request, x_csrf_token)
+
+
+router = APIRouter(prefix="/api")
+CHANGES = [Depends(paced), Depends(_meant)]
+
+Token = Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,100}$")]
+Key = Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{16,64}$")]
+Count = Annotated[int, Field(ge=1, le=4)]
+Tokens = Annotated[list[Token], Field(max_length=16)]
+
+
+class Body(BaseModel):
+    """A request's JSON, in which nothing unknown is passed over."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class Claiming(Body):
+    """How many questions to hold."""
+
+    count: Count = 2
+
+
+class Shown(Body):
+    """How a pair was looked at: whole repetitions, speed at the end, single steps."""
+
+    loops: Annotated[int, Field(ge=0, le=100_000)] = 0
+    speed: Annotated[float, Field(gt=0, le=16)] = 1.0
+    steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+class Answered(Body):
+    """What a person said about a question, and how many to hold next."""
+
+    token: Token
+    key: Key
+    kind: Literal["left", "right", "equal", "cannot_tell", "skip"]
+    strength: Literal["slight", "clear"] | None = None
+    response_ms: Annotated[float, Field(ge=0, le=7 * 86_400_000)] | None = None
+    shown: Shown = Shown()
+    count: Count = 2
+
+
+class Undoing(Body):
+    """Take the last answer back; the key makes sure that it is done once."""
+
+    key: Key
+    count: Count = 2
+
+
+class Holding(Body):
+    """Questions that are still looked at."""
+
+    tokens: Tokens
+
+
+class Releasing(Holding):
+    """Questions that are no longer; beacons carry no headers, so the proof is here."""
+
+    csrf: Annotated[str, Field(max_length=100)] = ""
+
+
+@router.post("/claim", dependencies=CHANGES)
+def claim(request: Request, person: Answering, body: Claiming) -> dict[str, Any]:
+    """The questions that this person holds, filled up."""
+    store = store_of(request)
+    held = store.queue.claim(person.project_id, person.id, body.count)
+    return claim_view(store, held, person.project_id, person.id)
+
+
+@router.post("/answer", dependencies=CHANGES)
+def answer(request: Request, person: Answering, body: Answered) -> dict[str, Any]:
+    """Record an answer, on disk before this returns, and hand out what comes next."""
+    store = store_of(request)
+    recorded = store.queue.answer(
+        person.id,
+        body.token,
+        body.key,
+        body.kind,
+        strength=body.strength,
+        response_ms=body.response_ms,
+        detail={"shown": body.shown.model_dump()},
+    )
+    held = store.queue.claim(person.project_id, person.id, body.count)
+    next_ = claim_view(store, held, person.project_id, person.id)
+    return {"recorded": recorded.answer_id, "new": recorded.new} | next_
+
+
+@router.post("/undo", dependencies=CHANGES)
+def undo(request: Request, person: Answering, body: Undoing) -> dict[str, Any]:
+    """Take back this person's last answer; its question is with them again."""
+    store = store_of(request)
+    question = store.queue.undo(person.id, body.key)
+    held = store.queue.claim(person.project_id, person.id, body.count)
+    back = None if question is None else question_view(question)
+    return {"question": back} | claim_view(store, held, person.project_id, person.id)
+
+
+@router.post("/heartbeat", dependencies=CHANGES)
+def heartbeat(request: Request, person: Answering, body: Holding) -> dict[str, Any]:
+    """Keep questions for longer; `kept` is false where none is this person's any more."""
+    expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
+    return {"kept": expires_at is not None}
+
+
+@router.post("/release", dependencies=[Depends(paced)])
+def release(request: Request, person: Answering, body: Releasing) -> dict[str, Any]:
+    """Let others have these questions, as when a page is closed."""
+    meant(request, body.csrf)
+    return {"released": store_of(request).queue.release(person.id, body.tokens)}
+
+
+@router.get("/progress")
+def progress(request: Request, person: Anyone) -> dict[str, Any]:
+    """How far the work is, the reward's versions and the last episode."""
+    store = store_of(request)
+    own = asdict(store.progress(person.project_id, person.id))
+    return {"progress": own} | live_view(store, person.project_id)

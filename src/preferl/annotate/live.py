@@ -1,0 +1,146 @@
+"""News for all open pages: one task looks, everybody is told."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, Final, final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from preferl.annotate.people import Anyone, whoever
+from preferl.annotate.views import live_view
+from preferl.errors import StorageError
+from preferl.store.store import Store
+
+router = APIRouter(prefix="/api")
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS: Final = 15.0
+"""After so long without news a comment is sent, so that nothing in between hangs up."""
+
+BACKLOG: Final = 32
+"""Messages that a slow reader may be behind before the oldest are dropped."""
+
+Message = tuple[str, dict[str, Any]]
+
+
+@final
+class News:
+    """Looks at the store while anybody listens, and tells everybody what has changed.
+
+    Args:
+        store: what is looked at.
+        seconds: how often.
+    """
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._readers: dict[asyncio.Queue[Message | None], int] = {}
+        self._last: dict[int, dict[str, dict[str, Any]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @property
+    def listeners(self) -> int:
+        """How many pages are open."""
+        return len(self._readers)
+
+    def close(self) -> None:
+        """End all streams, from whatever thread, so that the server can stop."""
+        self._closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            with suppress(RuntimeError):  # the loop closed at this moment, and the streams with it
+                self._loop.call_soon_threadsafe(self._end)
+
+    async def listen(self, project_id: int) -> AsyncIterator[Message | None]:
+        """Messages about a project as they come; None now and then when there are none."""
+        if self._closed:
+            return
+        reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
+        self._loop = asyncio.get_running_loop()
+        self._readers[reader] = project_id
+        for known in self._last.get(project_id, {}).items():
+            reader.put_nowait(known)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+        try:
+            while not self._closed:
+                try:
+                    message = await asyncio.wait_for(reader.get(), QUIET_SECONDS)
+                except TimeoutError:
+                    yield None
+                    continue
+                if message is None:
+                    return
+                yield message
+        finally:
+            self._readers.pop(reader, None)
+
+    def _end(self) -> None:
+        for reader in self._readers:
+            _put(reader, None)
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _look(self) -> None:
+        while self._readers and not self._closed:
+            for project_id in sorted(set(self._readers.values())):
+                try:
+                    found = await asyncio.to_thread(self._snapshot, project_id)
+                except StorageError as error:
+                    log.warning("The store cannot be read for now: %s", error)
+                    continue
+                self._tell(project_id, found)
+            await asyncio.sleep(self._seconds)
+        self._last.clear()  # who comes next must not be told what is long past
+
+    def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
+        progress = asdict(self._store.progress(project_id))
+        paused = self._store.projects.get(project_id).paused
+        there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
+        return {
+            "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
+            "reward": live_view(self._store, project_id),
+            "questions": {"paused": paused, **there},
+        }
+
+    def _tell(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
+        last = self._last.get(project_id, {})
+        self._last[project_id] = found
+        for kind, content in found.items():
+            if last.get(kind) != content:
+                for reader, wanted in self._readers.items():
+                    if wanted == project_id:
+                        _put(reader, (kind, content))
+
+
+def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:
+    if reader.full():
+        reader.get_nowait()
+    reader.put_nowait(message)
+
+
+@router.get("/stream")
+async def stream(request: Request, person: Anyone) -> StreamingResponse:
+    """Server-sent events: `progress`, `reward` and `questions`, at first as things are."""
+    news: News = request.app.state.news
+
+    async def lines() -> AsyncIterator[str]:
+        yield "retry: 2000\n\n"
+        async for message in news.listen(person.project_id):
+            if await asyncio.to_thread(whoever, request) is None:
+                return  # signed out meanwhile
+            if message is None:
+                yield ": still here\n\n"
+                continue
+            kind, content = message
+            yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)

@@ -1,0 +1,194 @@
+"""Starting everything that people need to answer: the server, and what makes the videos."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Final, final
+
+import uvicorn
+from fastapi import FastAPI
+
+from preferl.annotate.app import create_app
+from preferl.annotate.settings import AnnotateSettings
+from preferl.errors import ConfigError, mismatch
+from preferl.store.schema import Project
+from preferl.store.store import Store
+
+log = logging.getLogger(__name__)
+
+REST_SECONDS: Final = 2.0
+"""How long a maker of videos that died rests before it is started again."""
+
+
+def serve(
+    store: Store,
+    project: Project,
+    settings: AnnotateSettings | None = None,
+    *,
+    render: Sequence[str] = (),
+    open_browser: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        store: where labels go; stays open.
+        project: whose owner's link is told.
+        settings: how it is served.
+        render: arguments of `preferl` that start the program which makes videos, such as
+            `("annotate", "render", "--store", "labels")`; it runs beside the server and is started
+            again if it dies. Empty where videos are made elsewhere.
+        open_browser: whether to open the owner's link on this machine.
+        say: is told the lines that people should read.
+
+    Raises:
+        ConfigError: the address is taken or none of this machine.
+    """
+    settings = settings or AnnotateSettings()
+    listening = _bind(settings)
+    app = create_app(store, settings)
+    secret = store.people.owner(project.id).secret
+    link = f"{address(settings, listening)}/join/{secret}"
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on"
+    )
+    maker = Renderer(render) if render else None
+    say(f"Answer here: {link}")
+    if undrawn := store.progress(project.id).pairs_undrawn:
+        say(_awaited(undrawn, drawn=bool(render)))
+    if not settings.only_here:
+        say("Others need a link of their own: invite them on the page's overview.")
+    say("Stop with Ctrl-C.")
+    try:
+        if maker:
+            maker.start()
+        if open_browser:
+            threading.Timer(0.5, webbrowser.open, [link]).start()
+        Server(config, app).run(sockets=[listening])
+    except KeyboardInterrupt:  # uvicorn has ended already, and passes on what it caught
+        pass
+    finally:
+        if maker:
+            maker.stop()
+        listening.close()
+    answered = store.progress(project.id).answered
+    say(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
+
+
+def _awaited(undrawn: int, *, drawn: bool) -> str:
+    """What becomes of pairs that nobody can see yet."""
+    count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
+    if drawn:
+        return (
+            f"{count} still to draw; answer those that are there, the others come up by themselves."
+        )
+    return f"{count} still to draw, which this program does not: run `preferl annotate render`."
+
+
+def address(settings: AnnotateSettings, listening: socket.socket) -> str:
+    """Where people find the page."""
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    port = listening.getsockname()[1]
+    wild = settings.host in ("0.0.0.0", "::")
+    host = "localhost" if wild else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bind(settings: AnnotateSettings) -> socket.socket:
+    """Listen before anything else starts, so that a taken port is told at once."""
+    try:
+        return socket.create_server(
+            (settings.host, settings.port),
+            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+            backlog=128,
+        )
+    except OSError as error:
+        raise ConfigError(
+            mismatch(
+                f"{settings.host}:{settings.port}",
+                expected="an address and port that are free",
+                got=error,
+                fix="The page may be served already. Choose another port, or 0 for any.",
+            )
+        ) from error
+
+
+@final
+class Server(uvicorn.Server):
+    """A server that ends the streams of open pages when it is told to stop.
+
+    Args:
+        config: of uvicorn.
+        app: made by `create_app`.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._news = app.state.news
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop at a signal; who listens for news would otherwise keep us."""
+        self._news.close()
+        super().handle_exit(sig, frame)
+
+    def stop(self) -> None:
+        """Stop, from another thread."""
+        self._news.close()
+        self.should_exit = True
+
+
+@final
+class Renderer:
+    """The program that makes videos, in a process of its own that is started again if it dies.
+
+    Args:
+        arguments: of `preferl`.
+        rest: seconds that it rests after it died; a fault that stays must not keep us busy.
+    """
+
+    def __init__(self, arguments: Sequence[str], rest: float = REST_SECONDS) -> None:
+        self._rest = rest
+        self._command = [sys.executable, "-m", "preferl", *arguments]
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the process, by force where it does not end by itself."""
+        self._stopping.set()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+        self._thread.join(10)
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._process = subprocess.Popen(self._command, start_new_session=True)
+            while self._process.poll() is None and not self._stopping.wait(0.2):
+                pass
+            if self._stopping.is_set():
+                _end(self._process)
+                return
+            log.warning(
+                "The program that makes videos ended with status %s and is started again.",
+                self._process.returncode,
+            )
+            self._stopping.wait(self._rest)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,446 @@
+/** The page on which pairs are answered: one question after the other, until there are no more. */
+
+import { Clip } from './clip.js';
+import { Dialogs } from './dialogs.js';
+import { Panel } from './panel.js';
+import { Player } from './player.js';
+import { Refused, farewell, send, whisper } from './wire.js';
+
+const byId = (id) => document.getElementById(id);
+const calm = matchMedia('(prefers-reduced-motion: reduce)');
+const settings = document.body.dataset;
+const STATES = ['pair', 'waiting', 'done', 'paused', 'unqualified', 'signed-out', 'loading'];
+const AHEAD = 2; // questions held at a time: the one shown and the one to come
+const FLASH = 140; // milliseconds for which the choice stays visible
+const SPOKEN = {
+  left: 'A is better',
+  right: 'B is better',
+  equal: 'equal',
+  cannot_tell: 'cannot tell',
+  skip: 'skipped for now',
+};
+
+const player = new Player([byId('canvas-a'), byId('canvas-b')]);
+const dialogs = new Dialogs();
+const panel = new Panel();
+
+let questions = []; // what this page holds, the first one is shown
+let shown = null; // the question on the screen
+let busy = false; // an answer is on its way
+let failed = false; // the clips of this pair cannot be shown
+let remark = ''; // said until the next answer, in place of what to do next
+const clips = new Map(); // address -> Clip
+const seen = new Set(); // pairs that were watched to the end, for undo
+
+window.preferl = {
+  frames: () => ({ left: player.drawn[0], right: player.drawn[1], time: player.time }),
+  player,
+};
+
+// ---------------------------------------------------------------- what is on the screen
+
+function say(words) {
+  byId('said').textContent = words;
+}
+
+function state(name) {
+  for (const each of STATES) byId(each).hidden = each !== name;
+  document.body.dataset.state = name;
+  if (name !== 'pair') player.clear();
+}
+
+function notice(words, kind = 'quiet') {
+  byId('notice').textContent = words;
+  byId('notice').dataset.kind = kind;
+  byId('notice').hidden = !words;
+}
+
+const pairOf = (question) => `${question.left} ${question.right}`;
+
+function clip(address) {
+  if (!clips.has(address)) {
+    const made = new Clip(address);
+    clips.set(address, made);
+    // One that failed is tried anew when it is needed next.
+    made.whole.catch(() => clips.get(address) === made && clips.delete(address));
+  }
+  return clips.get(address);
+}
+
+/** Keep the clips of the questions at hand, and let those of others go. */
+function prune() {
+  const needed = new Set(questions.flatMap((question) => [question.left, question.right]));
+  for (const [address, each] of clips) {
+    if (!needed.has(address)) {
+      each.close();
+      clips.delete(address);
+    }
+  }
+}
+
+async function show(question) {
+  if (shown?.token === question.token) return prefetch();
+  shown = question;
+  failed = false;
+  state('pair');
+  byId('pair').setAttribute('aria-busy', 'true');
+  const pair = [clip(question.left), clip(question.right)];
+  const [a, b] = pair;
+  byId('pair').classList.toggle('fresh', !a.frames[0] || !b.frames[0]);
+  controls();
+  try {
+    await Promise.all(pair.map((each) => each.ready));
+    if (shown !== question) return;
+    player.show(pair, { seen: seen.has(pairOf(question)) });
+    byId('pair').setAttribute('aria-busy', 'false');
+    byId('pair').classList.remove('fresh');
+    announce();
+    if (!calm.matches && !dialogs.open) player.play();
+    await Promise.all(pair.map((each) => each.whole));
+    if (shown === question) player.draw();
+    prefetch();
+  } catch (error) {
+    if (shown !== question) return;
+    if (error.passing) return later(question);
+    failed = true;
+    notice(`This pair cannot be shown here: ${error.message}. Skip it with s.`, 'trouble');
+    controls();
+  }
+}
+
+/** The clips did not come through; try again while their pair is still the one to show. */
+function later(question) {
+  notice('The clips are not here yet – trying again.', 'trouble');
+  setTimeout(() => {
+    if (shown !== question) return;
+    shown = null;
+    notice('');
+    show(question);
+  }, 1500);
+}
+
+function announce() {
+  const number = panel.mine + 1;
+  byId('number').textContent = byId('count').textContent = `Pair ${number.toLocaleString()}`;
+  const how = calm.matches ? 'Press space to play, or comma and full stop to step.' : 'Playing.';
+  say(`Pair ${number}. ${player.seen ? 'Choose.' : how}`);
+}
+
+/** The pair to come, loaded and decoded while this one is being looked at. */
+function prefetch() {
+  prune();
+  for (const question of questions.slice(1)) [question.left, question.right].forEach(clip);
+}
+
+// ---------------------------------------------------------------- controls
+
+const answers = [...document.querySelectorAll('[data-kind]')];
+
+function controls() {
+  const may = player.seen && !failed && shown && player.clips.length > 0;
+  for (const button of answers) {
+    const blocked = busy || (!may && button.dataset.kind !== 'skip');
+    button.setAttribute('aria-disabled', String(Boolean(blocked)));
+  }
+  byId('undo').setAttribute('aria-disabled', String(busy));
+  const todo = may ? 'Choose when you are ready.' : 'Watch both clips to the end once.';
+  byId('reason').textContent = remark || todo;
+  byId('reason').classList.toggle('remark', Boolean(remark));
+  byId('pair').classList.toggle('may', Boolean(may));
+}
+
+function transport() {
+  byId('play').setAttribute('aria-label', player.playing ? 'Pause' : 'Play');
+  byId('play').classList.toggle('playing', player.playing);
+  byId('speed').textContent = `${player.speed}×`;
+}
+
+function position() {
+  if (!player.clips.length) return;
+  const last = Math.max(1, Math.round(player.duration * player.fps) - 1);
+  const place = Math.round(player.time * player.fps);
+  const scrub = byId('scrub');
+  scrub.max = last;
+  scrub.value = place;
+  scrub.style.setProperty('--share', place / last);
+  scrub.setAttribute('aria-valuetext', `${player.time.toFixed(1)} of ${player.duration.toFixed(1)} seconds`);
+  byId('clock').textContent = `${player.time.toFixed(1)} / ${player.duration.toFixed(1)} s`;
+  const ended = player.ended();
+  player.shares().forEach((share, side) => {
+    const figure = byId(side ? 'clip-b' : 'clip-a');
+    figure.querySelector('.ring-part').style.strokeDashoffset = 1 - share;
+    figure.classList.toggle('seen', share >= 1);
+    figure.querySelector('.ended').hidden = !ended[side];
+    const heading = share >= 1 ? 'seen' : `${Math.round(100 * share)} % seen`;
+    const label = figure.querySelector('.ring-text');
+    if (label.textContent !== heading) label.textContent = heading;
+  });
+}
+
+player.addEventListener('tick', position);
+player.addEventListener('change', () => (transport(), controls(), position()));
+player.addEventListener('seen', () => {
+  seen.add(pairOf(shown));
+  controls();
+  say('Both clips shown. Choose.');
+});
+
+// ---------------------------------------------------------------- answering
+
+const newKey = () =>
+  crypto.randomUUID?.() ??
+  [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, '0')).join('');
+
+const PENDING = 'preferl-pending';
+
+async function answer(kind, strength = null) {
+  if (busy || !shown) return;
+  if (kind !== 'skip' && (!player.seen || failed)) {
+    byId('pair').classList.remove('nudge');
+    void byId('pair').offsetWidth; // starts the movement anew
+    byId('pair').classList.add('nudge');
+    return say('Watch both clips to the end once, then choose.');
+  }
+  busy = true;
+  remark = '';
+  turn += 1;
+  const pressed = performance.now();
+  const waited = player.began === null ? null : Math.round(pressed - player.began);
+  const body = {
+    token: shown.token,
+    key: newKey(), // made once: sending it again writes nothing
+    kind,
+    strength: settings.strength === 'true' ? strength : null,
+    response_ms: waited,
+    shown: { loops: player.loops, speed: player.speed, steps: player.steps },
+    count: AHEAD,
+  };
+  chosen(kind);
+  controls();
+  sessionStorage.setItem(PENDING, JSON.stringify(body));
+  try {
+    const reply = await deliver(body);
+    if (kind !== 'skip' && reply.new && waited !== null) panel.answered(waited);
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, FLASH - (performance.now() - pressed))));
+    say(`Saved: ${SPOKEN[kind]}.`);
+    busy = false;
+    chosen(null);
+    take(reply);
+  } catch (error) {
+    busy = false;
+    chosen(null);
+    refused(error);
+  }
+}
+
+async function deliver(body) {
+  const reply = await send('/api/answer', body, (tries) => {
+    if (tries === 1) say('Not saved yet. Trying again.');
+    notice('Not saved yet – trying again. You need not do anything.', 'trouble');
+  });
+  sessionStorage.removeItem(PENDING);
+  notice('');
+  return reply;
+}
+
+function chosen(kind) {
+  byId('clip-a').classList.toggle('chosen', kind === 'left' || kind === 'equal');
+  byId('clip-b').classList.toggle('chosen', kind === 'right' || kind === 'equal');
+  for (const button of answers) button.classList.toggle('pressed', button.dataset.kind === kind);
+}
+
+/** Go on with what the server says is ours. */
+function take(reply) {
+  panel.progress(reply.progress);
+  questions = reply.questions;
+  if (reply.state === 'ready' && questions.length) {
+    show(questions[0]);
+  } else {
+    shown = null;
+    questions = [];
+    prune();
+    state(reply.state === 'ready' ? 'waiting' : reply.state);
+    const heading = byId(document.body.dataset.state).querySelector('h2');
+    say(heading?.textContent ?? '');
+  }
+  controls();
+}
+
+function refused(error, again = true) {
+  if (!(error instanceof Refused)) throw error;
+  sessionStorage.removeItem(PENDING);
+  if (error.status === 401) return state('signed-out');
+  notice(error.message, 'trouble');
+  setTimeout(() => byId('notice').textContent === error.message && notice(''), 6000);
+  say(error.message);
+  if (error.status === 409 && again) {
+    shown = null;
+    claim();
+  }
+}
+
+let claiming = null;
+let turn = 0; // grows with every change of ours: what was asked before it is out of date
+
+/** Ask what there is to answer; one such request at a time. */
+function claim() {
+  const asked = turn;
+  let lost = false;
+  claiming ??= send('/api/claim', { count: AHEAD }, () => {
+    lost = true;
+    notice('No connection to the server. Trying again.', 'trouble');
+  })
+    .then((reply) => {
+      if (lost) notice('');
+      if (!busy && asked === turn) take(reply);
+    })
+    .catch((error) => refused(error, false))
+    .finally(() => (claiming = null));
+  return claiming;
+}
+
+async function undo() {
+  if (busy) return;
+  busy = true;
+  turn += 1;
+  controls();
+  try {
+    const reply = await send('/api/undo', { key: newKey(), count: AHEAD }, () =>
+      notice('Not taken back yet – trying again.', 'trouble'),
+    );
+    busy = false;
+    notice('');
+    if (!reply.question) return say('There is nothing to take back.');
+    seen.add(pairOf(reply.question));
+    shown = null;
+    remark = 'Your last answer is taken back. Choose again.';
+    const before = panel.mine;
+    const rest = reply.questions.filter((each) => each.token !== reply.question.token);
+    take({ ...reply, state: 'ready', questions: [reply.question, ...rest] });
+    if (panel.mine < before) panel.takenBack();
+    say('Taken back. Choose again.');
+  } catch (error) {
+    busy = false;
+    refused(error);
+  } finally {
+    controls();
+  }
+}
+
+// ---------------------------------------------------------------- keys and buttons
+
+const KEYS = {
+  ArrowLeft: (event) => answer('left', event.shiftKey ? 'clear' : 'slight'),
+  ArrowRight: (event) => answer('right', event.shiftKey ? 'clear' : 'slight'),
+  ArrowUp: () => answer('equal'),
+  ArrowDown: () => answer('cannot_tell'),
+  ' ': () => player.toggle(),
+};
+const SINGLE_KEYS = {
+  1: () => answer('left', 'slight'),
+  2: () => answer('right', 'slight'),
+  3: () => answer('equal'),
+  4: () => answer('cannot_tell'),
+  s: () => answer('skip'),
+  z: undo,
+  r: () => player.replay(),
+  ',': () => player.step(-1),
+  '.': () => player.step(1),
+  '[': () => player.faster(-1),
+  ']': () => player.faster(1),
+  i: () => dialogs.toggle(dialogs.instructions),
+  '?': () => dialogs.toggle(dialogs.help),
+};
+
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) {
+    const stepping = event.repeat && (event.key === ',' || event.key === '.');
+    if (!stepping || event.ctrlKey || event.metaKey || event.altKey) return;
+  }
+  const onControl = event.target.closest?.('input, select, textarea, video');
+  const onButton = event.target.closest?.('button, a, summary');
+  if (onControl && event.key !== 'Escape') return;
+  if (event.key === ' ' && onButton) return; // presses that button
+  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (dialogs.open && name !== '?' && name !== 'i') return;
+  const act = KEYS[name] ?? (dialogs.singleKeys ? SINGLE_KEYS[name] : undefined);
+  if (!act) return;
+  event.preventDefault();
+  act(event);
+});
+
+for (const button of answers) {
+  button.addEventListener('click', () => answer(button.dataset.kind, button.dataset.strength ?? null));
+}
+const press = { undo, play: () => player.toggle(), back: () => player.step(-1), on: () => player.step(1) };
+Object.assign(press, {
+  replay: () => player.replay(),
+  slower: () => player.faster(-1),
+  faster: () => player.faster(1),
+});
+for (const [id, act] of Object.entries(press)) byId(id).addEventListener('click', act);
+for (const id of ['canvas-a', 'canvas-b']) byId(id).addEventListener('click', () => player.toggle());
+
+byId('scrub').addEventListener('input', (event) =>
+  player.seek(event.target.value / event.target.max),
+);
+// After a pointer's press the keys belong to the page again, not to the pressed control.
+document.addEventListener('pointerup', () =>
+  setTimeout(() => {
+    if (!dialogs.open && document.activeElement?.matches('button, input[type=range]')) {
+      document.activeElement.blur();
+    }
+  }),
+);
+
+// ---------------------------------------------------------------- staying in touch
+
+async function heartbeat() {
+  if (document.hidden || !questions.length || busy) return;
+  try {
+    const tokens = questions.map((question) => question.token);
+    const reply = await whisper('/api/heartbeat', { tokens });
+    if (reply && !reply.kept) claim();
+  } catch (error) {
+    refused(error);
+  }
+}
+
+function listen() {
+  const stream = new EventSource('/api/stream');
+  const parsed = (act) => (event) => act(JSON.parse(event.data));
+  stream.addEventListener('progress', parsed((progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null })));
+  stream.addEventListener('reward', parsed((live) => panel.live(live)));
+  stream.addEventListener('questions', () => {
+    if (document.body.dataset.state !== 'pair' && !busy) claim();
+  });
+}
+
+window.addEventListener('pagehide', () => {
+  // The shown pair stays ours for a moment, so that a reload finds it again.
+  const tokens = questions.slice(1).map((question) => question.token);
+  if (tokens.length) farewell('/api/release', { tokens });
+});
+window.addEventListener('pageshow', (event) => event.persisted && claim());
+document.addEventListener('visibilitychange', () => {
+  if (document.hidden) player.pause();
+  else if (document.body.dataset.state === 'pair') heartbeat();
+  else claim();
+});
+setInterval(heartbeat, Math.max(2, Number(settings.lease) / 3) * 1000);
+setInterval(() => {
+  if (['waiting', 'paused'].includes(document.body.dataset.state) && !document.hidden) claim();
+}, 15_000);
+
+async function begin() {
+  const pending = sessionStorage.getItem(PENDING);
+  if (pending) await deliver(JSON.parse(pending)).catch(refused);
+  transport();
+  const reading = dialogs.read();
+  await claim();
+  await reading;
+  if (shown && !calm.matches && !player.playing) player.replay();
+  listen();
+}
+
+begin();

@@ -1,0 +1,66 @@
+/** Talking to the server: every change is sent until it is acknowledged, and only counts once. */
+
+const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
+const WAITS = [400, 800, 1600, 3200, 6400]; // milliseconds between attempts; the last one repeats
+const PATIENCE = 12_000;
+
+/** The server understood and said no. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const until = (milliseconds) =>
+  new Promise((resolve) => {
+    const go = () => {
+      clearTimeout(timer);
+      window.removeEventListener('online', go);
+      resolve();
+    };
+    const timer = setTimeout(go, milliseconds);
+    window.addEventListener('online', go);
+  });
+
+async function attempt(path, body) {
+  const answer = await fetch(path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', 'X-CSRF-Token': token },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(PATIENCE),
+  });
+  if (answer.ok) return answer.json();
+  if (answer.status >= 500 || answer.status === 429) throw new Error(`server: ${answer.status}`);
+  const { error = 'The server refused this.' } = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, error);
+}
+
+/** Send, and again after every failure of the network or server; `onTrouble(tries)` tells. */
+export async function send(path, body, onTrouble = () => {}) {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await attempt(path, body);
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      onTrouble(tries + 1);
+      await until(WAITS[Math.min(tries, WAITS.length - 1)]);
+    }
+  }
+}
+
+/** Send once, and never mind. */
+export async function whisper(path, body) {
+  try {
+    return await attempt(path, body);
+  } catch (error) {
+    if (error instanceof Refused) throw error;
+    return null;
+  }
+}
+
+/** Send while the page goes away; a beacon carries no headers, so the token is in the body. */
+export function farewell(path, body) {
+  const blob = new Blob([JSON.stringify({ ...body, csrf: token })], { type: 'application/json' });
+  navigator.sendBeacon(path, blob);
+}

@@ -1,0 +1,299 @@
+"""`preferl annotate`: serve the page, draw clips, let people in, take labels out and in."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+import tyro
+
+from preferl.cli.labels import StoreConfig, begun, opened, require_store
+from preferl.errors import ConfigError, mismatch
+
+if TYPE_CHECKING:
+    from preferl.annotate.settings import AnnotateSettings
+    from preferl.data.episodes import Episodes
+
+PORT = 8765
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+"""Hosts that are another machine for everybody else."""
+
+Labels = Annotated[StoreConfig, tyro.conf.arg(name="")]
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Serve the page on which people compare clips, and draw their clips, until Ctrl-C.
+
+    For example
+      preferl annotate serve
+      PREFERL_SECRET=... preferl annotate serve --host 0.0.0.0 --public-url https://labels.example.org
+
+    Attributes:
+        labels: where labels are.
+        host: address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
+        port: port to listen at; 0 takes any that is free.
+        public_url: where people find the page, as behind a proxy.
+        browser: open your own link in a browser.
+        render: also draw clips; off where another machine does.
+    """
+
+    labels: Labels = field(default_factory=StoreConfig)
+    host: str = "127.0.0.1"
+    port: int = PORT
+    public_url: str | None = None
+    browser: bool = True
+    render: bool = True
+
+
+@dataclass(frozen=True)
+class RenderConfig:
+    """Draw the clips that people wait for, the most urgent first, until Ctrl-C.
+
+    For example
+      preferl annotate render --once
+      preferl annotate render --function my_drawings:draw
+
+    Attributes:
+        store: folder of the labels, or the URL of a database.
+        files: folder of clips and videos beside a PostgreSQL database.
+        function: module:function that draws every clip, instead of what projects say.
+        once: end when there is nothing left to draw.
+        parent: number of the process with which to end, as the page's; by default none.
+    """
+
+    store: str = StoreConfig.store
+    files: Path | None = None
+    function: str | None = None
+    once: bool = False
+    parent: int | None = None
+
+
+@dataclass(frozen=True)
+class InviteConfig:
+    """Let somebody in: prints a link that is theirs alone.
+
+    For example
+      preferl annotate invite "Ann Example"
+      preferl annotate invite Bob --role spectator --public-url https://labels.example.org
+
+    Attributes:
+        name: of the person; inviting somebody again ends their old link.
+        labels: where labels are.
+        role: annotators answer, admins also see and change everything, spectators only look.
+        public_url: where people find the page; as it is, the link opens on this machine only.
+    """
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    labels: Labels = field(default_factory=StoreConfig)
+    role: Literal["annotator", "admin", "spectator"] = "annotator"
+    public_url: str = f"http://localhost:{PORT}"
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write every answer that was ever given to a table, and the clips beside it.
+
+    For example
+      preferl annotate export answers.jsonl
+      preferl annotate export answers.parquet --clips clips --anonymous
+
+    Attributes:
+        path: file of JSON lines, CSV or Parquet, by the end of its name.
+        labels: where labels are.
+        clips: folder for the clips, from which a reward can be fitted without the store.
+        anonymous: write digests instead of names.
+    """
+
+    path: Annotated[Path, tyro.conf.Positional]
+    labels: Labels = field(default_factory=StoreConfig)
+    clips: Path | None = None
+    anonymous: bool = False
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """Read answers into a project: an export, a published label folder, or a table of choices.
+
+    For example
+      preferl annotate import answers.jsonl --clips clips
+      preferl annotate import answers.jsonl --clips clips --new --store runs/restored
+      preferl annotate import door-human-v1_human_labels --demonstrations door-v0_demos.pickle
+      preferl annotate import chosen.csv --demonstrations episodes --length 50 --name "Our pilot"
+      preferl annotate import drlhp_logs/train.pkl.gz --name me
+
+    Attributes:
+        path: what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer
+            labels; a table with the columns `chosen` and `rejected`; or a `train.pkl.gz` or
+            `val.pkl.gz` of learning-from-human-preferences.
+        labels: where to.
+        new: make the project, and the store if there is none.
+        clips: folder of clips that was exported beside the answers.
+        demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari
+            data set.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        name: who is said to have answered; by default what the file or folder is called.
+        length: steps per clip, where the labels do not say.
+        crossing: what becomes of clips across an episode's end, in label folders.
+    """
+
+    path: Annotated[Path, tyro.conf.Positional]
+    labels: Labels = field(default_factory=StoreConfig)
+    new: bool = False
+    clips: Path | None = None
+    demonstrations: str | None = None
+    task: str | None = None
+    name: str | None = None
+    length: int | None = None
+    crossing: Literal["drop", "keep", "error"] | None = None
+
+
+def run_serve(config: ServeConfig) -> None:
+    """Serve until Ctrl-C."""
+    import os
+
+    from preferl.annotate.serve import serve
+
+    settings = _settings(config)
+    drawing = ("annotate", "render", *config.labels.words(), "--parent", str(os.getpid()))
+    with opened(config.labels) as (store, project):
+        serve(
+            store,
+            project,
+            settings,
+            render=drawing if config.render else (),
+            open_browser=config.browser,
+            say=_say,
+        )
+
+
+def run_render(config: RenderConfig) -> None:
+    """Draw until there is nothing left, or Ctrl-C."""
+    import logging
+
+    from preferl.store.rendering import serve_rendering
+
+    logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
+    require_store(config.store)
+    done = serve_rendering(
+        config.store,
+        config.files,
+        function=config.function,
+        parent=config.parent,
+        once=config.once,
+    )
+    failed = f", {done.failed:,} could not be" if done.failed else ""
+    _say(f"{done.drawn:,} clips drawn{failed}.")
+
+
+def run_invite(config: InviteConfig) -> None:
+    """Print the link of a person, and what whoever sends it should know.
+
+    Raises:
+        ConfigError: no such project or name, or that of whoever runs the server.
+    """
+    from preferl.store.people import OWNER
+
+    name = " ".join(config.name.split())
+    if name.lower() == OWNER:
+        fix = "The owner's link is told by `preferl annotate serve`."
+        raise ConfigError(mismatch("name", expected="another one", got=config.name, fix=fix))
+    with opened(config.labels) as (store, project):
+        again = any(person.name == name for person in store.people.all(project.id))
+        invited = store.people.invite(project.id, name, config.role)
+    does = "looks on" if config.role == "spectator" else "answers"
+    _say(f"{name} ({config.role}) {does} here; this link is shown only now:")
+    _say(f"{config.public_url.rstrip('/')}/join/{invited.secret}")
+    if again:
+        _say(f"The link that {name} had before has ended.")
+    if urlsplit(config.public_url).hostname in LOCAL:
+        _say(
+            "It opens on this machine only. For others say where they reach the page, as in "
+            "--public-url https://labels.example.org."
+        )
+
+
+def run_export(config: ExportConfig) -> None:
+    """Write answers, and clips where they are wanted."""
+    from preferl.store.clip_folder import export_segments
+    from preferl.store.exchange import export_answers
+
+    with opened(config.labels) as (store, project):
+        count = export_answers(store, project.id, config.path, anonymous=config.anonymous)
+        _say(
+            f"{count:,} rows in {config.path}: all that was ever answered, skipped or taken back. "
+            "Those with `counts` are what people say now."
+        )
+        if config.clips is not None:
+            clips = export_segments(store, project.id, config.clips)
+            _say(f"{clips:,} clips in {config.clips}.")
+
+
+def run_import(config: ImportConfig) -> None:
+    """Read whatever the path holds."""
+    from preferl.store.exchange import import_answers
+    from preferl.store.imports import import_drlhp, import_labels, import_table
+
+    kind = _kind(config.path)
+    place = begun(config.labels) if config.new else opened(config.labels)
+    with place as (store, project):
+        if kind == "export":
+            added = import_answers(store, project.id, config.path, clips=config.clips)
+            _say(f"{added.new:,} answers are new, {added.known:,} were there already.")
+            return
+        episodes, length = _episodes(config), config.length
+        if kind == "table":
+            found = import_table(
+                store, project.id, config.path, episodes, name=config.name, length=length
+            )
+        elif kind == "drlhp":
+            found = import_drlhp(store, project.id, config.path, name=config.name)
+        elif episodes is None:
+            fix = "Give --demonstrations with the episodes that they count in."
+            raise ConfigError(mismatch("episodes", expected="some", got="none", fix=fix))
+        else:
+            found = import_labels(
+                store,
+                project.id,
+                config.path,
+                episodes,
+                name=config.name,
+                length=length,
+                crossing=config.crossing,
+            )
+    _say(
+        f"{found.new:,} answers by {', '.join(found.annotators)} about {found.clips:,} clips are "
+        f"new, {found.known:,} were there already."
+    )
+
+
+def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
+    """Told apart by the name, or by the columns of the first row."""
+    from preferl.store.tables import read_table
+
+    if path.is_dir():
+        return "folder"
+    if path.name.endswith(".pkl.gz"):
+        return "drlhp"
+    columns = next(iter(read_table(path)), {}).keys()
+    return "table" if {"chosen", "rejected"} & columns else "export"
+
+
+def _episodes(config: ImportConfig) -> "Episodes | None":
+    from preferl.data.sources.kinds import load_source
+
+    if config.demonstrations is None:
+        return None
+    return load_source(config.demonstrations, task=config.task)
+
+
+def _settings(config: ServeConfig) -> "AnnotateSettings":
+    from preferl.annotate.settings import AnnotateSettings
+
+    return AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console().print(text, highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,261 @@
+"""`preferl annotate create`: from recorded episodes to questions that people can answer."""
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from preferl.cli.labels import FOLDER, NAME
+from preferl.errors import ConfigError, DataError, PreferlError, mismatch, require_in
+
+if TYPE_CHECKING:
+    from preferl.data.episodes import Episodes
+    from preferl.data.segments import Segments
+    from preferl.feedback.protocols import PairSampler
+    from preferl.shapes import IntArray
+
+Sampler = Literal["uniform", "informative", "covering"]
+CANDIDATES = 4
+"""Windows per query from which samplers choose; uniform ones need two, each shown once."""
+
+
+@dataclass(frozen=True)
+class CreateConfig:
+    """Begin a project: cut clips from recorded episodes and put pairs of them into a queue.
+
+    For example
+      preferl annotate create --demonstrations door-v0_demos.pickle --env AdroitHandDoor-v1
+      preferl annotate create --dataset D4RL/door/human-v2 --env AdroitHandDoor-v1 --known 10
+
+    Attributes:
+        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
+            `.npz` files, or a folder of episodes written by preferl.
+        dataset: or the id of a Minari data set on this machine.
+        run: or the folder of an offline run or reward fit, whose episodes are taken; or a folder
+            that holds some.
+        task: row of the table of tasks, for a D4RL file that needs one.
+        store: folder for the labels, or the URL of a database.
+        files: folder of clips and videos beside a PostgreSQL database.
+        project: short name: small letters, digits and hyphens.
+        title: what people see as its name.
+        question: what every pair is shown with; one sentence about the outcome that matters.
+        instructions: a text file with what counts as better, and what breaks ties.
+        queries: how many pairs to ask about.
+        length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
+        sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on
+            which the members of `reward` disagree.
+        reward: folder of the run that fitted a reward, for informative pairs.
+        known: pairs with a known answer, drawn where the recorded rewards differ most; people meet
+            them now and then, so that you see who understood the question.
+        qualification: known pairs that everybody new has to answer first, four in five rightly.
+        strength: let people say "clearly" or "slightly" better.
+        quorum: people who answer each query; two or more tell how far people agree.
+        budget: answers after which nothing more is asked.
+        fps: frames per second at which clips play.
+        env: id of the environment that draws the clips.
+        pixels: or the name of the observation that holds pictures.
+        elsewhere: make the project although its clips cannot be drawn on this machine.
+        seed: of all draws.
+    """
+
+    demonstrations: Path | None = None
+    dataset: str | None = None
+    run: Path | None = None
+    task: str | None = None
+    store: str = FOLDER
+    files: Path | None = None
+    project: str = NAME
+    title: str = ""
+    question: str = "Which clip is better?"
+    instructions: Path | None = None
+    queries: int = 200
+    length: int = 50
+    sampler: Sampler = "uniform"
+    reward: Path | None = None
+    known: int = 0
+    qualification: int = 0
+    strength: bool = False
+    quorum: int = 1
+    budget: int | None = None
+    fps: int = 30
+    env: str | None = None
+    pixels: str | None = None
+    elsewhere: bool = False
+    seed: int = 0
+
+
+def run_create(config: CreateConfig) -> None:
+    """Draw the questions, store them, and say what comes next.
+
+    Raises:
+        ConfigError: settings that do not go together, or a project that exists.
+        DataError: episodes that cannot be read, are too short, or cannot be drawn.
+    """
+    from rich.console import Console
+
+    from preferl.store.projects import ProjectSettings
+    from preferl.store.store import Store
+
+    console = Console()
+    require_in("queries", config.queries, 1, float("inf"))
+    require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
+    episodes = load_episodes_of(config)
+    settings = ProjectSettings(
+        title=config.title,
+        question=config.question,
+        instructions=_text(config.instructions),
+        fps=config.fps,
+        quorum=config.quorum,
+        qualification=config.qualification,
+        strength=config.strength,
+        budget=config.budget,
+        frames=_frames(config, episodes),
+    )
+    segments, pairs = draw_pairs(config, episodes)
+    known = _known(config, episodes)
+    _try_to_draw(config, settings.frames or {}, segments)
+    with Store.open(config.store, config.files) as store:
+        project = store.projects.create(config.project, settings)
+        if known is not None:
+            checks, both, right = known
+            store.questions.ask(project.id, checks, both, purpose="known", known=right)
+        store.questions.ask(project.id, segments, pairs)
+        several = len(store.projects.all()) > 1
+    where = "" if config.store == FOLDER else f" --store {config.store}"
+    where += "" if config.files is None else f" --files {config.files}"
+    where += f" --project {config.project}" if several else ""
+    console.print(
+        f"{len(pairs):,} pairs of {config.length} steps from {len(episodes):,} episodes wait in "
+        f"{config.store}, and {config.known} with a known answer.\n"
+        f"Answer them: preferl annotate serve{where}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def load_episodes_of(config: CreateConfig) -> "Episodes":
+    """The episodes that a config names in one of three ways."""
+    from preferl.data.sources.kinds import load_source
+
+    named = {
+        "--demonstrations": config.demonstrations,
+        "--dataset": config.dataset,
+        "--run": config.run,
+    }
+    given = [option for option, value in named.items() if value is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            mismatch("episodes", expected=f"one of {', '.join(named)}", got=given or "none")
+        )
+    if config.run is not None:
+        return episodes_of_run(config.run)
+    if config.dataset is not None:
+        return load_source(f"minari:{config.dataset.removeprefix('minari:')}")
+    return load_source(config.demonstrations or "", task=config.task)
+
+
+def episodes_of_run(folder: Path) -> "Episodes":
+    """Episodes that a folder holds, or that the run in it was made from.
+
+    Raises:
+        DataError: it says of none.
+    """
+    from preferl.data.arrays import load_episodes
+    from preferl.data.sources.kinds import load_source
+
+    for place in (folder, folder / "episodes"):
+        if (place / "about.json").is_file():
+            return load_episodes(place)
+    try:
+        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]
+        told = told | (told.get("run") or told.get("config") or {})
+        source = told["demonstrations"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            mismatch(
+                f"{folder}",
+                expected="a run from recorded episodes, or a folder that holds some",
+                got="neither",
+                fix="Save episodes with preferl.data.save_episodes, and name their folder.",
+            )
+        ) from error
+    return load_source(source, task=told.get("task"))
+
+
+def draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
+    """Candidate windows and the pairs of them to ask about."""
+    from preferl.data.segments import sample_segments
+
+    rng = np.random.default_rng(config.seed)
+    per_query = 2 if config.sampler == "uniform" else CANDIDATES
+    segments = sample_segments(episodes, per_query * config.queries, config.length, rng)
+    return segments, _sampler(config)(segments, config.queries, rng)
+
+
+def _sampler(config: CreateConfig) -> "PairSampler":
+    from preferl.feedback.coverage import CoveringPairs
+    from preferl.feedback.sampling import InformativePairs, UniformPairs
+
+    if (config.sampler == "informative") != (config.reward is not None):
+        raise ConfigError(
+            mismatch(
+                "reward",
+                expected="a fitted one for informative pairs, and only for them",
+                got=config.reward,
+                fix="Give --sampler informative together with --reward FOLDER.",
+            )
+        )
+    if config.reward is not None:
+        from preferl.training import load_reward
+
+        return InformativePairs(load_reward(config.reward / "reward").scores)
+    return CoveringPairs() if config.sampler == "covering" else UniformPairs()
+
+
+def _known(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, Any, Any] | None":
+    from preferl.store.known_pairs import known_pairs
+
+    if config.known == 0:
+        return None
+    rng = np.random.default_rng([config.seed, 1])
+    return known_pairs(episodes, config.known, config.length, rng)
+
+
+def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
+    from preferl.store.frames import spec_for
+
+    if config.pixels is not None:
+        return {"kind": "pixels", "key": config.pixels}
+    try:
+        return spec_for(episodes.observations, config.env)
+    except ConfigError as error:
+        fix = "Give --env ID, such as --env AdroitHandDoor-v1, or --pixels KEY."
+        raise ConfigError(f"{error} {fix}") from error
+
+
+def _try_to_draw(config: CreateConfig, frames: dict[str, Any], segments: "Segments") -> None:
+    """One picture, so that what is wrong is told now and not when people wait."""
+    from preferl.store.frames import frame_source
+
+    if config.elsewhere:
+        return
+    try:
+        with closing(frame_source(frames)) as source:
+            next(iter(source(segments, 0)))
+    except PreferlError as error:
+        raise DataError(
+            f"clips cannot be drawn here, so nothing was made: {error} Where another machine "
+            "draws them, add --elsewhere, and run `preferl annotate render` there."
+        ) from error
+
+
+def _text(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(mismatch(f"{path}", expected="a text file", got=error)) from error

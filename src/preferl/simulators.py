@@ -1,0 +1,140 @@
+"""Environments by their id, and drawing them on machines without display or graphics card."""
+
+import contextlib
+import io
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any
+
+import gymnasium
+from gymnasium.error import Error as GymnasiumError
+from gymnasium.error import UnregisteredEnv
+
+from preferl._optional import require
+from preferl.errors import ConfigError, mismatch
+
+logger = logging.getLogger(__name__)
+
+Environment = gymnasium.Env[Any, Any]
+
+PACKAGES: Mapping[str, str] = MappingProxyType(
+    {f"AdroitHand{task}-v1": "gymnasium_robotics" for task in ("Door", "Hammer", "Pen", "Relocate")}
+)
+"""Ids to the package that registers them, for those that gymnasium does not bring itself."""
+
+
+WORLDS: Mapping[str, str] = MappingProxyType(
+    {"preferl/MovingDot-v0": "preferl.testing.moving_dot:MovingDot"}
+)
+"""Ids of our own small worlds to where they are."""
+
+GAMES = ("BeamRider", "Breakout", "Enduro", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
+"""Atari games that have an id with their scores hidden (extra `atari`)."""
+
+
+def register_worlds() -> None:
+    """Make `gymnasium.make` know our own ids; what makes environments here does so.
+
+    >>> register_worlds()
+    >>> gymnasium.make("preferl/MovingDot-v0", size=42).observation_space.shape
+    (42, 42, 1)
+    """
+    for env_id, place in WORLDS.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point=place)
+    for game in GAMES:
+        if f"preferl/{game}-v0" not in gymnasium.registry:
+            place = "preferl.online.atari:make_atari"
+            gymnasium.register(f"preferl/{game}-v0", entry_point=place, kwargs={"game": game})
+
+
+def make_registered(env_id: str, **options: Any) -> Environment:
+    """The environment of an id, after the package that has it was imported.
+
+    Args:
+        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
+        **options: passed to `gymnasium.make`, such as `render_mode`.
+
+    Raises:
+        ConfigError: no such environment; the message lists ids that look alike.
+        MissingExtraError: the package that has it is not installed.
+
+    >>> make_registered("Pendulum-v1").spec.max_episode_steps
+    200
+    """
+    _register(env_id)
+    try:
+        env: Environment = gymnasium.make(env_id, **options)
+    except (UnregisteredEnv, ModuleNotFoundError) as error:
+        raise _unknown(env_id, error) from error
+    except GymnasiumError as error:
+        raise ConfigError(
+            mismatch(f"environment {env_id!r}", expected="one that can be made", got=error)
+        ) from error
+    return env
+
+
+def draw_off_screen() -> None:
+    """Let MuJoCo and pygame draw without a display where there is none; a choice made stands.
+
+    MuJoCo reads it when it is first imported.
+    """
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
+        os.environ.setdefault("MUJOCO_GL", "egl")
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def draw_plainly(env: Environment) -> None:
+    """Leave out MuJoCo's shadows and mirrors, nine tenths of its time without a GPU."""
+    if is_mujoco(env):
+        model: Any = getattr(env.unwrapped, "model", None)
+        model.light_castshadow[:] = 0
+        model.mat_reflectance[:] = 0
+        model.vis.quality.offsamples = 0
+
+
+def is_mujoco(env: Environment) -> bool:
+    """Whether MuJoCo simulates it, so that it has `model` and `data`."""
+    model = getattr(env.unwrapped, "model", None)
+    return type(model).__module__.split(".")[0] == "mujoco"
+
+
+def _register(env_id: str) -> None:
+    """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
+    register_worlds()
+    if env_id in PACKAGES:
+        with _notice_to_log():
+            require(PACKAGES[env_id], extra="robotics")
+    elif env_id not in gymnasium.registry and ":" not in env_id and find_spec("gymnasium_robotics"):
+        with _notice_to_log():
+            require("gymnasium_robotics", extra="robotics")
+
+
+@contextmanager
+def _notice_to_log() -> Iterator[None]:
+    """Keep what a package prints when it is imported for those who ask for it.
+
+    Version 1.4.2 of gymnasium-robotics prints that the rewards of its hand environments differ
+    from those of version 1.2.0. `preferl.evaluation` corrects them, so that it would mislead.
+    """
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        yield
+    if said.getvalue():
+        logger.debug("%s", said.getvalue().strip())
+
+
+def _unknown(env_id: str, error: Exception) -> ConfigError:
+    known = sorted({*gymnasium.registry, *PACKAGES})
+    close = get_close_matches(env_id, known, n=3, cutoff=0.5)
+    near = f"Did you mean {' or '.join(close)}?" if close else "Register it before, or install it."
+    return ConfigError(
+        mismatch("environment", expected="the id of a registered one", got=f"{env_id!r} ({error})")
+        + f" {near}"
+    )

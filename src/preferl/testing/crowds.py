@@ -1,0 +1,185 @@
+"""A simulated crowd: people of known carefulness who answer queries whose truth is known."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.store.votes import Votes
+
+
+@final
+@dataclass(frozen=True)
+class CrowdConfig:
+    """How queries are made and handed out.
+
+    Attributes:
+        answers: of each annotator, about; known and repeated queries are part of them.
+        quorum: how many people answer an ordinary query.
+        known_share: of an annotator's answers, to queries whose answer is known; everybody gets
+            the same ones. They are drawn from the clearer half of all pairs.
+        repeat_share: of an annotator's answers, to queries that he has answered before.
+        difference: standard deviation of the difference between the clips of a pair, in logits
+            of a careful person; at 5 two careful people agree on 84 % of pairs.
+        tie_width: differences below it are called equal by careful people; 0 is never.
+        cannot_tell: share of answers, of anyone, that are none.
+        swap_repeats: share of repeats that show the clips on the other sides.
+    """
+
+    answers: int = 300
+    quorum: int = 3
+    known_share: float = 0.05
+    repeat_share: float = 0.05
+    difference: float = 5.0
+    tie_width: float = 0.0
+    cannot_tell: float = 0.0
+    swap_repeats: float = 0.5
+
+    def __post_init__(self) -> None:
+        require_in("CrowdConfig.answers", self.answers, 1, float("inf"))
+        require_in("CrowdConfig.quorum", self.quorum, 1, float("inf"))
+        require_in("CrowdConfig.known_share", self.known_share, 0, 0.5)
+        require_in("CrowdConfig.repeat_share", self.repeat_share, 0, 0.5)
+        require_in("CrowdConfig.difference", self.difference, 0, float("inf"))
+        require_in("CrowdConfig.tie_width", self.tie_width, 0, float("inf"))
+        require_in("CrowdConfig.cannot_tell", self.cannot_tell, 0, 1)
+        require_in("CrowdConfig.swap_repeats", self.swap_repeats, 0, 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """What a simulated crowd answered, and what a careful person would have.
+
+    Attributes:
+        votes: the answers.
+        truth: `[Q]` preference that each query deserves, by its number.
+        careful: `[R]` whether an answer was given with care rather than at random.
+    """
+
+    votes: Votes
+    truth: FloatArray
+    careful: BoolArray
+
+
+def simulate_crowd(
+    careless: FloatArray,
+    rng: np.random.Generator,
+    config: CrowdConfig | None = None,
+    *,
+    random_left: float = 0.5,
+) -> Crowd:
+    """Answers of people who look with care at most pairs and press any key at the others.
+
+    With care, the first clip is preferred with the logistic probability of the difference between
+    the clips (Bradley and Terry 1952), or called equal within `tie_width`. Sides are random.
+
+    Args:
+        careless: `[A]` share of answers that each annotator gives at random, in [0, 1].
+        rng: where everything random comes from.
+        config: how queries are handed out; the defaults if None.
+        random_left: how often a random answer is the left one.
+
+    Raises:
+        ConfigError: no annotators, fewer than the quorum, or shares out of range.
+
+    >>> crowd = simulate_crowd(np.array([0.0, 0.0, 0.2]), np.random.default_rng(0))
+    >>> len(crowd.votes), crowd.votes.is_repeat.sum().item()
+    (900, 45)
+    """
+    config = config or CrowdConfig()
+    careless = np.asarray(careless, np.float64)
+    if len(careless) < config.quorum or (careless < 0).any() or (careless > 1).any():
+        expected = f"shares in [0, 1] of at least {config.quorum} people"
+        raise ConfigError(mismatch("careless", expected=expected, got=careless))
+    query, annotator, repeat_of, known = _hand_out(len(careless), rng, config)
+    difference = config.difference * rng.normal(size=len(repeat_of))
+    difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)
+    difference = np.where(repeat_of >= 0, difference[repeat_of], difference)
+    truth = np.where(np.abs(difference) < config.tie_width, 0.5, (np.sign(difference) + 1) / 2)
+    swapped = _sides(query, annotator, repeat_of, rng, config)
+    with_care = rng.random(len(query)) < 1 / (1 + np.exp(-difference[query]))
+    answer = np.where(truth[query] == 0.5, 0.5, with_care)
+    random = (rng.random(len(query)) < random_left) != swapped
+    careful = rng.random(len(query)) >= careless[annotator]
+    preference = np.where(careful, answer, random)
+    preference[rng.random(len(query)) < config.cannot_tell] = np.nan
+    votes = Votes.of(
+        query,
+        annotator,
+        preference,
+        swapped=swapped,
+        response_ms=rng.lognormal(np.log(3000), 0.5, len(query)),
+        known=np.where(known, truth, np.nan)[query],
+        repeat_of=repeat_of[query],
+        names=[f"person {row}" for row in range(len(careless))],
+    )
+    return Crowd(votes, truth, careful)
+
+
+def _hand_out(
+    annotators: int, rng: np.random.Generator, config: CrowdConfig
+) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
+    """Query and annotator of each answer `[R]`; what each query `[Q]` repeats, and if known.
+
+    Ordinary queries come first, then known ones, then one query for each repeat.
+    """
+    known = round(config.answers * config.known_share)
+    repeats = round(config.answers * config.repeat_share)
+    ordinary = max(1, (config.answers - known - repeats) * annotators // config.quorum)
+    people = rng.random((ordinary, annotators)).argsort(1)[:, : config.quorum]
+    query = np.repeat(np.arange(ordinary), config.quorum)
+    annotator = people.ravel()
+    chosen = _some_of_each(annotator, annotators, repeats, rng)
+    known_query = np.tile(np.arange(ordinary, ordinary + known), annotators)
+    first_repeat = ordinary + known
+    repeat_query = np.arange(first_repeat, first_repeat + len(chosen))
+    repeat_of = np.full(first_repeat + len(chosen), -1)
+    repeat_of[first_repeat:] = query[chosen]
+    is_known = np.zeros(len(repeat_of), bool)
+    is_known[ordinary:first_repeat] = True
+    return (
+        np.concatenate([query, known_query, repeat_query]),
+        np.concatenate([annotator, np.repeat(np.arange(annotators), known), annotator[chosen]]),
+        repeat_of,
+        is_known,
+    )
+
+
+def _some_of_each(
+    annotator: IntArray, annotators: int, count: int, rng: np.random.Generator
+) -> IntArray:
+    """Up to `count` random rows of each annotator."""
+    shuffled = rng.permutation(len(annotator))
+    shuffled = shuffled[np.argsort(annotator[shuffled], kind="stable")]
+    of_each = np.bincount(annotator, minlength=annotators)
+    rank = np.arange(len(annotator)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
+    return np.asarray(shuffled[rank < count])
+
+
+def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatArray:
+    """`[count]` sizes of differences, from the larger half of a normal distribution."""
+    drawn = np.abs(rng.normal(size=(count, 16)))
+    large = drawn > 0.6745  # half of a normal distribution is further from 0
+    return np.asarray(config.difference * drawn[np.arange(count), large.argmax(1)])
+
+
+def _sides(
+    query: IntArray,
+    annotator: IntArray,
+    repeat_of: IntArray,
+    rng: np.random.Generator,
+    config: CrowdConfig,
+) -> BoolArray:
+    """`[R]` sides at random; repeats keep or change those of the first time."""
+    swapped = rng.random(len(query)) < 0.5
+    repeat = np.flatnonzero(repeat_of[query] >= 0)
+    people = int(annotator.max()) + 1
+    key = query * people + annotator
+    order = np.argsort(key)
+    wanted = repeat_of[query[repeat]] * people + annotator[repeat]
+    original = order[np.searchsorted(key[order], wanted)]
+    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < config.swap_repeats)
+    return swapped

@@ -1,0 +1,200 @@
+"""What is true of a store's tables whatever anybody sent, looked up in plain SQL."""
+
+import json
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+COUNTED = {"left", "right", "equal", "cannot_tell"}
+KINDS = COUNTED | {"skip", "retract"}
+SAID = {"left": 1.0, "right": 0.0, "equal": 0.5}
+ROLES = {"annotator", "admin", "spectator"}
+
+
+class Tables:
+    """The rows of a SQLite store, as dictionaries."""
+
+    def __init__(self, file):
+        self._file = sqlite3.connect(file)
+        self._file.row_factory = sqlite3.Row
+
+    def close(self):
+        self._file.close()
+
+    @property
+    def version(self):
+        """Another number whenever somebody else has written."""
+        return self._file.execute("PRAGMA data_version").fetchone()[0]
+
+    def rows(self, table, where="1"):
+        return [dict(row) for row in self._file.execute(f"SELECT * FROM {table} WHERE {where}")]
+
+    def last(self, table):
+        """The highest number of a row."""
+        return self._file.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0]
+
+    def by_id(self, table):
+        return {row["id"]: row for row in self.rows(table)}
+
+    def damage(self):
+        """What SQLite itself finds wrong."""
+        found = [tuple(row) for row in self._file.execute("PRAGMA integrity_check")]
+        return found[1:] if found[0] == ("ok",) else found
+
+    def dangling(self):
+        return [tuple(row) for row in self._file.execute("PRAGMA foreign_key_check")]
+
+
+def faults(tables):
+    """Everything that must not be, in words; empty where all is well."""
+    people, queries = tables.by_id("annotator"), tables.by_id("query")
+    answers = sorted(tables.rows("answer"), key=lambda row: row["id"])
+    checks = (
+        [("damage", what) for what in tables.damage() + tables.dangling()],
+        _of_projects(tables.rows("project")),
+        _of_clips(tables.rows("clip")),
+        _of_people(people.values(), tables.rows("project")),
+        _of_queries(queries, answers, tables.rows("clip"), people),
+        _of_leases(tables.rows("lease"), queries, people),
+        _of_answers(answers, queries, people),
+        _of_roles(answers, people, tables.rows("event")),
+    )
+    return [fault for found in checks for fault in found]
+
+
+def _of_projects(projects):
+    for row in projects:
+        name = row["slug"]
+        rules = {
+            "slug": re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name),
+            "title": row["title"].strip() and len(row["title"]) <= 120,
+            "question": row["question"].strip() and len(row["question"]) <= 300,
+            "instructions": len(row["instructions"]) <= 20_000,
+            "text": not set("\0\ud800") & set(row["title"] + row["question"] + row["instructions"]),
+            "fps": 1 <= row["fps"] <= 240,
+            "quorum": 1 <= row["quorum"] <= 1000,
+            "budget": row["budget"] is None or 1 <= row["budget"] < 10**9,
+            "paused": row["paused"] in (0, 1),
+            "shares": all(
+                0 <= row[f"{share}_share"] <= 1 for share in ("repeat", "swap", "known", "pass")
+            ),
+            "lease_seconds": row["lease_seconds"] > 0,
+        }
+        yield from ((f"project {name}", rule) for rule, fine in rules.items() if not fine)
+
+
+def _of_clips(clips):
+    for row in clips:
+        fine = row["kind"] in ("segment", "episode") and row["video"] in ("none", "ready", "failed")
+        if not fine or not re.fullmatch("[0-9a-f]{32}", row["id"]):
+            yield "clip", row["id"]
+
+
+def _of_people(people, projects):
+    names = Counter((row["project_id"], row["name"]) for row in people)
+    yield from (("two of a name", name) for name, count in names.items() if count > 1)
+    known = {row["id"] for row in projects}
+    for row in people:
+        name = row["name"]
+        tidy = 1 <= len(name) <= 80 and name.isprintable() and name == " ".join(name.split())
+        if not tidy or row["role"] not in ROLES or row["project_id"] not in known:
+            yield "person", name
+        if not re.fullmatch("[0-9a-f]{64}", row["secret_hash"]):
+            yield "secret", name
+
+
+def _latest(answers):
+    latest = {}
+    for row in answers:
+        latest[row["query_id"], row["annotator_id"]] = row["kind"]
+    return latest
+
+
+def _of_queries(queries, answers, clips, people):
+    standing = Counter(query for (query, _), kind in _latest(answers).items() if kind in COUNTED)
+    stored = {(row["project_id"], row["id"]) for row in clips}
+    for number, row in queries.items():
+        project, sides = row["project_id"], {row["first_clip"], row["second_clip"]}
+        wanted = max(row["quorum"] - standing[number], 0) if row["purpose"] == "ask" else 0
+        again, whose = queries.get(row["repeat_of"]), people.get(row["for_annotator"])
+        rules = {
+            "needed": row["needed"] == wanted,
+            "clips": len(sides) == 2 and all((project, side) in stored for side in sides),
+            "purpose": row["purpose"] in ("ask", "known", "repeat", "example"),
+            "known": (row["known"] is not None) == (row["purpose"] in ("known", "example")),
+            "repeat": (row["purpose"] == "repeat") == (again is not None) == (whose is not None),
+            "quorum": row["quorum"] >= 1 if row["purpose"] == "ask" else row["quorum"] == 0,
+        }
+        if again is not None and whose is not None:
+            same = {again["first_clip"], again["second_clip"]} == sides
+            rules["repeat of"] = same and again["project_id"] == project == whose["project_id"]
+        yield from ((f"query {number}", rule) for rule, fine in rules.items() if not fine)
+
+
+def _of_leases(leases, queries, people):
+    held = Counter((row["query_id"], row["annotator_id"]) for row in leases)
+    yield from (("two leases", pair) for pair, count in held.items() if count > 1)
+    for row in leases:
+        query, person = queries.get(row["query_id"]), people.get(row["annotator_id"])
+        if query is None or person is None:
+            yield "lease of nobody or nothing", row["token"]
+        elif query["project_id"] != person["project_id"] or query["purpose"] == "example":
+            yield "lease elsewhere", row["token"]
+        elif query["for_annotator"] not in (None, person["id"]):
+            yield "lease of another one's repeat", row["token"]
+        if not row["granted_at"] <= row["expires_at"]:
+            yield "lease that ends before it begins", row["token"]
+
+
+def _of_answers(answers, queries, people):
+    keys = Counter(row["key"] for row in answers)
+    yield from (("two answers of a key", key) for key, count in keys.items() if count > 1)
+    said = defaultdict(list)
+    for row in answers:
+        query, person = queries[row["query_id"]], people[row["annotator_id"]]
+        said[row["query_id"], row["annotator_id"]].append(row["kind"])
+        seen = SAID.get(row["kind"])
+        right = seen if seen is None or not row["swapped"] else 1 - seen
+        rules = {
+            "kind": row["kind"] in KINDS,
+            "preference": row["preference"] == right,
+            "swapped": row["swapped"] in (0, 1),
+            "strength": row["strength"] in (None, "slight", "clear"),
+            "key": 8 <= len(row["key"]) <= 100,
+            "response_ms": row["response_ms"] is None or 0 <= row["response_ms"] <= 7 * 86_400_000,
+            "project": row["project_id"] == query["project_id"] == person["project_id"],
+            "whose": query["for_annotator"] in (None, row["annotator_id"]),
+            "example": query["purpose"] != "example",
+            "time": row["granted_at"] is None or row["granted_at"] <= row["answered_at"],
+        }
+        yield from ((f"answer {row['id']}", rule) for rule, fine in rules.items() if not fine)
+    for pair, kinds in said.items():
+        if kinds[0] == "retract" or ("retract", "retract") in pairwise(kinds):
+            yield "retracted what was not said", pair
+        if any(before in COUNTED and kind != "retract" for before, kind in pairwise(kinds)):
+            yield "answered twice", pair
+
+
+def _of_roles(answers, people, events):
+    """Answers by those who might not answer at that time, by what events tell of them."""
+    changes = defaultdict(list)
+    for row in sorted(events, key=lambda row: row["id"]):
+        detail = json.loads(row["detail"] or "{}")
+        if row["kind"] in ("invited", "role", "ended", "restored"):
+            told = row["project_id"], detail["name"]
+            changes[told].append((row["at"], row["kind"], detail.get("role")))
+    may = {}
+    for key, steps in changes.items():
+        role, disabled, spans = None, False, []
+        for at, kind, named in steps:
+            role = named if kind in ("invited", "role") else role
+            disabled = {"ended": True, "restored": False, "invited": False}.get(kind, disabled)
+            spans.append((at, role in ("annotator", "admin") and not disabled))
+        may[key] = spans
+    for row in answers:
+        person = people[row["annotator_id"]]
+        spans = may.get((person["project_id"], person["name"]), [])
+        allowed = [fine for at, fine in spans if at <= row["answered_at"]]
+        if not allowed or not allowed[-1]:
+            yield "answer by somebody who may not", (row["id"], person["name"])

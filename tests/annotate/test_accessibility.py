@@ -1,0 +1,78 @@
+"""Every page in light and dark, at a desk and on a phone, against the rules that axe knows."""
+
+from importlib.resources import files
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
+
+
+def faults(page):
+    """What axe finds serious or critical, as its rule and the place."""
+    script = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page.evaluate(script)
+    found = page.evaluate(
+        """() => axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa',
+             'wcag22aa', 'best-practice'] }).then((result) => result.violations)"""
+    )
+    return [
+        (fault["id"], node["html"][:120])
+        for fault in found
+        if fault["impact"] in ("serious", "critical")
+        for node in fault["nodes"]
+    ]
+
+
+def test_axe_finds_what_is_wrong(person, study):
+    page = person(study.people["ann"][1], read=False)
+    page.evaluate("document.querySelector('#scrub').removeAttribute('aria-label')")
+    page.evaluate("document.querySelector('html').removeAttribute('lang')")
+    assert "html-has-lang" in {rule for rule, _ in faults(page)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_the_answering_page(study, person, scheme, size):
+    study.ask(2)
+    study.ask(1, purpose="example", known=[1.0], details=[{"note": "Up is good."}])
+    page = person(study.people["ann"][1], read=False, viewport=SIZES[size], color_scheme=scheme)
+    page.wait_for_selector("#instructions[open]")
+    assert faults(page) == []
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#pair.may")
+    page.wait_for_timeout(300)
+    assert faults(page) == []
+    page.keyboard.press("?")
+    page.wait_for_selector("#help[open]")
+    assert faults(page) == []
+    page.keyboard.press("Escape")
+    for key in ("ArrowLeft", "ArrowUp"):
+        page.wait_for_selector("#pair.may")
+        page.keyboard.press(key)
+        page.wait_for_timeout(400)
+    page.wait_for_selector("#waiting:visible")
+    assert faults(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_other_pages(study, person, address, scheme):
+    study.store.live.publish_reward(
+        study.project.id, 1, answers=9, accuracy=0.7, interval=(0.4, 0.9)
+    )
+    page = person(study.owner, read=False, color_scheme=scheme, expected=("404", "401"))
+    for path in ("/episode", "/admin", "/nothing"):
+        page.goto(f"{address}{path}")
+        assert faults(page) == [], path
+    page.goto(f"{address}/admin")
+    page.get_by_label("Name", exact=True).fill("Cleo")
+    page.get_by_role("button", name="Make a link").click()
+    page.get_by_label("Personal link of Cleo").wait_for()
+    assert faults(page) == []
+    page.get_by_label("owner: menu").click()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_text("Open your personal link").wait_for()
+    assert faults(page) == []

@@ -1,0 +1,235 @@
+"""Thousands of requests, polite and hostile, of everybody and nobody; then everything is looked at.
+
+`PREFERL_FUZZ_SEED` draws other requests, `PREFERL_FUZZ_REQUESTS` more of them.
+"""
+
+import csv
+import io
+import os
+import re
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import pytest
+from drawn_requests import Requests
+from invariants import faults
+from two_projects import PLACES, World
+from wire import HOST, Request
+
+SEED = int(os.environ.get("PREFERL_FUZZ_SEED", "0"))
+COUNT = int(os.environ.get("PREFERL_FUZZ_REQUESTS", "10000"))
+BATCH = 100
+OPEN_TO_ALL = {200: ("/healthz", "/static/"), 303: ("/join/", "/leave")}
+
+
+class Fuzzer:
+    """Draws requests and judges each reply by who sent it."""
+
+    def __init__(self, world):
+        self.world = world
+        self.requests = Requests(world)
+
+    def once(self):
+        """Send one request; nobody may be told or change more than is theirs."""
+        world, drawn = self.world, self.world.drawn
+        visitor = drawn.of(list(world.visitors.values()))
+        request, meant = self.requests.request(visitor)
+        cookie, true = self.requests.cookie(visitor)
+        request.headers = [(n, v) for n, v in request.headers if n != b"cookie"]
+        request.headers += [(b"cookie", cookie)] if cookie else []
+        spoiled = self.requests.spoil(request) if drawn.chance(0.15) else False
+        row = self.person(visitor) if true else None
+        row = self.person(visitor) if true else None
+        before = self.picture() if row and request.method == "POST" else None
+        version = world.tables.version
+        try:
+            reply = world.wire.send(request)
+        except Exception as error:
+            raise AssertionError(f"{error!r} at {request!r}") from error
+        world.statuses[reply.status] += 1
+        changed = world.tables.version != version
+        told = f"{reply.status} to {visitor.name} for {request!r:.1500}: {reply.text[:300]}"
+        assert reply.status < 500, told
+        if request.method != "POST" or spoiled or not meant:
+            assert not changed, told
+        if spoiled:
+            assert reply.status in (400, 401, 403, 404, 405, 409, 413, 415, 422), told
+        if row is None:
+            self.judge_stranger(request, reply, changed, told)
+        else:
+            self.judge(request, reply, row, before, changed, told)
+        self.learn(visitor, request, reply)
+
+    def person(self, visitor):
+        """The row of whoever a good cookie names; None where it is good for nothing any more."""
+        if not visitor.cookie:
+            return None
+        project = self.world.projects[visitor.place].id
+        rows = self.world.tables.rows("annotator", f"project_id = {project}")
+        name = self.world.title_of(visitor)
+        row = next(row for row in rows if row["name"] == name)
+        return row if row["disabled_at"] is None and self.fresh(visitor, row) else None
+
+    def fresh(self, visitor, row):
+        return row["secret_hash"] == sha256(visitor.secret.encode()).hexdigest()
+
+    def picture(self):
+        tables = self.world.tables
+        return {
+            "answer": tables.last("answer"),
+            "lease": {(r["query_id"], r["annotator_id"]): r for r in tables.rows("lease")},
+            "annotator": {r["id"]: r for r in tables.rows("annotator")},
+            "project": {r["id"]: r for r in tables.rows("project")},
+        }
+
+    def judge_stranger(self, request, reply, changed, told):
+        """Nobody reads or changes anything; a link that is known signs in, and that is all."""
+        assert not changed, told
+        self.hold_marks(
+            reply, PLACES.values(), [c for of in self.world.clips.values() for c in of], told
+        )
+        if reply.status < 400 and reply.status != 304:
+            assert request.target.startswith(OPEN_TO_ALL.get(reply.status, ("?",))), told
+
+    def judge(self, request, reply, row, before, changed, told):
+        """Their own project only, and only what their role may."""
+        world = self.world
+        slug = next(s for s, p in world.projects.items() if p.id == row["project_id"])
+        others = [mark for place, mark in PLACES.items() if place != slug]
+        clips = [c for place, of in world.clips.items() if place != slug for c in of]
+        self.hold_marks(reply, others, clips, told)
+        assert world.store.key() not in reply.body, told
+        if row["role"] == "annotator" and reply.status < 400:
+            assert not request.target.startswith("/admin"), told
+        if row["role"] == "spectator":
+            assert not changed, told
+            assert not (reply.status < 400 and request.target.startswith("/admin/")), told
+        if changed:
+            self.judge_change(row, before, request, told)
+
+    def judge_change(self, row, before, request, told):
+        tables, me, after = self.world.tables, row["id"], self.picture()
+        project = row["project_id"]
+        for answer in tables.rows("answer", f"id > {before['answer']}"):
+            assert (answer["annotator_id"], answer["project_id"]) == (me, project), told
+        for pair in set(before["lease"]) | set(after["lease"]):
+            if before["lease"].get(pair) != after["lease"].get(pair):
+                assert pair[1] == me, told
+        for table in ("annotator", "project"):
+            for number in set(before[table]) | set(after[table]):
+                old, new = before[table].get(number), after[table].get(number)
+                if old != new:
+                    whose = (new or old).get("project_id", number)
+                    assert whose == project, told
+                    if not request.target.startswith("/admin"):
+                        differs = {k for k in new if old is None or new[k] != old[k]}
+                        assert (table, number, differs) == ("annotator", me, {"qualified_at"}), told
+
+    def hold_marks(self, reply, marks, clips, told):
+        text = reply.body + repr(reply.headers).encode()
+        for mark in (*marks, *clips):
+            assert mark.encode() not in text, f"{mark} in {told}"
+
+    def learn(self, visitor, request, reply):
+        """Remember what a browser would."""
+        if reply.status != 200 or not request.target.startswith("/api/"):
+            return
+        found = re.findall(r'"token":"([^"]+)"', reply.text)
+        visitor.tokens = found or visitor.tokens
+        visitor.keys = [*visitor.keys, *re.findall(rb'"key": "([0-9a-f]{32})"', request.body)][-6:]
+        visitor.keys = [k.decode() if isinstance(k, bytes) else k for k in visitor.keys]
+
+
+class Seen(HTMLParser):
+    """Elements and attributes that a browser would make of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+
+def run(world, requests):
+    """Send so many, and look at everything after each batch."""
+    fuzzer = Fuzzer(world)
+    said = {}
+    for number in range(requests):
+        fuzzer.once()
+        if number % BATCH == BATCH - 1:
+            said = look(world, said)
+            world.heal()
+    return world.statuses
+
+
+def look(world, said):
+    """After a batch: tables, append-only answers, reading that writes nothing, and all pages."""
+    assert faults(world.tables) == []
+    now = world.tables.by_id("answer")
+    assert {number: now.get(number) for number in said} == said, "an answer was changed"
+    reads(world)
+    return now
+
+
+def reads(world):
+    before = dump(world)
+    for visitor in world.visitors.values():
+        for path in ("/", "/episode", "/admin", "/api/progress", "/admin/export/csv"):
+            reply = world.wire.send(Request("GET", path, [HOST, *visitor.headers]))
+            assert reply.status in (200, 303, 401, 403), path
+            if (reply.header("content-type") or "").startswith("text/html"):
+                shown_not_run(reply.text)
+            elif reply.status == 200 and path.endswith("csv"):
+                harmless_cells(reply.text, visitor.place)
+    assert dump(world) == before
+
+
+def dump(world):
+    names = ("project", "clip", "query", "lease", "answer", "annotator", "event", "reward_version")
+    return {name: world.tables.rows(name) for name in names}
+
+
+def shown_not_run(text):
+    """Nothing that people typed became an element or an attribute."""
+    page = Seen()
+    page.feed(text)
+    page.close()
+    for tag, attributes in page.found:
+        assert tag not in ("img", "iframe", "object", "embed", "base"), tag
+        assert tag != "script" or attributes.get("src", "").startswith("/static/")
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            if name in ("href", "src", "action", "formaction", "xlink:href"):
+                assert value.startswith(("/", "#")), (tag, value)
+
+
+def harmless_cells(text, place):
+    """No cell that a spreadsheet takes for a formula; only answers of this project."""
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    for row in rows:
+        assert row["project"] == place
+        for name, value in row.items():
+            if value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+                float(value)
+                assert name != "annotator"
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path / "store", SEED)
+    yield made
+    made.close()
+
+
+def test_requests_of_every_kind(world):
+    statuses = run(world, 300)
+    for status in (200, 206, 303, 401, 403, 404, 405, 422):
+        assert statuses[status], f"no request came to {status}: {statuses}"
+
+
+@pytest.mark.slow
+def test_thousands_of_requests(world):
+    statuses = run(world, COUNT)
+    assert sum(statuses.values()) == COUNT
+    assert len(world.tables.rows("answer")) > COUNT // 20, "hardly anything was answered"

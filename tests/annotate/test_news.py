@@ -1,0 +1,98 @@
+"""News for open pages: one task for all of them, and streams that end."""
+
+import asyncio
+import json
+import threading
+import urllib.request
+
+from preferl.annotate.live import News
+
+
+def listen(address, secret, events, ready):
+    """Collect the events of a stream until it ends."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(f"{address}/join/{secret}").read()
+    with opener.open(f"{address}/api/stream") as stream:
+        kind = None
+        for line in stream:
+            text = line.decode().rstrip("\n")
+            if text.startswith("event: "):
+                kind = text[7:]
+            elif text.startswith("data: "):
+                events.append((kind, json.loads(text[6:])))
+                ready.set()
+
+
+def wait_for(events, condition):
+    for _ in range(500):
+        found = [content for kind, content in events if condition(kind, content)]
+        if found:
+            return found[0]
+        threading.Event().wait(0.02)
+    raise AssertionError(events)
+
+
+def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app, serving):
+    address = serving(app)
+    heard = [[], []]
+    threads = []
+    for events in heard:
+        ready = threading.Event()
+        thread = threading.Thread(
+            target=listen, args=(address, study.people["ann"][1], events, ready), daemon=True
+        )
+        thread.start()
+        threads.append(thread)
+        assert ready.wait(10)
+    study.ask(2)
+    study.store.live.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
+    for events in heard:
+        assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
+        news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
+        assert news["rewards"][0]["version"] == 3
+        progress = wait_for(events, lambda k, c: k == "progress" and c["open"] == 2)
+        assert not {"mine", "mine_per_hour"} & set(progress)  # the same for everybody
+    app.state.news.close()
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_nobody_listening_costs_nothing(study, monkeypatch):
+    looked = []
+
+    async def session():
+        news = News(study.store, 0.02)
+        monkeypatch.setattr(news, "_snapshot", lambda project: looked.append(project) or {})
+        await asyncio.sleep(0.1)
+        assert not looked
+        streams = [news.listen(study.project.id) for _ in range(50)]
+        tasks = [asyncio.create_task(anext(stream)) for stream in streams]
+        await asyncio.sleep(0.2)
+        assert news.listeners == 50
+        assert 2 <= len(looked) <= 12  # one look for all of them, not fifty
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for stream in streams:
+            await stream.aclose()
+        assert news.listeners == 0
+        await asyncio.sleep(0.1)
+        count = len(looked)
+        await asyncio.sleep(0.1)
+        assert len(looked) == count
+
+    asyncio.run(session())
+
+
+def test_a_slow_reader_misses_only_what_is_old(study):
+    from preferl.annotate.live import BACKLOG, _put
+
+    async def session():
+        reader = asyncio.Queue(BACKLOG)
+        for number in range(BACKLOG + 5):
+            _put(reader, ("progress", {"answered": number}))
+        assert reader.qsize() == BACKLOG
+        assert (await reader.get())[1]["answered"] == 5
+
+    asyncio.run(session())

@@ -1,0 +1,241 @@
+"""What once went wrong, or might: each odd request by itself, answered in words."""
+
+import csv
+import io
+import json
+import socket
+import threading
+import urllib.request
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import pytest
+from wire import HOST, Request, Wire
+
+from preferl.annotate.people import Pace
+from preferl.store.store import Store
+
+FORM = (b"content-type", b"application/x-www-form-urlencoded")
+JSON = (b"content-type", b"application/json")
+
+
+@pytest.fixture
+def wire(app):
+    opened = Wire(app)
+    yield opened
+    opened.close()
+
+
+def signed(client):
+    """The headers of somebody who is signed in."""
+    (pair,) = [f"{name}={value}" for name, value in client.cookies.items()]
+    return [(b"cookie", pair.encode()), (b"x-csrf-token", client.headers["X-CSRF-Token"].encode())]
+
+
+@pytest.fixture
+def ann(study, visitor):
+    return visitor(study.people["ann"][1])
+
+
+@pytest.fixture
+def owner(study, visitor):
+    return visitor(study.owner)
+
+
+def form(client, **fields):
+    return {"csrf": client.headers["X-CSRF-Token"], **fields}
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://]", "http://[1]", "http://localhost@evil"])
+def test_origins_that_are_none(ann, origin):
+    reply = ann.post("/api/claim", json={}, headers={"Origin": origin})
+    assert reply.status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1]", "[127.0.0.1]", "[::1%x]", "fe80::a", "[", "[]"])
+def test_hosts_that_are_none(wire, host):
+    request = Request("GET", "/nothing", [(b"host", host.encode())])
+    assert wire.send(request).status == 400
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31, 2**63, 10**40])
+def test_numbers_that_nobody_has(owner, number):
+    reply = owner.post(f"/admin/people/{number}", data=form(owner, act="end"))
+    assert reply.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "charset", ["utf-7", "unicode_escape", "punycode", "undefined", "hex", "utf-8"]
+)
+def test_forms_in_parts_are_not_read(wire, owner, charset):
+    kind = f"multipart/form-data; boundary=zz; charset={charset}".encode()
+    part = b'--zz\r\nContent-Disposition: form-data; name="csrf"\r\n\r\n\\ud800+2AA-\r\n--zz--\r\n'
+    headers = [HOST, *signed(owner), (b"content-type", kind)]
+    assert wire.send(Request("POST", "/leave", headers, part)).status == 415
+
+
+def test_half_a_character_is_refused(wire, ann):
+    for text in ('{"\\ud800": 1}', '{"count": "\\ud800"}', '{"\\u0000": 1}'):
+        request = Request("POST", "/api/claim", [HOST, JSON, *signed(ann)], text.encode())
+        reply = wire.send(request)
+        assert reply.status == 422
+        assert set(json.loads(reply.body)) == {"error"}
+
+
+def test_a_zero_in_text_is_refused(study, owner):
+    wanted = {"title": "T", "question": "Q", "quorum": "1"}
+    for name in ("title", "question", "instructions"):
+        reply = owner.post("/admin/project", data=form(owner, **(wanted | {name: "a\0b"})))
+        assert reply.status_code == 400
+    assert study.store.projects.get(study.project.id).title == study.project.title
+    reply = owner.post("/api/heartbeat", json={"tokens": ["a\0b"]})
+    assert reply.status_code == 422
+
+
+@pytest.mark.parametrize("budget", ["٣", "\U00010d41", "1_0", "+1"])
+def test_digits_are_those_of_ascii(owner, budget):
+    wanted = {"title": "T", "question": "Q", "quorum": "1", "budget": budget}
+    assert owner.post("/admin/project", data=form(owner, **wanted)).status_code == 422
+
+
+def test_a_title_of_spaces_is_the_short_name(study, owner):
+    owner.post("/admin/project", data=form(owner, title="  ", question="Q", quorum="1"))
+    assert study.store.projects.get(study.project.id).title == "door"
+
+
+@pytest.mark.parametrize("path", ["/leave", "/admin/invite", "/admin/people/1", "/admin/project"])
+def test_a_form_without_proof_is_refused_as_such(owner, path):
+    assert owner.post(path, data={}).status_code in (403, 422)
+    fields = {"name": "x", "act": "end", "title": "T", "question": "Q", "quorum": "1"}
+    assert owner.post(path, data=fields).status_code == 403
+    assert owner.post("/api/release", json={"tokens": []}).status_code == 403
+
+
+def test_links_do_not_lead_out_of_the_clips(study, ann, store):
+    study.ask(1)
+    other = store.projects.create("other")
+    folder = store.clips.video_path(study.project.id, "a" * 32).parent
+    secret = store.clips.video_path(other.id, "b" * 32)
+    secret.parent.mkdir()
+    secret.write_bytes(b"another project's")
+    store.key()
+    for name, goal in (("a", store.files / "key"), ("b", secret), ("c", "/etc/hostname")):
+        (folder / f"{name * 32}.mp4").symlink_to(goal)
+        assert ann.get(f"/media/{name * 32}.mp4").status_code == 404
+    (folder / f"{'d' * 32}.mp4").mkdir()
+    assert ann.get(f"/media/{'d' * 32}.mp4").status_code == 404
+
+
+def test_videos_may_lie_elsewhere_as_a_whole(study, ann, store, tmp_path):
+    study.ask(1)
+    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    (store.files / "videos").rename(tmp_path / "large-disk")
+    (store.files / "videos").symlink_to(tmp_path / "large-disk")
+    assert ann.get(f"/media/{clip}.mp4").status_code == 200
+
+
+def test_a_limit_that_is_reached_is_left_again(app, ann):
+    at = [100.0]
+    app.state.pace = Pace(1.0, clock=lambda: at[0])
+    codes = [ann.post("/api/claim", json={}).status_code for _ in range(10)]
+    assert codes == [200] * 8 + [429] * 2
+    at[0] += 1.0
+    assert [ann.post("/api/claim", json={}).status_code for _ in range(2)] == [200, 429]
+    at[0] += 3600.0
+    assert [ann.post("/api/claim", json={}).status_code for _ in range(9)] == [200] * 8 + [429]
+
+
+def test_the_limit_holds_for_those_who_try_links(app, visitor):
+    app.state.pace = Pace(1.0, clock=lambda: 0.0)
+    codes = [visitor().get(f"/join/guess-{number}").status_code for number in range(9)]
+    assert codes == [401] * 8 + [429]
+
+
+@pytest.mark.parametrize("way", ["end", "new link"])
+def test_news_ends_with_access(study, app, serving, way):
+    address, (person, secret) = serving(app), study.people["ann"]
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(f"{address}/join/{secret}").read()
+    told = []
+    with opener.open(f"{address}/api/stream") as stream:
+        first = threading.Event()
+
+        def listen():
+            for line in stream:
+                told.append(line.decode())
+                first.set()
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        assert first.wait(10)
+        if way == "end":
+            study.store.people.update(person.id, disabled=True)
+        else:
+            study.invite("ann")
+        study.ask(3)
+        thread.join(10)
+        assert not thread.is_alive()
+    assert '"open": 3' not in "".join(told)
+
+
+NAMES = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "'=1", "'quoted'", "Ann"]
+
+
+def test_cells_are_no_formulas_and_come_back_as_they_were(study, owner, visitor, store, tmp_path):
+    from preferl.store.exchange import import_answers
+
+    study.store.projects.update(study.project.id, quorum=len(NAMES))
+    study.ask(1)
+    for number, name in enumerate(NAMES):
+        client = visitor(study.invite(name))
+        (question,) = client.post("/api/claim", json={}).json()["questions"]
+        body = {"token": question["token"], "key": f"-{number}" * 8, "kind": "left"}
+        assert client.post("/api/answer", json=body).status_code == 200
+    text = owner.get("/admin/export/csv").text
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [row["annotator"].lstrip("'") for row in rows] == [n.lstrip("'") for n in NAMES]
+    for row in rows:
+        assert not [cell for cell in row.values() if cell[:1] in "=+-@" and cell]
+    (tmp_path / "answers.csv").write_text(text, "utf-8", newline="")
+    clips = store.clips.segments(study.project.id, _clips(store, study))
+    with Store.open(tmp_path / "there") as there:
+        other = there.projects.create("other").id
+        there.clips.put(other, clips)
+        assert import_answers(there, other, tmp_path / "answers.csv").new == len(NAMES)
+        assert {person.name for person in there.people.all(other)} == set(NAMES)
+
+
+def _clips(store, study):
+    return [clip for pair in store.questions.pairs(study.project.id, [1]) for clip in pair]
+
+
+RAW = [
+    b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /%ff%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET http://evil.example/admin HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nCookie: a=\x00\r\n\r\n",
+    b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000 + b"\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\r\n" * 100 + b"?\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("sent", RAW, ids=lambda sent: repr(sent[:40]))
+def test_bytes_that_are_hardly_a_request(app, serving, sent):
+    address = urlsplit(serving(app))
+    with socket.create_connection((address.hostname, address.port), 10) as connection:
+        reply = b""
+        with suppress(ConnectionError):  # hanging up is an answer, too
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            reply = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert not reply or reply.split()[1][:1] in (b"3", b"4"), reply[:300]
+    with urllib.request.urlopen(f"{address.geturl()}/healthz") as still:
+        assert still.read() == b"ok"

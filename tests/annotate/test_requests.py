@@ -1,0 +1,482 @@
+"""The page's server by HTTP: who may do what, and what is refused."""
+
+import hashlib
+import re
+import sqlite3
+
+import pytest
+from made_clips import coded_video, random_segments
+from sqlalchemy import select
+
+from preferl.annotate import AnnotateSettings, create_app
+from preferl.store.schema import Answer, Lease
+
+KEY = "0123456789abcdef"
+CHANGES = ["/api/claim", "/api/answer", "/api/undo", "/api/heartbeat", "/api/release"]
+FORMS = ["/leave", "/admin/invite", "/admin/people/1", "/admin/project"]
+PAGES = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/healthz"]
+
+
+def content(study):
+    """Everything in the database but signs of life."""
+    file = sqlite3.connect(study.store.files / "labels.db")
+    tables = [row[0] for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {table: file.execute(f'SELECT * FROM "{table}"').fetchall() for table in tables}
+    file.close()
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def claim(client, count=2):
+    reply = client.post("/api/claim", json={"count": count})
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+def body(token, key=KEY, kind="left", **more):
+    return {"token": token, "key": key, "kind": kind, **more}
+
+
+def form(client, **fields):
+    return {"csrf": client.headers["X-CSRF-Token"], **fields}
+
+
+@pytest.fixture
+def ann(study, visitor):
+    return visitor(study.people["ann"][1])
+
+
+@pytest.fixture
+def owner(study, visitor):
+    return visitor(study.owner)
+
+
+def test_strangers_see_nothing(study, visitor):
+    study.ask(1)
+    stranger = visitor()
+    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    page = stranger.get("/")
+    assert page.status_code == 401
+    assert "link of their own" in page.text
+    assert study.project.question not in page.text
+    for path in ("/episode", "/admin", "/admin/export/csv", "/api/progress", "/api/stream"):
+        assert stranger.get(path).status_code == 401, path
+    assert stranger.get(f"/media/{clip}.mp4").status_code == 401
+    for path in CHANGES:
+        assert stranger.post(path, json={}).status_code in (401, 403), path
+    for path in FORMS:
+        assert stranger.post(path, data={"csrf": "x"}).status_code in (401, 403), path
+
+
+def test_a_link_signs_in_and_a_wrong_one_does_not(study, visitor):
+    client = visitor()
+    assert client.get("/join/nonsense").status_code == 401
+    reply = client.get(f"/join/{study.people['ann'][1]}")
+    assert (reply.status_code, reply.headers["location"]) == (303, "/")
+    cookie = reply.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert "secure" not in cookie
+    assert study.people["ann"][1] not in cookie
+    assert study.project.question in client.get("/").text
+
+
+def test_cookies_are_secure_where_the_page_is(study):
+    from fastapi.testclient import TestClient
+
+    settings = AnnotateSettings(public_url="https://label.example.org", secret=None)
+    with TestClient(
+        create_app(study.store, settings),
+        base_url="https://label.example.org",
+        follow_redirects=False,
+    ) as client:
+        reply = client.get(f"/join/{study.people['ann'][1]}")
+        assert "secure" in reply.headers["set-cookie"].lower()
+
+
+def test_a_forged_session_is_nobody(study, ann, visitor):
+    cookie = dict(ann.cookies)
+    (name, value), *_ = cookie.items()
+    client = visitor()
+    client.cookies.set(name, value[:-4] + ("AAAA" if value[-4:] != "AAAA" else "BBBB"))
+    assert client.get("/").status_code == 401
+
+
+def test_a_new_link_or_no_access_ends_sessions_at_once(study, ann):
+    assert ann.get("/").status_code == 200
+    study.invite("ann")
+    assert ann.get("/").status_code == 401
+    assert ann.post("/api/claim", json={}).status_code == 401
+    assert ann.get(f"/join/{study.people['ann'][1]}").status_code == 303
+    study.store.people.update(study.people["ann"][0].id, disabled=True)
+    assert ann.get("/").status_code == 401
+    assert ann.get(f"/join/{study.people['ann'][1]}").status_code == 401
+
+
+def test_leaving(ann):
+    assert ann.post("/leave", data=form(ann)).status_code == 303
+    assert ann.get("/").status_code == 401
+
+
+def test_roles(study, ann, owner, visitor):
+    spectator = visitor(study.invite("sue", "spectator"))
+    assert ann.get("/admin").status_code == 403
+    assert ann.get("/admin/export/csv").status_code == 403
+    assert ann.post("/admin/invite", data=form(ann, name="x")).status_code == 403
+    assert spectator.get("/").headers["location"] == "/admin"
+    page = spectator.get("/admin")
+    assert page.status_code == 200
+    assert "/admin/invite" not in page.text
+    assert spectator.post("/api/claim", json={}).status_code == 403
+    assert spectator.post("/admin/project", data=form(spectator)).status_code == 403
+    assert spectator.get("/admin/export/csv").status_code == 403
+    assert owner.get("/admin").status_code == 200
+    assert owner.get("/").status_code == 200
+
+
+def test_no_get_writes_anything(study, ann, owner):
+    study.ask(2)
+    claim(ann)
+    clip = study.store.questions.pairs(study.project.id, [1])[0][0]
+    before = content(study)
+    for client in (ann, owner):
+        for path in [*PAGES, f"/media/{clip}.mp4", "/join/nonsense", f"/join/{study.owner}"]:
+            assert client.get(path).status_code in (200, 303, 401, 403), path
+        for path in CHANGES + FORMS:
+            assert client.get(path).status_code in (404, 405), path
+    assert content(study) == before
+
+
+def test_answering_in_one_round_trip(study, ann):
+    study.ask(4)
+    first = claim(ann)
+    assert first["state"] == "ready"
+    assert len(first["questions"]) == 2
+    assert set(first["questions"][0]) == {"token", "left", "right"}  # nothing gives it away
+    token = first["questions"][0]["token"]
+    shown = {"loops": 1, "speed": 1.5, "steps": 2}
+    reply = ann.post("/api/answer", json=body(token, response_ms=1234.5, shown=shown)).json()
+    assert reply["new"] is True
+    assert reply["questions"][0] == first["questions"][1]
+    assert len(reply["questions"]) == 2
+    assert reply["progress"]["mine"] == 1
+    again = ann.post("/api/answer", json=body(token, response_ms=99)).json()
+    assert (again["recorded"], again["new"]) == (reply["recorded"], False)
+    with study.store.database.read() as session:
+        (row,) = session.scalars(select(Answer))
+    assert (row.kind, row.response_ms, row.detail["shown"]) == ("left", 1234.5, shown)
+    assert row.preference == (0.0 if row.swapped else 1.0)
+
+
+def test_undo_and_release(study, ann):
+    study.ask(3)
+    held = claim(ann)["questions"]
+    ann.post("/api/answer", json=body(held[0]["token"]))
+    reply = ann.post("/api/undo", json={"key": "undo-" + KEY}).json()
+    assert reply["question"]["left"] == held[0]["left"]
+    assert reply["progress"]["mine"] == 0
+    assert ann.post("/api/undo", json={"key": "more-" + KEY}).json()["question"] is None
+    tokens = [question["token"] for question in claim(ann)["questions"]]
+    assert ann.post("/api/heartbeat", json={"tokens": tokens}).json() == {"kept": True}
+    assert ann.post("/api/heartbeat", json={"tokens": ["none"]}).json() == {"kept": False}
+    csrf = ann.headers.pop("X-CSRF-Token")  # beacons have no headers
+    refused = ann.post("/api/release", json={"tokens": tokens, "csrf": "wrong"})
+    assert refused.status_code == 403
+    assert ann.post("/api/release", json={"tokens": tokens, "csrf": csrf}).status_code == 200
+    with study.store.database.read() as session:
+        leases = list(session.scalars(select(Lease)))
+    assert {lease.expires_at <= lease.renewed_at + 60 for lease in leases} == {True}
+
+
+def test_questions_of_others_cannot_be_answered(study, ann, visitor):
+    study.ask(2)
+    ben = visitor(study.invite("ben"))
+    token = claim(ann)["questions"][0]["token"]
+    reply = ben.post("/api/answer", json=body(token))
+    assert reply.status_code == 409
+    assert "no longer with you" in reply.json()["error"]
+    assert not study.answers()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "retract"},
+        {"kind": "first"},
+        {"key": "short"},
+        {"key": "x" * 65},
+        {"key": "'; DROP TABLE answer; --"},
+        {"token": ""},
+        {"token": "x" * 101},
+        {"strength": "very"},
+        {"response_ms": -1},
+        {"response_ms": 1e12},
+        {"count": 0},
+        {"count": 100},
+        {"shown": {"loops": -1}},
+        {"shown": {"more": 1}},
+        {"preference": 1.0},
+        {"annotator_id": 1},
+    ],
+    ids=str,
+)
+def test_what_is_not_understood_is_refused_in_words(study, ann, wrong):
+    study.ask(1)
+    token = claim(ann)["questions"][0]["token"]
+    reply = ann.post("/api/answer", json=body(token) | wrong)
+    assert reply.status_code == 422
+    assert set(reply.json()) == {"error"}
+    assert not study.answers()
+
+
+def test_json_that_is_none(ann):
+    json = {"Content-Type": "application/json"}
+    assert ann.post("/api/claim", content=b"{", headers=json).status_code == 422
+    assert ann.post("/api/claim", content=b'{"count": NaN}', headers=json).status_code == 422
+    assert ann.post("/api/claim", content=b"[" * 20_000, headers=json).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost"}, 200),
+        ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"X-CSRF-Token": "wrong"}, 403),
+        ({"X-CSRF-Token": ""}, 403),
+        ({"X-CSRF-Token": "café".encode("latin-1")}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost.evil.example"}, 403),
+        ({"Origin": "null", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+    ids=str,
+)
+def test_changes_must_be_meant(ann, headers, status):
+    assert ann.post("/api/claim", json={}, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:8765", 200),
+        ("127.0.0.1:8765", 200),
+        ("[::1]:8765", 200),
+        ("evil.example", 400),
+        ("localhost.evil.example:8765", 400),
+        ("", 400),
+    ],
+)
+def test_other_names_are_refused(visitor, host, status):
+    assert visitor().get("/healthz", headers={"Host": host}).status_code == status
+
+
+def test_large_requests_are_refused(ann):
+    large = b'{"count": 2, "x": "' + b"x" * 70_000 + b'"}'
+    json = {"Content-Type": "application/json"}
+    assert ann.post("/api/claim", content=large, headers=json).status_code == 413
+
+    def parts():
+        for start in range(0, len(large), 1000):
+            yield large[start : start + 1000]
+
+    assert ann.post("/api/claim", content=parts(), headers=json).status_code == 413
+
+
+@pytest.mark.parametrize("settings", [AnnotateSettings(requests_per_second=0.5, secret=None)])
+def test_asking_too_often_is_slowed_down(study, ann, visitor):
+    codes = [ann.post("/api/claim", json={}).status_code for _ in range(9)]
+    assert codes[0] == 200
+    assert codes[-1] == 429
+    ben = visitor(study.invite("ben"))
+    assert ben.post("/api/claim", json={}).status_code == 200
+
+
+def test_clips_in_parts(study, ann):
+    study.ask(1)
+    address = claim(ann)["questions"][0]["left"]
+    whole = ann.get(address)
+    assert whole.status_code == 200
+    assert whole.headers["content-type"] == "video/mp4"
+    assert whole.headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert whole.headers["x-content-type-options"] == "nosniff"
+    part = ann.get(address, headers={"Range": "bytes=10-19"})
+    assert part.status_code == 206
+    assert part.headers["content-range"] == f"bytes 10-19/{len(whole.content)}"
+    assert part.content == whole.content[10:20]
+    far = {"Range": "bytes=99999999-"}
+    assert ann.get(address, headers=far).status_code == 416
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/media/" + "0" * 32 + ".mp4",
+        "/media/" + "A" * 32 + ".mp4",
+        "/media/" + "0" * 31 + ".mp4",
+        "/media/..%2f..%2flabels.db.mp4",
+        "/media/../../labels.db",
+        "/media/%2e%2e/%2e%2e/key",
+        "/static/x/../../../key",
+        "/key",
+        "/docs",
+        "/openapi.json",
+    ],
+)
+def test_there_is_nothing_beside_the_clips(study, ann, path):
+    study.store.key()
+    assert ann.get(path).status_code == 404
+
+
+def test_clips_of_other_projects_are_not_shown(study, ann, store, visitor):
+    study.ask(1)
+    other = store.projects.create("other")
+    stranger = visitor(store.people.invite(other.id, "zoe").secret)
+    address = claim(ann)["questions"][0]["left"]
+    assert ann.get(address).status_code == 200
+    assert stranger.get(address).status_code == 404
+
+
+def test_text_of_people_is_never_html(study, owner, visitor):
+    evil = "<script>alert(1)</script>"
+    study.store.projects.update(
+        study.project.id, title=evil, question=evil, instructions=f"- {evil}\n\n{evil}"
+    )
+    name = '"><img src=x onerror=alert(1)>'
+    reply = owner.post("/admin/invite", data=form(owner, name=name))
+    assert reply.status_code == 200
+    ann = visitor(study.invite(f"{evil}"))
+    pages = [reply.text, ann.get("/").text, owner.get("/admin").text, owner.get("/episode").text]
+    for text in pages:
+        assert "<script>alert" not in text
+        assert "<img" not in text
+    assert "<li>&lt;script&gt;" in pages[1]
+
+
+def test_pages_hold_nothing_inline(study, ann, owner):
+    study.ask(1)
+    for text in (ann.get("/").text, owner.get("/admin").text, owner.get("/episode").text):
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+        assert not re.search(r"\son[a-z]+=|\sstyle=|<style|javascript:", text)
+        for address in re.findall(r'(?:src|href|action)="([^"]*)"', text):
+            assert address.startswith(("/", "#")), address
+
+
+def test_headers_keep_pages_safe(ann):
+    for path in ("/", "/nothing", "/healthz"):
+        headers = ann.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'self';")
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+    static = re.search(r'href="(/static/[^"]+/base.css)"', ann.get("/").text)[1]
+    assert "immutable" in ann.get(static).headers["cache-control"]
+
+
+def test_the_admin_invites_and_changes(study, owner, visitor):
+    page = owner.post("/admin/invite", data=form(owner, name=" Cleo  P ", role="annotator"))
+    link = re.search(r'value="(http://localhost/join/[^"]+)"', page.text)[1]
+    cleo = visitor(link.rsplit("/", 1)[1])
+    assert cleo.get("/").status_code == 200
+    assert link not in owner.get("/admin").text
+    people = {person.name: person for person in study.store.people.all(study.project.id)}
+    number = people["Cleo P"].id
+    owner.post(f"/admin/people/{number}", data=form(owner, act="role", role="spectator"))
+    assert cleo.get("/").status_code == 303
+    owner.post(f"/admin/people/{number}", data=form(owner, act="end"))
+    assert cleo.get("/").status_code == 401
+    owner.post(f"/admin/people/{number}", data=form(owner, act="restore"))
+    assert cleo.get("/").status_code == 303
+    text = owner.get("/admin").text
+    for words in ("Cleo P was invited as annotator", "access of Cleo P was ended"):
+        assert words in text
+
+
+def test_what_an_admin_may_not_do(study, owner, store):
+    assert owner.post("/admin/invite", data=form(owner, name="Owner")).status_code == 400
+    assert owner.post("/admin/invite", data=form(owner, name=" ")).status_code == 400
+    assert owner.post("/admin/invite", data=form(owner, name="x", role="king")).status_code == 422
+    me = study.store.people.owner(study.project.id).annotator.id
+    assert owner.post(f"/admin/people/{me}", data=form(owner, act="end")).status_code == 400
+    other = store.people.invite(store.projects.create("other").id, "zoe").annotator.id
+    assert owner.post(f"/admin/people/{other}", data=form(owner, act="end")).status_code == 404
+    assert owner.post("/admin/people/999", data=form(owner, act="end")).status_code == 400
+    assert owner.post("/admin/invite", data={"name": "x", "csrf": "no"}).status_code == 403
+
+
+def test_the_admin_changes_what_is_asked(study, owner):
+    wanted = {"title": "Doors", "question": "Which?", "instructions": "a\r\nb", "quorum": "3"}
+    reply = owner.post("/admin/project", data=form(owner, **wanted, budget="40", paused="true"))
+    assert reply.status_code == 303
+    project = study.store.projects.get(study.project.id)
+    assert (project.title, project.question, project.instructions) == ("Doors", "Which?", "a\nb")
+    assert (project.quorum, project.budget, project.paused) == (3, 40, True)
+    assert "settings were changed: title, question" in owner.get("/admin").text
+    owner.post("/admin/project", data=form(owner, **wanted, budget=""))
+    project = study.store.projects.get(study.project.id)
+    assert (project.budget, project.paused) == (None, False)
+    for wrong in ({"quorum": "0"}, {"budget": "-1"}, {"question": ""}):
+        reply = owner.post("/admin/project", data=form(owner, **(wanted | wrong)))
+        assert reply.status_code == 422
+
+
+def test_the_overview_counts(study, owner, ann, visitor):
+    study.store.projects.update(study.project.id, quorum=2)
+    study.ask(12)
+    ben = visitor(study.invite("ben"))
+    for client in (ann, ben):
+        for number in range(12):
+            held = claim(client, 1)["questions"][0]
+            key = f"{number:020d}-{id(client)}"
+            client.post("/api/answer", json=body(held["token"], key, response_ms=2000.0))
+    text = re.sub(r"\s+", " ", owner.get("/admin").text)
+    assert "<dt>Answers</dt><dd>24</dd>" in text
+    assert re.search(r"<dd>α -?\d\.\d\d</dd>", text)
+    assert "12 pairs" in text
+    assert text.count("<td>2.0 s</td>") == 2
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_answers_are_exported(study, ann, owner, kind, tmp_path):
+    study.ask(2)
+    ann.post("/api/answer", json=body(claim(ann)["questions"][0]["token"]))
+    reply = owner.get(f"/admin/export/{kind}")
+    assert reply.status_code == 200
+    assert f'filename="door-answers.{kind}"' in reply.headers["content-disposition"]
+    if kind == "csv":
+        assert len(reply.text.strip().splitlines()) == 2
+    assert owner.get("/admin/export/pickle").status_code == 422
+
+
+def test_the_last_episode(study, ann):
+    assert "none to see yet" in ann.get("/episode").text
+    assert "Last episode</a>" not in ann.get("/").text
+
+    episode = random_segments(1, 9, seed=77)
+    (name,) = study.store.clips.put(
+        study.project.id, episode, kind="episode", detail={"return": -12.5}
+    )
+    path = study.store.clips.video_path(study.project.id, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(coded_video(9))
+    study.store.clips.video_ready(study.project.id, [name])
+    assert "steps 9, return -12.5" in ann.get("/episode").text
+    assert "Last episode</a>" in ann.get("/").text
+    live = ann.get("/api/progress").json()
+    assert live["episode"]["url"] == f"/media/{name}.mp4"
+    study.store.live.publish_reward(study.project.id, 1, answers=20, accuracy=0.75)
+    assert ann.get("/api/progress").json()["rewards"][0]["accuracy"] == 0.75
+
+
+def test_lost_labels_are_said_in_words(study, ann, monkeypatch):
+    from preferl.errors import StorageError
+
+    def fails(*_, **__):
+        raise StorageError("disk full at /secret/place")
+
+    monkeypatch.setattr(study.store.queue, "claim", fails)
+    reply = ann.post("/api/claim", json={})
+    assert reply.status_code == 503
+    assert "cannot be reached" in reply.json()["error"]
+    assert "secret" not in reply.text

@@ -1,0 +1,96 @@
+"""The server as a program: starts, says where it is, looks after its helper, ends cleanly."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from preferl.annotate import AnnotateSettings, serve
+from preferl.annotate.serve import Renderer, address
+from preferl.errors import ConfigError
+
+PROGRAM = """
+import sys
+from preferl.annotate import AnnotateSettings, serve
+from preferl.store.store import Store
+assert "torch" not in sys.modules
+with Store.open(sys.argv[1]) as store:
+    settings = AnnotateSettings(port=0, secret=None)
+    serve(store, store.projects.only(), settings, open_browser=False,
+          say=lambda line: print(line, flush=True))
+"""
+
+
+def test_a_program_from_start_to_interrupt(study):
+    study.ask(1)
+    study.ask(2, video=False)
+    command = [sys.executable, "-c", PROGRAM, str(study.store.files)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as made:
+        link = made.stdout.readline().split()[-1]
+        assert link.endswith(f"/join/{study.owner}")
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        for attempt in range(100):
+            try:
+                page = opener.open(link).read().decode()
+                break
+            except OSError:
+                assert attempt < 99
+                time.sleep(0.05)
+        assert study.project.question in page
+        stream = opener.open(
+            link.split("/join")[0] + "/api/stream"
+        )  # an open page keeps nothing up
+        stream.readline()
+        made.send_signal(signal.SIGINT)
+        out, err = made.communicate(timeout=20)
+        assert made.returncode == 0, err
+        assert out.startswith("2 pairs still to draw, which this program does not")
+        assert out.splitlines()[-1].startswith("Stopped. Everything is saved: 0 answers in ")
+        assert "Traceback" not in err
+        stream.close()
+
+
+def test_a_port_that_is_taken(study):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = AnnotateSettings(port=taken.getsockname()[1], secret=None)
+        with pytest.raises(ConfigError, match="Choose another port"):
+            serve(study.store, study.project, settings, open_browser=False)
+
+
+def test_where_people_find_the_page():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert address(AnnotateSettings(secret=None), listening) == f"http://127.0.0.1:{port}"
+        everywhere = AnnotateSettings(host="0.0.0.0", secret="x" * 32)
+        assert address(everywhere, listening) == f"http://localhost:{port}"
+        named = AnnotateSettings(public_url="https://label.example.org/", secret=None)
+        assert address(named, listening) == "https://label.example.org"
+
+
+def test_what_makes_videos_is_started_again_if_it_dies(tmp_path, caplog):
+    log = tmp_path / "log"
+    maker = Renderer((), rest=0.05)
+    code = f"import os, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
+    maker._command = [sys.executable, "-c", code]
+    maker.start()
+    pids = []
+    until = time.monotonic() + 20
+    while len(pids) < 2 and time.monotonic() < until:
+        found = log.read_text().split() if log.exists() else []
+        if len(found) > len(pids):
+            pids = [int(pid) for pid in found]
+            if len(pids) == 1:
+                os.kill(pids[0], signal.SIGKILL)
+        time.sleep(0.02)
+    maker.stop()
+    assert len(pids) == 2
+    assert "started again" in caplog.text
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[1], 0)

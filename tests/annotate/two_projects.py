@@ -1,0 +1,177 @@
+"""Two projects in one store, people of every kind, and the page over it."""
+
+import random
+import re
+from collections import Counter
+
+from hostile import MARKUP, Drawn
+from invariants import Tables
+from made_clips import coded_video, random_segments
+from wire import HOST, Request, Wire
+
+from preferl.annotate import AnnotateSettings, create_app
+from preferl.store.store import Store
+
+PLACES = {"door": "Doorzeichen", "hall": "Hallzeichen"}
+PEOPLE = {
+    "ann": ("door", "annotator"),
+    "ben": ("door", "annotator"),
+    "ada": ("door", "admin"),
+    "sue": ("door", "spectator"),
+    "gus": ("door", "annotator"),
+    "zoe": ("hall", "annotator"),
+    "max": ("hall", "admin"),
+}
+ODD_NAMES = {"ben": "=1+1", "zoe": "@SUM(1)"}
+"""What is before the names of some, as spreadsheets know it."""
+
+
+class Visitor:
+    """A person with the cookie and proof of their newest session, and what they were told."""
+
+    def __init__(self, name):
+        self.name = name
+        self.place, self.role = PEOPLE[name]
+        self.secret = self.cookie = self.csrf = ""
+        self.tokens, self.keys, self.old = [], [], []
+
+    @property
+    def headers(self):
+        return [(b"cookie", self.cookie.encode()), (b"x-csrf-token", self.csrf.encode())]
+
+
+class World:
+    """Two projects in one store, people of every kind, and the page over it."""
+
+    def __init__(self, folder, seed):
+        self.drawn = Drawn(random.Random(seed))
+        self.store = Store.open(folder)
+        settings = AnnotateSettings(port=0, secret=None, requests_per_second=1e6)
+        self.app = create_app(self.store, settings)
+        self.app.state.news.close()  # streams end at once
+        self.wire = Wire(self.app)
+        self.film = coded_video(4)
+        self.projects = {
+            slug: self.store.projects.create(
+                slug,
+                title=f"{mark} {slug}",
+                question=f"{mark}?",
+                instructions=mark,
+                quorum=2,
+                repeat_share=0.2,
+                known_share=0.2,
+                qualification=1,
+                strength=True,
+            )
+            for slug, mark in PLACES.items()
+        }
+        self.visitors = {name: Visitor(name) for name in PEOPLE}
+        self.asked = 0
+        self.secrets = ["nobody"]
+        for visitor in self.visitors.values():
+            self.admit(visitor)
+        self.store.people.update(self.number(self.visitors["gus"]), disabled=True)
+        self.note(self.visitors["gus"], "ended")
+        self.more_questions()
+        self.tables = Tables(self.store.files / "labels.db")
+        page = self.wire.send(Request("GET", "/", [HOST, *self.visitors["ann"].headers]))
+        self.static = re.search(r"/static/[0-9a-f]+", page.text)[0]
+        self.statuses = Counter()
+
+    def close(self):
+        self.wire.close()
+        self.tables.close()
+        self.store.close()
+
+    def title_of(self, visitor):
+        return (
+            f"{ODD_NAMES.get(visitor.name, '')} {visitor.name} of {PLACES[visitor.place]}".strip()
+        )
+
+    def number(self, visitor):
+        people = self.store.people.all(self.projects[visitor.place].id)
+        return next(person.id for person in people if person.name == self.title_of(visitor))
+
+    def note(self, visitor, kind):
+        detail = {"name": self.title_of(visitor), "role": visitor.role}
+        self.store.events.add(self.projects[visitor.place].id, kind, detail=detail)
+
+    def admit(self, visitor):
+        """A new link, and a session by it; the old one is kept to be tried again."""
+        visitor.old.append((visitor.cookie, visitor.csrf))
+        project = self.projects[visitor.place].id
+        name = self.title_of(visitor)
+        visitor.secret = self.store.people.invite(project, name, visitor.role).secret
+        self.note(visitor, "invited")
+        self.secrets = [*self.secrets[-20:], visitor.secret]
+        self.enter(visitor)
+
+    def enter(self, visitor):
+        reply = self.wire.send(Request("GET", f"/join/{visitor.secret}", [HOST]))
+        assert reply.status == 303
+        visitor.cookie = reply.header("set-cookie").split(";")[0]
+        path = "/admin" if visitor.role == "spectator" else "/"
+        page = self.wire.send(Request("GET", path, [HOST, (b"cookie", visitor.cookie.encode())]))
+        visitor.csrf = re.search(r'name="csrf-token" content="([^"]+)"', page.text)[1]
+
+    def more_questions(self):
+        for project in self.projects.values():
+            progress = self.store.progress(project.id)
+            if progress.open > 12:
+                continue
+            self.asked += 1
+            segments = random_segments(24, 4, seed=self.asked)
+            pairs = [[2 * row, 2 * row + 1] for row in range(12)]
+            asking = self.store.questions.ask
+            notes = [{"note": text} for text in MARKUP[:2]]
+            asking(project.id, segments, pairs[:8])
+            asking(project.id, segments, pairs[8:10], purpose="known", known=[1.0, 0.0])
+            if self.asked <= len(PLACES):
+                some = {"purpose": "example", "known": [1.0, 0.5], "details": notes}
+                asking(project.id, segments, pairs[10:], **some)
+            waiting = self.store.clips.without_video(project.id, 100)
+            for clip in waiting:
+                path = self.store.clips.video_path(project.id, clip)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.film)
+            self.store.clips.video_ready(project.id, waiting)
+        self.clips = {
+            slug: [row["id"] for row in self.rows_of("clip", slug)] for slug in self.projects
+        }
+        self.strange = self._traps()
+
+    def _traps(self):
+        """Names like those of clips that lead out of the folder, or are none."""
+        folder = self.store.clips.video_path(self.projects["door"].id, "a" * 32).parent
+        other = self.store.clips.video_path(self.projects["hall"].id, self.clips["hall"][0])
+        self.store.key()
+        for name, goal in (("a", self.store.files / "key"), ("b", other), ("c", "/nowhere")):
+            link = folder / f"{name * 32}.mp4"
+            if not link.is_symlink():
+                link.symlink_to(goal)
+        (folder / f"{'d' * 32}.mp4").mkdir(exist_ok=True)
+        return [name * 32 for name in "abcdef"]
+
+    def rows_of(self, table, slug):
+        tables = Tables(self.store.files / "labels.db")
+        try:
+            return tables.rows(table, f"project_id = {self.projects[slug].id}")
+        finally:
+            tables.close()
+
+    def heal(self):
+        """Let in again whom the batch has shut out, so that the next one finds everybody."""
+        for slug, project in self.projects.items():
+            fields = {"title": f"{PLACES[slug]} {slug}", "paused": False, "budget": None}
+            self.store.projects.update(project.id, **fields, quorum=2)
+        for visitor in self.visitors.values():
+            if visitor.name != "gus":
+                person = self.store.people.get(self.number(visitor))
+                changed = person.role != visitor.role or person.disabled_at is not None
+                if changed or not self.signed_in(visitor):
+                    self.admit(visitor)
+        self.more_questions()
+
+    def signed_in(self, visitor):
+        request = Request("GET", "/api/progress", [HOST, *visitor.headers])
+        return self.wire.send(request).status == 200

@@ -1,0 +1,74 @@
+"""Environments by id: found, worded where there are none, and drawn without a display."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from preferl.errors import ConfigError, MissingExtraError
+from preferl.simulators import draw_off_screen, draw_plainly, is_mujoco, make_registered
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("Pendulum-v", "Pendulum-v1"), ("AdroitDoor-v1", "AdroitHandDoor-v1")]
+)
+def test_unknown_ids_list_near_ones(wrong, near):
+    with pytest.raises(ConfigError, match=rf"Did you mean .*{near}"):
+        make_registered(wrong)
+
+
+def test_ids_like_no_other_are_refused():
+    with pytest.raises(ConfigError, match="zzzzzz"):
+        make_registered("zzzzzz")
+    with pytest.raises(ConfigError, match="nowhere"):
+        make_registered("nowhere:Moon-v0")
+
+
+def test_what_an_environment_lacks_is_worded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(ConfigError, match=r"LunarLander-v3.*can be made.*[Bb]ox2[Dd]"):
+        make_registered("LunarLander-v3")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    with pytest.raises(MissingExtraError, match=r"preferl\[robotics\]"):
+        make_registered("AdroitHandDoor-v1")
+
+
+def test_importing_the_package_prints_nothing():
+    pytest.importorskip("gymnasium_robotics")
+    code = "from preferl.simulators import make_registered\nmake_registered('AdroitHandDoor-v1')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_drawing_off_screen_leaves_choices_alone(monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "environ", {"MUJOCO_GL": "osmesa"})
+    draw_off_screen()
+    assert os.environ == {"MUJOCO_GL": "osmesa", "SDL_VIDEODRIVER": "dummy"}
+    monkeypatch.setattr(os, "environ", {"DISPLAY": ":0"})
+    draw_off_screen()
+    assert os.environ == {"DISPLAY": ":0"}
+
+
+def test_only_mujoco_draws_plainly():
+    env = make_registered("Pendulum-v1")
+    draw_plainly(env)
+    assert not is_mujoco(env)
+
+
+def test_shadows_and_mirrors_are_left_out():
+    pytest.importorskip("mujoco")
+    env = make_registered("Hopper-v5")
+    model = env.unwrapped.model
+    assert is_mujoco(env)
+    assert model.light_castshadow.any()
+    draw_plainly(env)
+    assert not model.light_castshadow.any()
+    assert not model.mat_reflectance.any()
+    assert model.vis.quality.offsamples == 0
