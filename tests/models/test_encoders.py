@@ -218,6 +218,8 @@ def test_steps_of_the_same_space_pass(space):
         (np.array([[True, False]]), spaces.MultiBinary((2,))),
         (np.array([True, False]), spaces.Discrete(2)),
         (np.zeros((2, 4, 4, 3), np.uint8), spaces.Box(0, 255, (4, 4, 3), np.uint8)),
+        (np.zeros((2, 4, 4), np.uint8), spaces.Box(0, 255, (4, 4), np.uint8)),
+        (np.zeros((2, 5, 4, 4, 3), np.uint8), spaces.Box(0, 255, (5, 4, 4, 3), np.uint8)),
         (
             {"a": np.zeros((3, 1))},
             spaces.Dict({"a": spaces.Box(-np.inf, np.inf, (1,), np.float64)}),

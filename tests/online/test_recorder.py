@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.online import EpisodeRecorder
-from preferl.online.recorder import blank
+from preferl.online.recording import blank
 
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 

@@ -118,6 +118,31 @@ def test_interrupt_leaves_a_usable_folder(tmp_path):
     load_reward(tmp_path / "run/reward")
 
 
+def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
+    def stop(turn):
+        if turn.turn == 1:
+            raise KeyboardInterrupt
+
+    _, whole, _ = run
+    out = tmp_path / "run"
+    run_online(TINY, out, judge=JUDGE, on_turn=stop)
+    assert (out / "checkpoints").is_dir()
+    with pytest.raises(ConfigError, match=r"expected turns=2, got turns=3"):
+        run_online(replace(TINY, turns=3), out, judge=JUDGE, resume=True)
+    result = run_online(TINY, out, judge=JUDGE, resume=True)
+    assert not result["interrupted"]
+    assert result["taught"] == whole["taught"]
+    assert result["reward"] == whole["reward"]
+    assert json.loads((out / "result.json").read_text()) == result
+    assert not (out / "checkpoints").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_to_resume_nothing_is_to_begin(tmp_path):
+    judge = replace(JUDGE, clip_steps=0, oracle=False)
+    assert not run_online(TINY, tmp_path / "run", judge=judge, resume=True)["interrupted"]
+
+
 def test_interrupt_while_judging_keeps_what_was_learned(tmp_path):
     def stop(doing):
         raise KeyboardInterrupt

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -5,8 +7,8 @@ from gymnasium import spaces
 
 from preferl.data import Comparisons, Segments
 from preferl.errors import SpaceError
-from preferl.models import MLPReward
-from preferl.training.batches import Answers, Windows, to_tensor
+from preferl.models import CNNReward, MLPReward
+from preferl.training.batches import Answers, LateWindows, Windows, gather_windows, to_tensor
 
 LENGTH = 4
 PLAIN = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -73,7 +75,26 @@ def test_statistics_are_set_only_on_request(rng):
 
 def test_steps_of_another_shape_are_refused(rng):
     with pytest.raises(SpaceError, match="comparisons"):
-        Windows(model(nested=True), segments(rng), observe=True)
+        gather_windows(model(nested=True), segments(rng), observe=True)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_pictures_are_gathered_from_where_they_are(rng, padded, tmp_path):
+    frames = spaces.Box(0, 255, (32, 32, 2), np.uint8)
+    judge = CNNReward(frames, spaces.Discrete(3), seed=0)
+    clips = segments(rng, padded=padded)
+    np.save(tmp_path / "pictures.npy", rng.integers(0, 256, (30, 32, 32, 2), dtype=np.uint8))
+    pictures = np.load(tmp_path / "pictures.npy", mmap_mode="r")
+    clips = replace(clips, observations=pictures, actions=rng.integers(0, 3, 30))
+    windows = gather_windows(judge, clips, observe=True)
+    assert isinstance(windows, LateWindows)
+    assert windows.at_once == 2**26 // (4 * 2048)
+    rows = np.array([2, 0, 2, 5])
+    features, mask = windows(torch.from_numpy(rows))
+    shown = clips[rows]
+    assert np.array_equal(features["pictures"].numpy(), shown.observations)
+    assert features["pictures"].dtype == torch.uint8
+    assert np.array_equal(mask.numpy(), shown.mask)
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from preferl.errors import ConfigError
-from preferl.models import EnsembleConfig
-from preferl.testing import make_comparisons
+from preferl.models import CNNReward, EnsembleConfig
+from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardSettings, reward_preset, reward_presets
 
@@ -65,6 +66,17 @@ def test_every_preset_fits(model, comparisons):
     assert np.isfinite(report.validation_loss).all()
 
 
+def test_pictures_are_fitted_by_their_preset(rng):
+    frames = spaces.Box(0, 255, (12, 12, 1), np.uint8)
+    episodes = make_episodes(rng, [30], frames, spaces.Discrete(3))
+    comparisons = make_comparisons(rng, 10, 3, episodes)
+    preset = RewardSettings("cnn", members=2, budget=2).preset(length=3, answers=10)
+    model, report = preset.fit(comparisons, frames, spaces.Discrete(3), seed=0)
+    assert isinstance(model, CNNReward)
+    assert report.members == 2
+    assert RewardSettings("cnn", members=1).preset(length=3, answers=9).model.members == 1
+
+
 def test_fits_of_one_seed_agree_and_hold_the_same_answers_out(comparisons):
     settings = RewardSettings(model="mr", hidden=(8,), budget=3)
     preset = settings.preset(length=5, answers=40)
@@ -109,6 +121,9 @@ def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch
     ("settings", "said"),
     [
         (RewardSettings("pt", hidden=(8,)), 'hidden: expected only with "mlp" or "mr"'),
+        (RewardSettings("cnn", hidden=(8,)), "hidden: expected only with"),
+        (RewardSettings("pt", use_actions=False), "use_actions: expected only with"),
+        (RewardSettings("cnn", normalise=True), "normalise: expected not with pictures"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
         (RewardSettings("mr", noise=2.0), "noise"),
@@ -118,3 +133,10 @@ def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch
 def test_settings_that_cannot_be_say_so(settings, said):
     with pytest.raises(ConfigError, match=said):
         settings.preset(length=5, answers=9)
+
+
+def test_rewards_of_states_alone_are_a_setting():
+    for name in ("mlp", "mr", "cnn"):
+        told = RewardSettings(name, use_actions=False).preset(length=5, answers=10)
+        assert not told.model.use_actions
+    assert RewardSettings("mlp").preset(length=5, answers=10).model.use_actions

@@ -13,6 +13,7 @@ from preferl.data import Comparisons, Segments, split
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.functional import preference_loss
 from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
+from preferl.statistics import wilson_interval
 from preferl.testing import CountingModel, make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import (
@@ -275,6 +276,9 @@ def test_out_of_bag_numbers_by_hand(comparisons):
     right = (votes > 0) == (comparisons.preference == 1)
     assert 0 < seen.sum() < 20
     assert report.validation_accuracy[0] == pytest.approx(right[seen].mean())
+    assert report.judged == seen.sum()
+    assert report.left_out_accuracy == report.validation_accuracy[0]
+    assert report.left_out_interval == wilson_interval(int(right[seen].sum()), int(seen.sum()))
     everyone = (q.mean(0) > 0.5) == (comparisons.preference == 1)
     assert report.train_accuracy[0] == pytest.approx(everyone.mean())
 
@@ -283,6 +287,8 @@ def test_without_anything_held_out_there_is_no_validation(comparisons):
     report = fit(mlp(), comparisons)
     assert np.isnan(report.validation_loss).all()
     assert np.isnan(report.validation_accuracy).all()
+    assert report.judged == 0
+    assert report.left_out_accuracy is report.left_out_interval is None
     assert report.best_epoch == 3
     assert report.to_json()["validation_loss"] == [None, None, None]
 

@@ -19,8 +19,9 @@ class InspectConfig:
     """What to look at."""
 
     path: Annotated[str, tyro.conf.Positional]
-    """A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, an array
-    folder of preferl, or the id of a Minari data set."""
+    """A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, columns of
+    `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or the id of a Minari
+    data set."""
     labels: Path | None = None
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
     length: int | None = None

@@ -16,13 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FitConfig:
-    """Fit a reward model to labels of recorded episodes.
+    """Fit a reward model to people's labels: those in a store, or a folder about episodes.
+
+    For example
+      preferl reward fit --store runs/labels
+      preferl reward fit --demonstrations door-v0_demos.pickle --labels door-human-v1_human_labels
 
     Attributes:
         demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
-            `.npz` files, or a folder of episodes written by preferl.
+            `.npz` files, or a folder of episodes written by preferl. With a store they are what
+            the reward is scaled over; without them that are the clips that were compared.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         out: folder of the run; an older run there moves aside.
+        store: or the folder or database URL of labels that `preferl annotate` collected.
+        files: folder of clips beside a PostgreSQL database.
+        project: its project, where there are several.
+        combine: how several people's answers to one query become one.
         reward: the model and how it is fitted.
         task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
@@ -33,9 +42,9 @@ class FitConfig:
         device: "cpu", "cuda" or "auto".
     """
 
-    demonstrations: Path
-    labels: Path
-    out: Path
+    demonstrations: Path | None = None
+    labels: Path | None = None
+    out: Path = Path("runs/reward")
     reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
         default_factory=RewardSettings
     )
@@ -44,6 +53,10 @@ class FitConfig:
     crossing: Literal["drop", "keep", "error"] | None = None
     seed: int = 0
     device: str = "cpu"
+    store: str | None = None
+    files: Path | None = None
+    project: str | None = None
+    combine: Literal["mean", "majority", "dawid_skene"] = "mean"
 
 
 @dataclass(frozen=True)
@@ -75,11 +88,12 @@ def run_fit(config: FitConfig) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
+    from preferl.cli.reward_labels import labelled, publish
     from preferl.runs import RunFolder
     from preferl.training import save_reward
 
     console = Console()
-    episodes, comparisons, labels = _load(config)
+    episodes, comparisons, labels = labelled(config)
     folder = RunFolder.create(config.out, config=config, seed=config.seed)
     _say_labels(console, labels)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -91,12 +105,14 @@ def run_fit(config: FitConfig) -> None:
     save_reward(folder.path("reward"), reward)
     _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
     folder.result({"labels": labels.to_json(), "fit": report.to_json()})
-    accuracy = report.validation_accuracy[report.best_epoch - 1]
-    if accuracy == accuracy:
+    if config.store is not None:
+        publish(config, report, folder.path("reward"))
+    if report.left_out_accuracy is not None:
         console.print(
-            f"Accuracy on answers that were left out of training: {accuracy:.1%} "
-            f"(training {report.train_accuracy[-1]:.1%}).",
+            f"Accuracy on decided answers that were left out of training: {_left_out(report)}; "
+            f"on those trained on: {report.train_accuracy[-1]:.0%}.",
             highlight=False,
+            soft_wrap=True,
         )
     console.print(
         f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
@@ -144,10 +160,10 @@ def _write_page(
     from preferl.runs import to_json, versions
 
     epochs = np.arange(1, fit.epochs + 1)
-    held_out = fit.validation_accuracy[fit.best_epoch - 1]
     curves = [Curve("trained on", epochs, fit.train_accuracy)]
     if np.isfinite(fit.validation_accuracy).any():
         curves.append(Curve("left out", epochs, fit.validation_accuracy))
+    clips, source = config.demonstrations is None, getattr(config.demonstrations, "name", "")
     best = int(episodes.returns.argmax())
     shown = episodes[best : best + 1]
     rewards = reward.member_rewards(shown)
@@ -157,27 +173,29 @@ def _write_page(
         Figure(
             learning_curves(curves, x_label="epoch", y_label="accuracy"),
             f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
-            f"on and {held_out:.0%} of those left out.",
+            f"on and {_left_out(fit)} left out.",
             "Share of decided answers on the side that the reward expects. Left out of training "
             "are held-out answers, or else the third that each member's bootstrap misses.",
         ),
         Figure(
             reward_over_clip(rewards, shown.rewards),
-            "The learned reward of each step of an episode beside the true one.",
-            f"Episode {best}, the one with the highest true return; the band is the range of "
-            "the members.",
+            f"The learned reward of each step of {'a clip' if clips else 'an episode'} beside the "
+            "true one.",
+            f"{'Clip' if clips else 'Episode'} {best}, the one with the highest true return; the "
+            "band is the range of the members.",
         ),
     )
+    named = config.project or config.store if config.labels is None else config.labels.name
+    told = f"{len(episodes)} clips" if clips else f"{len(episodes)} episodes of {source}"
     facts = (
-        Fact("Left-out accuracy", f"{held_out:.1%}", f"{fit.train_accuracy[-1]:.1%} trained on"),
+        Fact("Left-out accuracy", *_left_out_fact(fit)),
         Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
         Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
     )
     page = Report(
-        f"A reward from {config.labels.name}",
-        lead=f"Fitted to people's or scripted answers about {len(episodes)} episodes of "
-        f"{config.demonstrations.name}. Judge it on answers of its own with "
-        "`preferl reward evaluate`.",
+        f"A reward from {named}",
+        lead=f"Fitted to {fit.pairs:,} answers about {told}. Left-out accuracy is the share of "
+        "decided answers, not learned from, that it predicts.",
         facts=facts,
         sections=(Section("The fit", figures=figures),),
         details={"Settings": to_json(config), "Versions": versions()},
@@ -189,29 +207,20 @@ def run_evaluate(config: EvaluateConfig) -> None:
     """Judge, print a table, write the numbers where they were asked for."""
     from rich.console import Console
 
+    from preferl.cli.reward_labels import read
     from preferl.evaluation import evaluate_reward
     from preferl.files import write_json
     from preferl.training import load_reward
 
     console = Console()
     reward = load_reward(config.run / "reward")
-    episodes, comparisons, labels = _load(config)
+    episodes, comparisons, labels = read(config.demonstrations, config.labels, config)
     report = evaluate_reward(reward, comparisons, episodes=episodes)
     _say_labels(console, labels)
     _print_report(console, report.to_json())
     if config.json is not None:
         write_json(config.json, report.to_json() | {"labels": labels.to_json()})
         console.print(f"Numbers: {config.json}")
-
-
-def _load(
-    config: FitConfig | EvaluateConfig,
-) -> "tuple[Episodes, Comparisons, LabelReport]":
-    from preferl.data.sources import load_labels, load_source
-
-    episodes = load_source(config.demonstrations, task=config.task)
-    labelled = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
-    return episodes, labelled.comparisons, labelled.report
 
 
 def _say_labels(console: Any, labels: "LabelReport") -> None:
@@ -242,6 +251,24 @@ def _print_report(console: Any, report: dict[str, Any]) -> None:
     for name, value in rows.items():
         table.add_row(name, value)
     console.print(table)
+
+
+def _left_out(fit: "FitReport") -> str:
+    """The accuracy on answers left out, how many they are, and how sure that is."""
+    if fit.left_out_accuracy is None or fit.left_out_interval is None:
+        return "none"
+    low, high = fit.left_out_interval
+    return f"{fit.left_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
+
+
+def _left_out_fact(fit: "FitReport") -> tuple[str, str]:
+    if fit.left_out_accuracy is None or fit.left_out_interval is None:
+        return "–", "no answers were left out"
+    low, high = fit.left_out_interval
+    return (
+        f"{fit.left_out_accuracy:.0%}",
+        f"of {fit.judged:,} left out: between {low:.0%} and {high:.0%}",
+    )
 
 
 def _percent(value: float | None) -> str:

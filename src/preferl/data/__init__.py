@@ -12,6 +12,7 @@ from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
 from preferl.data.splits import folds, split, split_off_episodes
 from preferl.data.tasks import TASKS, Task, find_task, normalised_score
+from preferl.data.to_minari import save_minari
 from preferl.data.windows import History, window_indices
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "sample_segments",
     "save_comparisons",
     "save_episodes",
+    "save_minari",
     "split",
     "split_off_episodes",
     "window_indices",

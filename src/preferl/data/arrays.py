@@ -10,6 +10,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError, mismatch
 from preferl.files import writing
@@ -18,14 +19,20 @@ from preferl.shapes import Array, Observations
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers say so."""
 
+ROWS_AT_ONCE = 1024
+"""Pictures copied from disk to disk at a time."""
 
-def save_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> None:
+
+def save_arrays(
+    path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any], *, durable: bool = False
+) -> None:
     """Write a folder with one `.npy` per array and an `about.json`, all or nothing.
 
     Args:
         path: the folder, replaced if it exists.
         arrays: names, in which `/` makes subfolders, to arrays of numbers.
         about: what else to remember, as JSON.
+        durable: return only once all of it is on the disk, whatever happens to the power.
 
     Raises:
         DataError: an array of objects, or a name that points outside the folder.
@@ -44,13 +51,23 @@ def save_arrays(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any
             )
         )
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
-    with writing(path) as draft:
+    with writing(path, durable=durable) as draft:
         draft.mkdir()
         for name, array in arrays.items():
             file = draft / f"{name}.npy"
             file.parent.mkdir(parents=True, exist_ok=True)
-            np.save(file, array, allow_pickle=False)
+            _save(file, array)
         (draft / "about.json").write_text(json.dumps(remembered, indent=2), encoding="utf-8")
+
+
+def _save(file: Path, array: Any) -> None:
+    if not isinstance(array, OnDisk):
+        np.save(file, array, allow_pickle=False)
+    else:
+        written = np.lib.format.open_memmap(file, "w+", array.dtype, array.shape)
+        for start in range(0, len(array), ROWS_AT_ONCE):
+            written[start : start + ROWS_AT_ONCE] = array[start : start + ROWS_AT_ONCE]
+        written.flush()
 
 
 def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -106,8 +123,16 @@ def _load_array(file: Path, memory_map: bool) -> Array:
     return cast("Array", array)
 
 
-def save_episodes(path: Path, episodes: Episodes) -> None:
-    """Write episodes as a folder of arrays."""
+def save_episodes(
+    path: Path, episodes: Episodes, *, about: Mapping[str, Any] | None = None
+) -> None:
+    """Write episodes as a folder of arrays.
+
+    Args:
+        path: the folder, replaced if it exists.
+        episodes: what to write.
+        about: what else `about.json` tells of them, under the name `about`.
+    """
     arrays = {
         **_flat("observations", episodes.observations),
         **_flat("final_observations", episodes.final_observations),
@@ -118,7 +143,8 @@ def save_episodes(path: Path, episodes: Episodes) -> None:
     }
     if episodes.states is not None:
         arrays["states"] = episodes.states
-    save_arrays(path, arrays, {"kind": "episodes"})
+    known = {} if about is None else {"about": dict(about)}
+    save_arrays(path, arrays, {"kind": "episodes", **known})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
@@ -139,27 +165,35 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
     )
 
 
+def save_segments(path: Path, segments: Segments, *, durable: bool = False) -> None:
+    """Write segments with only the steps they need, each once."""
+    segments = segments.select(np.arange(len(segments)))
+    about = {"kind": "segments", "length": segments.length}
+    save_arrays(path, _of_segments(segments), about, durable=durable)
+
+
+def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
+    """Read segments, left on disk until used.
+
+    Raises:
+        DataError: the folder holds something else, or is damaged.
+    """
+    arrays, about = _load(path, "segments", memory_map)
+    return _to_segments(arrays, about)
+
+
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    segments = comparisons.segments
-    arrays = {
-        **_flat("observations", segments.observations),
-        "actions": segments.actions,
-        "rewards": segments.rewards,
-        "start": segments.start,
-        "real": segments.real,
+    arrays = _of_segments(comparisons.segments) | {
         "pairs": comparisons.pairs,
         "preference": comparisons.preference,
         "weight": comparisons.weight,
     }
-    optional = {
-        "origin": segments.origin,
-        "states": segments.states,
-        "annotator": comparisons.annotator,
-    }
-    arrays |= {name: array for name, array in optional.items() if array is not None}
-    save_arrays(path, arrays, {"kind": "comparisons", "length": segments.length})
+    if comparisons.annotator is not None:
+        arrays["annotator"] = comparisons.annotator
+    length = comparisons.segments.length
+    save_arrays(path, arrays, {"kind": "comparisons", "length": length})
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
@@ -170,20 +204,36 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
     """
     arrays, about = _load(path, "comparisons", memory_map)
     return Comparisons(
-        Segments(
-            observations=_nested("observations", arrays),
-            actions=arrays["actions"],
-            rewards=arrays["rewards"],
-            start=arrays["start"],
-            real=arrays["real"],
-            length=int(about["length"]),
-            origin=arrays.get("origin"),
-            states=arrays.get("states"),
-        ),
+        _to_segments(arrays, about),
         arrays["pairs"],
         arrays["preference"],
         arrays["weight"],
         arrays.get("annotator"),
+    )
+
+
+def _of_segments(segments: Segments) -> dict[str, Array]:
+    arrays = {
+        **_flat("observations", segments.observations),
+        "actions": segments.actions,
+        "rewards": segments.rewards,
+        "start": segments.start,
+        "real": segments.real,
+    }
+    optional = {"origin": segments.origin, "states": segments.states}
+    return arrays | {name: array for name, array in optional.items() if array is not None}
+
+
+def _to_segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
+    return Segments(
+        observations=_nested("observations", arrays),
+        actions=arrays["actions"],
+        rewards=arrays["rewards"],
+        start=arrays["start"],
+        real=arrays["real"],
+        length=int(about["length"]),
+        origin=arrays.get("origin"),
+        states=arrays.get("states"),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from preferl.data.on_disk import concatenate_rows
 from preferl.errors import DataError, mismatch
 from preferl.shapes import (
     Array,
@@ -198,11 +199,13 @@ def join(parts: Sequence[Episodes]) -> Episodes:
 def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
     """Concatenate arrays, or dictionaries of them, along their first axis.
 
+    Pictures that are on disk stay there.
+
     Raises:
         DataError: parts of other keys, or whose rows have other shapes.
     """
     require_alike(name, parts)
-    return map_observations(lambda *arrays: np.concatenate(arrays), *parts)
+    return map_observations(lambda *arrays: concatenate_rows(arrays), *parts)
 
 
 def require_alike(name: str, parts: Sequence[Any]) -> None:

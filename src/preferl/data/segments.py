@@ -6,6 +6,7 @@ from typing import Literal, Self, final, get_args
 import numpy as np
 
 from preferl.data.episodes import Episodes, end_to_end
+from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, mismatch
 from preferl.shapes import (
     Array,
@@ -14,6 +15,7 @@ from preferl.shapes import (
     IntArray,
     Observations,
     leaves,
+    map_observations,
     take,
 )
 
@@ -64,7 +66,7 @@ class Segments:
     step once, however many windows hold it.
 
     Attributes:
-        observations: `[T, *obs]`, may be a memory map.
+        observations: `[T, *obs]`, may be a memory map, or `OnDisk` where several were joined.
         actions: `[T, *act]`
         rewards: `[T]` the environment's; scripted teachers and evaluation only.
         start: `[N]` row of the first real step of each window.
@@ -169,7 +171,7 @@ class Segments:
         """Each window's real steps as an episode of its own, for what works on episodes."""
         rows = self.rows()[self.mask()]
         last = np.cumsum(self.real) - 1
-        observations = take(self.observations, rows)
+        observations = map_observations(lambda o: select_rows(o, rows), self.observations)
         return Episodes(
             observations=observations,
             actions=self.actions[rows],
@@ -181,7 +183,10 @@ class Segments:
         )
 
     def select(self, segments: IntArray | BoolArray | slice) -> Self:
-        """Some windows with just the steps they need, copied, so the rest can be freed."""
+        """Some windows with just the steps they need, copied, so the rest can be freed.
+
+        Pictures that are on disk stay there.
+        """
         chosen = np.arange(len(self))[segments]
         start, real = self.start[chosen], self.real[chosen]
         change = np.zeros(self.steps + 1, np.int64)
@@ -192,7 +197,7 @@ class Segments:
         position = np.cumsum(covered) - 1
         return replace(
             self,
-            observations=take(self.observations, kept),
+            observations=map_observations(lambda o: select_rows(o, kept), self.observations),
             actions=self.actions[kept],
             rewards=self.rewards[kept],
             start=position[start] if len(start) else start,

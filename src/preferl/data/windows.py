@@ -71,6 +71,18 @@ class History:
         self._mask[:, -1] = True
         return self._observations, self._actions, self._mask
 
+    def fill(self, observations: Observations, actions: Array, mask: BoolArray) -> None:
+        """Set the windows `[V, H, ...]`, real steps last, as if these steps had been appended."""
+        self._observations = map_observations(np.array, observations)
+        self._actions = np.array(actions)
+        self._mask[:] = mask
+
+    def snapshot(self) -> tuple[Observations, Array, BoolArray] | None:
+        """The windows as they are now, for `fill`; None before the first step."""
+        if self._observations is None or self._actions is None:
+            return None
+        return map_observations(np.array, self._observations), self._actions.copy(), self._mask
+
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
         """Begin a new episode in these environments; all of them by default."""
         self._mask[environments] = False

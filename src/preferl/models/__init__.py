@@ -1,8 +1,9 @@
 """Reward models: windows of steps to rewards per step and scores per segment (torch)."""
 
-from preferl.models.base import RewardModel, RewardOutput, TracesEpisodes
+from preferl.models.base import EncodesLate, RewardModel, RewardOutput, TracesEpisodes
 from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
 from preferl.models.checkpoint import load_reward_model, save_reward_model
+from preferl.models.cnn import CNNReward, CNNRewardConfig
 from preferl.models.encoders import VectorEncoder, check_spaces, infer_spaces
 from preferl.models.ensemble import Ensemble
 from preferl.models.flax import load_flax
@@ -16,6 +17,9 @@ from preferl.models.transformer import (
 
 __all__ = [
     "Attention",
+    "CNNReward",
+    "CNNRewardConfig",
+    "EncodesLate",
     "Ensemble",
     "EnsembleConfig",
     "LSTMReward",

@@ -1,7 +1,9 @@
 """What every reward model is: windows in, rewards per step and one score per segment out."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from gymnasium import spaces
@@ -97,6 +99,20 @@ class RewardModel(nn.Module, ABC):
 
 
 @runtime_checkable
+class EncodesLate(Protocol):
+    """An encoder without statistics, whose features are as large as what they are made of.
+
+    They are made for each minibatch when it is gathered, so that a training set of pictures may
+    be larger than memory.
+
+    Attributes:
+        late: says so.
+    """
+
+    late: Literal[True]
+
+
+@runtime_checkable
 class TracesEpisodes(Protocol):
     """A reward model that pays whole episodes with less work than a window per step."""
 
@@ -108,3 +124,25 @@ class TracesEpisodes(Protocol):
             lengths: `[K]` steps of each episode; windows never cross from one to the next.
         """
         ...
+
+
+LastRewards = Callable[[Any, Tensor], Tensor]
+"""Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`."""
+
+
+@runtime_checkable
+class JudgesLast(Protocol):
+    """A reward model that judges the last step of windows with less work than all steps."""
+
+    def last_rewards(self) -> LastRewards:
+        """Prepared once for weights as they are now; it gives what `judge` does, in `no_grad`."""
+        ...
+
+
+def last_rewards(model: RewardModel) -> LastRewards:
+    """What a policy is paid by a model whose weights no longer change."""
+    return model.last_rewards() if isinstance(model, JudgesLast) else partial(_judged, model)
+
+
+def _judged(model: RewardModel, features: Any, mask: Tensor) -> Tensor:
+    return model.judge(features, mask).rewards[..., -1]

@@ -71,7 +71,14 @@ class Perceptrons(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """`[R, in]` to `[E, R, out]`."""
-        layers = [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
+        return self.through(features, self.layers())
+
+    def layers(self) -> list[Tensor]:
+        """Weights and biases in turn; to walk through them costs what a few rows' products do."""
+        return [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
+
+    def through(self, features: Tensor, layers: Sequence[Tensor]) -> Tensor:
+        """`[R, in]` to `[E, R, out]` by `layers` that were taken before."""
         members = len(layers[0])
         if members > 1 and features.is_cpu and len(features) >= MANY_ROWS:
             each = zip(*(layer.unbind() for layer in layers), strict=True)

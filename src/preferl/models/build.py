@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, mismatch
 from preferl.models.base import RewardModel
+from preferl.models.cnn import CNNReward, CNNRewardConfig
 from preferl.models.ensemble import Ensemble
 from preferl.models.lstm import LSTMReward, LSTMRewardConfig
 from preferl.models.mlp import MLPReward, MLPRewardConfig
@@ -26,11 +27,16 @@ class EnsembleConfig:
 
 
 RewardModelConfig = (
-    MLPRewardConfig | LSTMRewardConfig | PreferenceTransformerConfig | EnsembleConfig
+    MLPRewardConfig
+    | CNNRewardConfig
+    | LSTMRewardConfig
+    | PreferenceTransformerConfig
+    | EnsembleConfig
 )
 
 KINDS: dict[str, type[Any]] = {
     "mlp": MLPRewardConfig,
+    "cnn": CNNRewardConfig,
     "lstm": LSTMRewardConfig,
     "transformer": PreferenceTransformerConfig,
     "ensemble": EnsembleConfig,
@@ -59,6 +65,7 @@ def build_reward_model(
     """
     builders: dict[type[Any], Callable[[Any], RewardModel]] = {
         MLPRewardConfig: lambda c: MLPReward(observation_space, action_space, c, seed=seed),
+        CNNRewardConfig: lambda c: CNNReward(observation_space, action_space, c, seed=seed),
         LSTMRewardConfig: lambda c: LSTMReward(observation_space, action_space, c, seed=seed),
         PreferenceTransformerConfig: lambda c: PreferenceTransformer(
             observation_space, action_space, c, seed=seed
@@ -83,7 +90,7 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     """
     if isinstance(model, MLPReward):
         return replace(model.config, members=model.members)
-    if isinstance(model, LSTMReward | PreferenceTransformer):
+    if isinstance(model, CNNReward | LSTMReward | PreferenceTransformer):
         return model.config
     if isinstance(model, Ensemble):
         return EnsembleConfig(tuple(config_of(part) for part in model.models))

@@ -1,5 +1,6 @@
 """Observations and actions of any common space to one vector of features per step."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -163,7 +164,7 @@ def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
 def _flat(space: spaces.Space[Any], values: Tensor) -> Tensor:
     """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
     shape = space.shape or ()
-    return values.reshape(*values.shape[: values.ndim - len(shape)], int(np.prod(shape)))
+    return values.reshape(*values.shape[: values.ndim - len(shape)], math.prod(shape))
 
 
 def check_spaces(
@@ -240,7 +241,7 @@ def infer_spaces(
     def infer(array: Any) -> spaces.Space[Any]:
         if isinstance(array, Mapping):
             return spaces.Dict({key: infer(value) for key, value in array.items()})
-        if array.dtype == np.uint8 and array.ndim == 4:
+        if array.dtype == np.uint8 and array.ndim in (3, 4, 5):
             return spaces.Box(0, 255, array.shape[1:], np.uint8)
         if array.dtype == np.bool_:
             return spaces.MultiBinary(array.shape[1:]) if array.ndim > 1 else spaces.Discrete(2)

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError, mismatch
-from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.base import LastRewards, RewardModel, RewardOutput, last_rewards
 from preferl.models.mlp import MLPReward
 from preferl.models.tracing import trace_episodes
 
@@ -100,6 +101,14 @@ class Ensemble(RewardModel):
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
         """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
         return torch.cat([trace_episodes(model, features, lengths) for model in self.models])
+
+    def last_rewards(self) -> LastRewards:
+        """Rewards `[E, B]` of the last step of windows, each model in the way it is fastest."""
+        return partial(_each, [last_rewards(model) for model in self.models])
+
+
+def _each(models: Sequence[LastRewards], features: Any, mask: Tensor) -> Tensor:
+    return torch.cat([model(features, mask) for model in models])
 
 
 def _parts(model: RewardModel) -> list[RewardModel]:

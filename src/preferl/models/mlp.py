@@ -1,6 +1,8 @@
 """A Markovian reward model: a perceptron on one step (MR; Christiano et al. 2017, section 3.1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.functional.pooling import Pooling, pool
-from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.base import LastRewards, RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation, Perceptrons
 from preferl.models.encoders import VectorEncoder
 
@@ -113,6 +115,19 @@ class MLPReward(RewardModel):
             rewards = torch.tanh(rewards)
         return RewardOutput(rewards, self.pool(rewards, mask))
 
+    def last_rewards(self) -> LastRewards:
+        """Rewards of last steps alone: what paying a few environments at each step takes."""
+        return partial(_last, self.networks, self.networks.layers(), self.config.bounded)
+
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]` from rewards `[E, B, L]`."""
         return pool(rewards, mask, self.config.pooling, self.config.discount)
+
+
+def _last(
+    networks: Perceptrons, layers: Sequence[Tensor], bounded: bool, features: Tensor, mask: Tensor
+) -> Tensor:
+    """`[E, B]` of features `[B, 1, F]`; the last step of a window is always real."""
+    del mask
+    rewards = networks.through(features[:, -1], layers)[..., 0]
+    return rewards.tanh() if bounded else rewards

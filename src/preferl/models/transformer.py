@@ -21,7 +21,7 @@ from preferl.models.blocks import ACTIVATIONS, Activation
 from preferl.models.dropping import dropout
 from preferl.models.encoders import VectorEncoder, feature_size
 from preferl.models.initialisation import lecun_linear
-from preferl.models.transformer_trace import trace_transformer
+from preferl.models.transformer_trace import LastSteps, trace_transformer
 
 Head = Literal["preference", "plain"]
 TransformerPooling = Literal["mean", "sum", "last"]
@@ -188,6 +188,19 @@ class PreferenceTransformer(RewardModel):
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there."""
         return trace_transformer(self, features, lengths)
+
+    def judge_last(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them."""
+        bias = causal_bias(mask.repeat_interleave(2, dim=1))
+        tokens = self._tokens(features, mask)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens, bias)
+        hidden = self.final_norm(self.blocks[-1](tokens, bias, every=tokens.shape[1]))
+        return self.reward(hidden)[None, :, -1]
+
+    def last_rewards(self) -> LastSteps:
+        """Rewards `[1, B]` of the last step of windows, by the weights as they are now."""
+        return LastSteps(self)
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:

@@ -51,6 +51,36 @@ def trace_transformer(model: "PreferenceTransformer", features: Tensor, lengths:
 
 
 @final
+class LastSteps:
+    """Rewards of the last step of windows, by a model whose weights no longer change.
+
+    Windows of a model of one block take no more than a token each; those at the beginning of
+    episodes are moved to the first places, where their steps are. With more blocks, the last state
+    token alone asks in the last block.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: "PreferenceTransformer") -> None:
+        self._model = model
+        self._last = LastToken.of(model) if len(model.blocks) == 1 else None
+
+    @torch.no_grad()
+    def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]`."""
+        context = self._model.context
+        if self._last is None or mask.shape[1] != context:
+            longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
+            return self._model.judge_last(features[:, -longest:], mask[:, -longest:])
+        if bool(mask.all()):
+            return self._last(features.flatten(0, 1), stride=context)[None]
+        lengths = mask.sum(1).clamp(min=1)  # [B]
+        place = torch.arange(context, device=mask.device)
+        rows = (place + (context - lengths)[:, None]).clamp(max=context - 1)  # [B, H]
+        moved = features.take_along_dim(rows[..., None], dim=1)
+        return self._last(moved.flatten(0, 1), stride=context, lengths=lengths)[None]
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Scales:
     """The two normalisations of one kind of token, as quadratic forms.
@@ -93,13 +123,19 @@ class Scales:
             epsilons=(norms[0].eps, norms[1].eps),
         )
 
-    def __call__(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """`α` and `β`, `[C, 1, H]`, of the windows in rows `[C + H - 1, F]`."""
+    def __call__(self, features: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
+        """`α` and `β`, `[C, 1, H]`, of windows in rows `[R, F]`, `stride` rows apart."""
         f = features.double()
         own = (f @ self.rows * f).sum(-1, keepdim=True)  # [2, R, 1]
-        squares = _diagonals(torch.baddbmm(own, f.expand(2, *f.shape), self.both))  # [2, C, H]
+        if stride == self.places.shape[1]:  # every row is at one place only
+            at_place = f.view(-1, stride, f.shape[1]) * self.both.mT[:, None]  # [2, C, H, F]
+            squares = own.view(2, -1, stride) + at_place.sum(-1)
+        else:
+            both = torch.baddbmm(own, f.expand(2, *f.shape), self.both)  # [2, R, H]
+            squares = _diagonals(both, stride)  # [2, C, H]
         centred, mixed = squares + self.places[:, None]
-        offset = (f @ self.offset_rows).unfold(0, self.places.shape[1], 1) + self.offset_places
+        offset = (f @ self.offset_rows).unfold(0, self.places.shape[1], stride)
+        offset = offset + self.offset_places
         sigma = torch.rsqrt(centred / self.width + self.epsilons[0])  # its inverse
         spread = (mixed * sigma + offset) * sigma + self.offset
         beta = torch.rsqrt(spread / self.width + self.epsilons[1])
@@ -158,17 +194,37 @@ class LastToken:
             parts=[*(part.shape[1] for part in embeds), model.context, 1],
         )
 
-    def __call__(self, features: Tensor) -> Tensor:
-        """Rewards `[C]` after the windows in rows `[C + H - 1, F]`."""
+    def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
+        """Rewards `[C]` after windows in rows `[R, F]`, `stride` rows apart.
+
+        Args:
+            features: of states and actions.
+            stride: rows between the first ones of two windows.
+            lengths: `[C]` how many of a window's rows, its first, are real; all if None.
+        """
         model, block = self.model, self.model.blocks[0]
         states, actions = features.split([p - 1 for p in self.parts[:2]], dim=1)
-        last = states[model.context - 1 :]
-        tokens = model.input_norm(model.state_embed(last) + model.time_embed.weight[model.context])
-        tokens = tokens + self.attend(block.norm1(tokens), states, actions)
+        if lengths is None:
+            last, place = (
+                states[model.context - 1 :: stride],
+                model.time_embed.weight[model.context],
+            )
+        else:
+            begins = torch.arange(len(lengths), device=lengths.device) * stride
+            last, place = states[begins + lengths - 1], model.time_embed.weight[lengths]
+        tokens = model.input_norm(model.state_embed(last) + place)
+        tokens = tokens + self.attend(block.norm1(tokens), states, actions, stride, lengths)
         tokens = tokens + block.mlp(block.norm2(tokens))
         return model.reward(model.final_norm(tokens))
 
-    def attend(self, tokens: Tensor, states: Tensor, actions: Tensor) -> Tensor:
+    def attend(
+        self,
+        tokens: Tensor,
+        states: Tensor,
+        actions: Tensor,
+        stride: int = 1,
+        lengths: Tensor | None = None,
+    ) -> Tensor:
         """What attention adds to tokens `[C, W]` that stand last in windows of rows `[R, F]`."""
         asked = torch.addmm(self.query[1], tokens, self.query[0])
         *of_rows, of_places, of_offset = asked.view(len(tokens), -1, sum(self.parts)).split(
@@ -177,10 +233,14 @@ class LastToken:
         windows, logits, scales = [], [], []
         for rows, scale, query in zip((states, actions), self.scales, of_rows, strict=True):
             rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-            alpha, beta = scale(rows)
-            window = rows.unfold(0, self.parts[2], 1)  # [C, F, H] without a copy
+            alpha, beta = scale(rows, stride)
+            window = rows.unfold(0, self.parts[2], stride)  # [C, F, H] without a copy
             logit = torch.baddbmm(of_places, query, window)
-            logits.append(logit.mul_(alpha).addcmul_(beta, of_offset))
+            logit = logit.mul_(alpha).addcmul_(beta, of_offset)
+            if lengths is not None:
+                place = torch.arange(self.parts[2], device=lengths.device)
+                logit = logit.masked_fill((place >= lengths[:, None])[:, None], -torch.inf)
+            logits.append(logit)
             windows.append(window)
             scales.append((alpha, beta))
         shares = torch.cat(logits, dim=-1).softmax(-1).chunk(2, dim=-1)  # [C, heads, H] each
@@ -203,9 +263,9 @@ def _mixed(norm: nn.LayerNorm, columns: Tensor) -> Tensor:
     return _centred(_centred(columns) * norm.weight.double()[:, None])
 
 
-def _diagonals(rows: Tensor) -> Tensor:
-    """`[2, C + H - 1, H]` to `[2, C, H]`: place `j` of window `c` is in row `c + j`."""
+def _diagonals(rows: Tensor, stride: int) -> Tensor:
+    """`[2, R, H]` to `[2, C, H]`: place `j` of window `c` is in row `c * stride + j`."""
     rows = rows.contiguous()
     kinds, count, places = rows.shape
-    shape = (kinds, count - places + 1, places)
-    return rows.as_strided(shape, (count * places, places, places + 1))
+    shape = (kinds, (count - places) // stride + 1, places)
+    return rows.as_strided(shape, (count * places, stride * places, places + 1))

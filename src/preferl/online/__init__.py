@@ -7,20 +7,50 @@ from preferl.online.algorithms import (
     make_environments,
     use_threads,
 )
+from preferl.online.atari import make_atari
+from preferl.online.callbacks import FeedbackCallback
+from preferl.online.checkpoint import Resumed, resume_run, save_run
+from preferl.online.checkpoint_folder import has_run
 from preferl.online.config import OnlineConfig
+from preferl.online.dataset import record_dataset
+from preferl.online.dataset_config import DatasetConfig
+from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.feedback_core import FeedbackCore
+from preferl.online.feedback_env import FeedbackVecEnv
+from preferl.online.handover import Handover, HandoverCounts
 from preferl.online.learner import PolicyLearner, SB3Learner
 from preferl.online.loop import VariableLengthWarning, learn_from_preferences
+from preferl.online.paying import Reward
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.replay import relabel_replay
 from preferl.online.report import OnlineReport, TurnReport
-from preferl.online.reward_env import LearnedRewardVecEnv, Reward
+from preferl.online.reward_env import LearnedRewardVecEnv
 from preferl.online.run import JudgeConfig, record, run_online, train_on_true_reward
+from preferl.online.save_callback import SaveRunCallback
 from preferl.online.saving import load_policy, save_policy
+from preferl.online.service import serve_reward
+from preferl.online.service_config import ServiceConfig
+from preferl.online.single_env import HumanPreferencesEnvWrapper
+from preferl.online.states import RecordsStates
+from preferl.online.supervise import launch
+from preferl.online.supervisor import SuperviseConfig, Supervisor
+from preferl.online.vector_env import FeedbackVectorEnv
 
 __all__ = [
+    "BeforeFirstReward",
+    "DatasetConfig",
     "EpisodeRecorder",
     "ExplorationPolicy",
+    "FeedbackCallback",
+    "FeedbackConfig",
+    "FeedbackCore",
+    "FeedbackVecEnv",
+    "FeedbackVectorEnv",
+    "Handover",
+    "HandoverCounts",
+    "HumanPreferencesEnvWrapper",
     "JudgeConfig",
     "LearnedRewardVecEnv",
     "OnlineConfig",
@@ -28,20 +58,34 @@ __all__ = [
     "PPOConfig",
     "PolicyLearner",
     "Predictor",
+    "RecordsStates",
+    "Resumed",
     "Reward",
     "SACConfig",
     "SB3Learner",
+    "SaveRunCallback",
+    "ServiceConfig",
+    "StateEntropyBonus",
+    "SuperviseConfig",
+    "Supervisor",
     "TurnReport",
     "VariableLengthWarning",
     "build_algorithm",
+    "has_run",
+    "launch",
     "learn_from_preferences",
     "load_policy",
+    "make_atari",
     "make_environments",
     "random_actions",
     "record",
+    "record_dataset",
     "relabel_replay",
+    "resume_run",
     "run_online",
     "save_policy",
+    "save_run",
+    "serve_reward",
     "train_on_true_reward",
     "use_threads",
 ]

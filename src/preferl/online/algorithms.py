@@ -1,5 +1,6 @@
 """Settings of stable-baselines3's algorithms, and the algorithms built from them."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import ConfigError, mismatch, require_in
+from preferl.online.picture_policy import picture_policy
+from preferl.simulators import Environment, register_worlds
 
 INFINITY = float("inf")
 
@@ -118,6 +121,9 @@ def build_algorithm(
     policy = "MlpPolicy"
     if isinstance(env.observation_space, gymnasium.spaces.Dict):
         policy = "MultiInputPolicy"
+    pictures = picture_policy(env.observation_space)
+    if pictures is not None:
+        policy, kwargs = "CnnPolicy", kwargs | pictures
     if isinstance(config, SACConfig) and not isinstance(env.action_space, gymnasium.spaces.Box):
         raise ConfigError(
             mismatch("actions for SAC", expected="a Box", got=env.action_space, fix="Use PPO.")
@@ -129,15 +135,24 @@ def build_algorithm(
     return algorithm
 
 
-def make_environments(env: str, count: int, *, seed: int) -> VecEnv:
+def make_environments(
+    env: str, count: int, *, seed: int, wrap: Callable[[Environment], Environment] | None = None
+) -> VecEnv:
     """Several copies of a registered environment, seeded one after another.
+
+    Args:
+        env: id of the environment.
+        count: how many.
+        seed: of the first.
+        wrap: put around each of them.
 
     Raises:
         ConfigError: an id that gymnasium does not know, or fewer than one copy.
     """
     require_in("environments", count, 1, float("inf"))
+    register_worlds()
     try:
-        return make_vec_env(env, count, seed=seed)
+        return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
     except gymnasium.error.Error as error:
         raise ConfigError(
             mismatch(

@@ -10,6 +10,7 @@ from preferl.models.build import build_reward_model
 from preferl.online.algorithms import PPOConfig, build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import SB3Learner
+from preferl.online.states import RecordsStates
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)
@@ -18,7 +19,8 @@ LOGGER = logging.getLogger(__name__)
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     """The agent that a config describes, in its environments."""
     _warn_of_long_rollouts(config)
-    env = make_environments(config.env, config.environments, seed=config.seed)
+    wrap = RecordsStates if config.states else None
+    env = make_environments(config.env, config.environments, seed=config.seed, wrap=wrap)
     return SB3Learner(
         build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
         total_steps=config.steps,
@@ -26,6 +28,7 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
         random_probability=config.random_probability,
         switch_probability=config.switch_probability,
         rng=rng,
+        states=config.states,
     )
 
 

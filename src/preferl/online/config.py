@@ -35,6 +35,8 @@ class OnlineConfig:
         oversampling: candidate pairs per question for the informative sampler.
         memory: environment steps of the latest experience that clips are cut from; older ones
             are forgotten.
+        states: keep what it takes to draw steps again (see `RecordsStates`), for people to be
+            shown clips of environments whose observations do not say all.
         short: what becomes of episodes shorter than a clip: "drop" or "pad".
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         algorithm: what improves the policy.
@@ -69,6 +71,7 @@ class OnlineConfig:
     acquisition: Literal["logit", "probability", "label", "entropy"] = "probability"
     oversampling: float = 10.0
     memory: int = 50_000
+    states: bool = False
     short: Short = "drop"
     variable_length: Literal["allow", "refuse"] = "allow"
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)

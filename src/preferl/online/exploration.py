@@ -1,5 +1,6 @@
 """A policy that is replaced by a random one now and then, so that comparisons see more states."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -128,6 +129,14 @@ class ExplorationPolicy:
         random = random_actions(self.action_space, environments, self.rng)
         chosen = at_random.reshape(-1, *[1] * (random.ndim - 1))
         return np.where(chosen, random, actions), state
+
+    def snapshot(self) -> dict[str, Any]:
+        """Who acts and what is drawn next, for `restore`."""
+        return {"rng": self.rng, "random": self._random}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on as another policy of the same settings would have."""
+        self.rng, self._random = snapshot["rng"], snapshot["random"]
 
     def _draw(self, environments: int, episode_start: Array | None) -> BoolArray:
         """`[V]` where the random policy acts at this step."""

@@ -1,14 +1,12 @@
 """Agents that act, improve on a learned reward, and hand back what they lived through."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.vec_env import (
     VecEnv,
@@ -20,10 +18,20 @@ from stable_baselines3.common.vec_env import (
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
+from preferl.online.agent_state import (
+    agent_state,
+    begin_anew,
+    lose_place,
+    put_agent_back,
+    replay_of,
+)
+from preferl.online.env_state import env_state, put_env_back
 from preferl.online.exploration import ExplorationPolicy
-from preferl.online.recorder import EpisodeRecorder, blank
+from preferl.online.paying import Reward
+from preferl.online.recorder import EpisodeRecorder
+from preferl.online.recording import blank
 from preferl.online.replay import relabel_replay, require_relabelling
-from preferl.online.reward_env import LearnedRewardVecEnv, Reward
+from preferl.online.reward_env import LearnedRewardVecEnv
 
 
 class PolicyLearner(Protocol):
@@ -94,7 +102,7 @@ class SB3Learner:
     ) -> None:
         require_in("total_steps", total_steps, 1, float("inf"))
         require_in("exploration_fraction", exploration_fraction, 0.0, 1.0)
-        buffer = _replay(algorithm)
+        buffer = replay_of(algorithm)
         if buffer is not None:
             require_relabelling(buffer)
         self.algorithm = algorithm
@@ -169,9 +177,38 @@ class SB3Learner:
             SpaceError: the reward was made for other observations or actions.
         """
         self.reward_env.pay(reward)
-        buffer = _replay(self.algorithm)
+        buffer = replay_of(self.algorithm)
         if buffer is not None:
             relabel_replay(buffer, reward)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where agent and environments stand between two calls, for `restore`."""
+        return {
+            "agent": agent_state(self.algorithm),
+            "environment": env_state(_environment(self.algorithm)),
+            "exploration": self._exploration.snapshot(),
+            "asked": self._asked,
+            "unexplored": self._unexplored,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any], reward: Reward | None) -> None:
+        """Go on from where a learner stood that was built in the same way.
+
+        Args:
+            snapshot: of that one.
+            reward: that it paid; its replay buffer was paid by it already.
+
+        Raises:
+            CheckpointError: it was built otherwise.
+        """
+        if reward is not None:
+            self.reward_env.pay(reward)
+        put_env_back(_environment(self.algorithm), snapshot["environment"])
+        put_agent_back(self.algorithm, snapshot["agent"])
+        self._exploration.restore(snapshot["exploration"])
+        self._asked = snapshot["asked"]
+        self._unexplored = float(snapshot["unexplored"])
+        begin_anew(self.algorithm, snapshot["environment"]["problems"])
 
     def _remaining(self) -> float:
         """The share of the whole run that is left, from 1 to 0."""
@@ -192,7 +229,7 @@ class SB3Learner:
                 observation, _rewards, starts, _infos = env.step(actions)
                 self._unexplored -= env.num_envs
         finally:
-            self._lose_place()
+            lose_place(self.algorithm)
 
     def _improve(self, steps: int) -> None:
         if steps <= 0:
@@ -209,17 +246,7 @@ class SB3Learner:
             in_place = not self._callback.stopped
         finally:
             if not in_place:
-                self._lose_place()
-
-    def _lose_place(self) -> None:
-        """Let the algorithm begin with a reset, and no window of the buffer reach across it."""
-        self.algorithm._last_obs = None
-        buffer = _replay(self.algorithm)
-        if buffer is not None and buffer.size():
-            last = (buffer.pos - 1) % buffer.buffer_size
-            # A time limit, not an end: values are still bootstrapped across it.
-            buffer.timeouts[last] = np.where(buffer.dones[last] > 0, buffer.timeouts[last], 1)
-            buffer.dones[last] = 1
+                lose_place(self.algorithm)
 
     def _lived_through(self) -> Episodes:
         episodes = self.recorder.take()
@@ -299,10 +326,6 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
     if env is None:
         raise ConfigError("algorithm: it has no environment. Set one with `algorithm.set_env`.")
     return env
-
-
-def _replay(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
-    return algorithm.replay_buffer if isinstance(algorithm, OffPolicyAlgorithm) else None
 
 
 def _silence(algorithm: BaseAlgorithm) -> None:

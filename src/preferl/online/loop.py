@@ -2,15 +2,16 @@
 
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any, final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import left_out, sample_segments
-from preferl.errors import DataError, FeedbackError
+from preferl.errors import ConfigError, DataError, FeedbackError, mismatch
 from preferl.feedback.acquisition import (
     Acquisition,
     entropy,
@@ -23,14 +24,19 @@ from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.feedback.schedule import Schedule, ScheduleName, Turn, plan
 from preferl.functional.combine import Combine, lower_bound, mean
+from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.build import build_learner, build_trainer
+from preferl.online.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import PolicyLearner
 from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
+from preferl.runs import to_json
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
+from preferl.training.scaling import RewardScaler
+from preferl.training.trainer_state import restore_trainer, trainer_snapshot
 
 ACQUISITIONS: dict[str, Acquisition] = {
     "logit": logit_variance,
@@ -63,6 +69,8 @@ def learn_from_preferences(
     sink: MetricSink | None = None,
     on_turn: OnTurn | None = None,
     on_answers: OnAnswers | None = None,
+    checkpoints: Path | str | None = None,
+    answered: Comparisons | None = None,
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
 
@@ -79,9 +87,16 @@ def learn_from_preferences(
         sink: takes metrics, by environment step.
         on_turn: told of each turn.
         on_answers: given all answers when there are new ones, to keep them safe.
+        checkpoints: folder in which the whole run is kept after each turn. If one of the same
+            settings is there, it goes on, and comes to what it would have come to without the
+            interruption. Feedback of one's own keeps its answers itself.
+        answered: all answers that `on_answers` was given before the interruption; those that came
+            after the last checkpoint are learned from as well.
 
     Raises:
-        ConfigError: settings that do not go together.
+        CheckpointError: what is there is damaged, or of other settings.
+        ConfigError: settings that do not go together, or a learner of one's own without
+            `snapshot` and `restore` where there are to be checkpoints.
         DataError: no episode long enough for a clip, or episodes of different length where the
             config refuses them.
     """
@@ -89,7 +104,24 @@ def learn_from_preferences(
     run.schedule = schedule or config.schedule
     run.sink = sink or run.sink
     run.on_turn, run.on_answers = on_turn, on_answers
+    if checkpoints is not None:
+        run.keep_in(Path(checkpoints))
+    if answered is not None:
+        run.remember(answered)
     return run.through()
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A learner that can go on in another program."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where it stands between two calls: what `write_state` takes."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
+        """Go on from there, paid `reward`."""
+        ...
 
 
 @final
@@ -128,14 +160,42 @@ class _Run:
         self.turns: list[TurnReport] = []
         self.lengths: set[int] = set()
         self.answers = 0
+        self.seconds = 0.0  # of what was resumed
+        self.checkpoints: Path | None = None
+
+    def keep_in(self, folder: Path) -> None:
+        """Save after each turn, and go on from what is there."""
+        if not isinstance(self.learner, Resumable):
+            raise ConfigError(
+                mismatch(
+                    "learner",
+                    expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
+                    got=type(self.learner).__name__,
+                )
+            )
+        self.checkpoints = folder
+        if has_run(folder):
+            self._restore(read_checkpoint(folder, run=to_json(self.config)).state)
+
+    def remember(self, answered: Comparisons) -> None:
+        """Know answers that came after the last checkpoint; people are not to give them twice."""
+        known = self._comparisons()
+        later = answered[0 if known is None else len(known) :]
+        if isinstance(self.feedback, InstantFeedback) and len(later):
+            self.feedback.remember(later)
 
     def through(self) -> OnlineReport:
         began = time.perf_counter()
         interrupted = False
         turns = _plan(self.config, self.schedule)
         try:
-            for number, turn in enumerate(turns):
+            for number, turn in list(enumerate(turns))[len(self.turns) :]:
                 self._turn(number, len(turns) - 1, turn)
+                if self.checkpoints is not None:
+                    seconds = self.seconds + time.perf_counter() - began
+                    state = self._snapshot() | {"seconds": seconds}
+                    run = to_json(self.config)
+                    write_checkpoint(self.checkpoints, state, steps=self.learner.steps, run=run)
         except KeyboardInterrupt:
             interrupted = True
         return OnlineReport(
@@ -143,11 +203,45 @@ class _Run:
             reward=self.reward,
             comparisons=self._comparisons(),
             env_steps=self.learner.steps,
-            seconds=time.perf_counter() - began,
+            seconds=self.seconds + time.perf_counter() - began,
             interrupted=interrupted,
             learner=self.learner,
             experience=self.experience,
         )
+
+    def _snapshot(self) -> dict[str, Any]:
+        """Everything that later turns depend on."""
+        scaler = None if self.reward is None else self.reward.scaler
+        feedback = self.feedback
+        return {
+            "turns": self.turns,
+            "answers": self.answers,
+            "lengths": sorted(self.lengths),
+            "experience": self.experience,
+            "rng": self.rng,
+            "learner": self.learner.snapshot(),
+            "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
+            "model": self.trainer.model.state_dict(),
+            "trainer": trainer_snapshot(self.trainer),
+            "paid": self.reward is not None,
+            "scaler": None if scaler is None else vars(scaler),
+            "generators": global_generators(),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.turns, self.lengths = list(state["turns"]), set(state["lengths"])
+        self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
+        self.experience, self.rng = state["experience"], state["rng"]
+        self.trainer.model.load_state_dict(state["model"])
+        restore_trainer(self.trainer, state["trainer"])
+        if state["paid"]:  # by the model as the last fit left it
+            scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
+            how = _combine(self.config.pessimism)
+            self.reward = RewardFunction(self.trainer.model, combine=how, scaler=scaler)
+        self.learner.restore(state["learner"], self.reward)
+        if isinstance(self.feedback, InstantFeedback):
+            self.feedback.restore(state["feedback"])
+        put_generators_back(state["generators"])
 
     def _turn(self, number: int, last: int, turn: Turn) -> None:
         act = self.learner.learn if number else self.learner.explore

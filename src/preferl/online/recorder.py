@@ -1,58 +1,16 @@
 """Steps of `V` parallel environments, recorded as whole episodes with their true rewards."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, final
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, final
 
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, DataError, SpaceError, mismatch
-from preferl.shapes import Array, BoolArray, IntArray, Observations, map_observations, take
-
-
-def blank(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
-    """Zeros for one value of `space` at each place of `axes`: `[*axes, *space]`, per key of a dict.
-
-    Raises:
-        SpaceError: a space whose values are not arrays of one shape.
-
-    >>> blank(spaces.Discrete(3), (2, 4)).shape
-    (2, 4)
-    """
-    if isinstance(space, spaces.Dict):
-        arrays = {key: blank(part, axes) for key, part in space.spaces.items()}
-        if any(isinstance(array, dict) for array in arrays.values()):
-            raise SpaceError(
-                mismatch(
-                    "observation space",
-                    expected="a dictionary one level deep",
-                    got=space,
-                    fix="Flatten nested keys with a wrapper; `outer/inner` is the usual name.",
-                )
-            )
-        return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
-    if space.shape is None:
-        raise SpaceError(
-            mismatch(
-                "space",
-                expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-                got=space,
-            )
-        )
-    return np.zeros((*axes, *space.shape), space.dtype)
-
-
-class _Closed(NamedTuple):
-    """Episodes that ended at one moment; `[K]` each, rows counted in the recorder's arrays."""
-
-    environment: IntArray
-    start: IntArray
-    end: IntArray
-    terminated: BoolArray
-    final_observations: Observations
+from preferl.errors import ConfigError, DataError, mismatch
+from preferl.online.recording import Recording
+from preferl.shapes import Array, BoolArray, Observations, map_observations
 
 
 @final
@@ -60,8 +18,6 @@ class EpisodeRecorder(VecEnvWrapper):
     """Records what happens in the environments inside it, to be taken away as `Episodes`.
 
     Put it next to the environment, inside whatever changes rewards, so that it sees true ones.
-    Every field is one preallocated array `[rows, V, ...]` that doubles when it is full, and each
-    vector step writes one row of it. Steps are handed out once; those of episodes under way wait.
 
     Args:
         venv: the environments; ended ones reset themselves, as is the convention of SB3.
@@ -75,37 +31,28 @@ class EpisodeRecorder(VecEnvWrapper):
 
     def __init__(self, venv: VecEnv, *, states: bool = False, capacity: int = 256) -> None:
         super().__init__(venv)
-        axes = (max(capacity, 2), venv.num_envs)
-        # The observation before a step is written as soon as it is known, so that row `_row`
-        # always holds the present one and no copy of it is needed.
-        self._observations = blank(venv.observation_space, axes)
-        self._actions = np.asarray(blank(venv.action_space, axes))
-        self._rewards = np.zeros(axes, np.float32)
+        self._recording = Recording(
+            venv.observation_space, venv.action_space, venv.num_envs, capacity=capacity
+        )
         self._keeps_states = states
-        self._states: Array | None = None  # allocated when the first is seen
-        self._row = 0
-        self._open = np.zeros(venv.num_envs, int)  # [V] row where the episode under way began
-        self._closed: list[_Closed] = []
-        self._vector_steps = 0
         self._begun = False
 
     @property
     def steps(self) -> int:
         """Steps seen since the beginning, of all environments together."""
-        return self._vector_steps * self.num_envs
+        return self._recording.steps
 
     @property
     def finished_steps(self) -> int:
         """Steps of ended episodes that wait to be taken."""
-        return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
+        return self._recording.finished_steps
 
     def reset(self) -> VecEnvObs:
         """Begin anew; episodes under way are closed, and count as truncated here."""
-        self.cut_unfinished()
+        self._recording.cut()
         observations = self.venv.reset()
-        self._see(self._row, observations)
-        if self._keeps_states:
-            self._note_states(self._row, self.unwrapped.reset_infos)
+        states = stack_states(self.unwrapped.reset_infos) if self._keeps_states else None
+        self._recording.begin(observations, states=states)
         self._begun = True
         return observations
 
@@ -117,31 +64,34 @@ class EpisodeRecorder(VecEnvWrapper):
         """
         if not self._begun:
             raise ConfigError("EpisodeRecorder: call `reset()` before the first step.")
-        self._actions[self._row] = actions
+        self._recording.act(actions)
         self.venv.step_async(actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         """Record the step's outcome and pass it on unchanged."""
         observations, rewards, dones, infos = self.venv.step_wait()
-        self._see(self._row + 1, observations)
+        states = None
         if self._keeps_states:
-            resets = self.unwrapped.reset_infos
-            present = [resets[i] if done else infos[i] for i, done in enumerate(dones)]
-            self._note_states(self._row + 1, present)
-        self._rewards[self._row] = rewards
-        self._row += 1
-        self._vector_steps += 1
+            states = stack_states(present_infos(self.unwrapped, dones, infos))
+        self._recording.advance(observations, rewards, states=states)
         ended = np.flatnonzero(dones)
         if len(ended):
-            self._close(ended, *_outcomes([infos[i] for i in ended]))
+            self._recording.end(ended, *outcomes([infos[i] for i in ended]))
+            self._recording.begin(which=dones)
         return observations, rewards, dones, infos
+
+    def snapshot(self) -> dict[str, Any]:
+        """What was recorded and not yet taken, for `restore`."""
+        return {"recording": self._recording.snapshot(), "begun": self._begun}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from where another recorder of the same environments stood."""
+        self._recording.restore(snapshot["recording"])
+        self._begun = bool(snapshot["begun"])
 
     def cut_unfinished(self) -> None:
         """Close the episodes under way here; their later steps count as new episodes."""
-        ended = np.flatnonzero(self._open < self._row)
-        if len(ended):
-            present = take(self._observations, (self._row, ended))
-            self._close(ended, np.zeros(len(ended), bool), present)
+        self._recording.cut()
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
         """The episodes that ended since the last call, in the order in which they ended.
@@ -156,92 +106,40 @@ class EpisodeRecorder(VecEnvWrapper):
         Raises:
             DataError: the environments gave NaN or infinite numbers.
         """
-        if unfinished == "cut":
-            self.cut_unfinished()
-        if not self._closed:
-            return None
-        closed = _Closed(
-            *(
-                map_observations(lambda *arrays: np.concatenate(arrays), *parts)
-                for parts in zip(*self._closed, strict=True)
+        return self._recording.take(unfinished=unfinished)
+
+
+def present_infos(
+    venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """`[V]` infos that belong to what is seen after a step: of resets where episodes ended."""
+    return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
+
+
+def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
+    """`[V, *state]` what infos tell of how things stand.
+
+    Raises:
+        DataError: an info that does not tell.
+    """
+    if any("state" not in info for info in infos):
+        raise DataError(
+            mismatch(
+                "info of a step or reset",
+                expected="the key state, since states are to be recorded",
+                got=f"keys {sorted(infos[0])}",
+                fix="Wrap each environment so that it tells its state, or record none.",
             )
         )
-        lengths = closed.end - closed.start
-        ends = np.cumsum(lengths)
-        rows = np.arange(ends[-1]) + np.repeat(closed.start - (ends - lengths), lengths)
-        where = (rows, np.repeat(closed.environment, lengths))
-        terminated = np.zeros(len(rows), bool)
-        terminated[ends - 1] = closed.terminated
-        self._closed = []
-        episodes = Episodes(
-            observations=take(self._observations, where),
-            actions=self._actions[where],
-            rewards=self._rewards[where],
-            terminated=terminated,
-            final_observations=map_observations(
-                lambda f, o: f.astype(o.dtype, copy=False),
-                closed.final_observations,
-                self._observations,
-            ),
-            lengths=lengths,
-            states=None if self._states is None else self._states[where],
-        )
-        self._drop(int(self._open.min()))
-        return episodes
-
-    def _see(self, row: int, observations: Any) -> None:
-        """Write what is seen now into `row`, and make room if that is the last one."""
-        if row == len(self._rewards):
-            self._observations = map_observations(_doubled, self._observations)
-            self._actions, self._rewards = _doubled(self._actions), _doubled(self._rewards)
-            self._states = None if self._states is None else _doubled(self._states)
-
-        def write(array: Array, value: Array) -> None:
-            array[row] = value
-
-        map_observations(write, self._observations, observations)
-
-    def _note_states(self, row: int, infos: Sequence[dict[str, Any]]) -> None:
-        if any("state" not in info for info in infos):
-            raise DataError(
-                mismatch(
-                    "info of a step or reset",
-                    expected="the key state, since states are to be recorded",
-                    got=f"keys {sorted(infos[0])}",
-                    fix="Wrap each environment so that it tells its state, or record none.",
-                )
-            )
-        states = np.stack([info["state"] for info in infos])
-        if self._states is None:
-            self._states = np.zeros((*self._rewards.shape, *states.shape[1:]), states.dtype)
-        self._states[row] = states
-
-    def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        end = np.full(len(ended), self._row)
-        self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
-        self._open[ended] = self._row
-
-    def _drop(self, rows: int) -> None:
-        """Forget the first `rows`, whose steps have all been taken."""
-
-        def shift(array: Array) -> None:
-            array[: self._row + 1 - rows] = array[rows : self._row + 1].copy()
-
-        map_observations(shift, self._observations)
-        shift(self._actions)
-        shift(self._rewards)
-        if self._states is not None:
-            shift(self._states)
-        self._row -= rows
-        self._open -= rows
+    return np.stack([info["state"] for info in infos])
 
 
-def _doubled(array: Array) -> Array:
-    return np.concatenate([array, np.zeros_like(array)])
+def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
+    """How episodes ended, from the infos of their last steps: `[K]` terminated, final views.
 
-
-def _outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """How episodes ended, from the infos of their last steps: `[K]` terminated, final views."""
+    Raises:
+        DataError: an info without the episode's last observation.
+    """
     if any("terminal_observation" not in info for info in infos):
         raise DataError(
             mismatch(

@@ -9,7 +9,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, SpaceError, mismatch, require_in
-from preferl.online.reward_env import Reward
+from preferl.online.paying import Reward
 from preferl.shapes import Array, IntArray, Observations
 
 

@@ -1,5 +1,6 @@
 """A whole online run in a folder: learn, keep everything, judge it, write a report."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,17 +9,18 @@ from typing import Any, final
 
 import numpy as np
 
-from preferl.data.arrays import save_comparisons
+from preferl.data.arrays import load_comparisons, save_comparisons
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
+from preferl.errors import ConfigError, mismatch
 from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy, Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
-from preferl.feedback.protocols import Teacher
+from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.algorithms import build_algorithm, make_environments
@@ -31,6 +33,8 @@ from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
 from preferl.runs import RunFolder, to_json, versions
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
+
+CHECKPOINTS = "checkpoints"
 
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
@@ -81,32 +85,41 @@ def run_online(
     *,
     judge: JudgeConfig | None = None,
     teacher: Teacher | None = None,
+    feedback: Feedback | None = None,
     true_reward: TransitionReward | None = None,
     on_turn: OnTurn | None = None,
     on_stage: OnStage | None = None,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """Learn from preferences and leave a folder that holds all that came of it.
 
     The folder holds config and versions, metrics (JSONL and TensorBoard), the comparisons after
     every turn, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there
-    is.
+    is, and the same call with `resume` goes on from the last whole turn. Once all is judged,
+    checkpoints are removed.
 
     Args:
         config: of learning.
-        out: the folder; an older run there moves aside.
+        out: the folder; an older run there moves aside, unless it is resumed.
         judge: how it is judged; the defaults if None.
         teacher: answers instead of the config's scripted one.
+        feedback: takes questions, as people do who answer in a browser.
         true_reward: of transitions, for the report's EPIC distance.
         on_turn: told of each turn.
         on_stage: told what comes next.
+        resume: go on with the run that is in `out`; begin if there is none.
 
     Returns:
         What `result.json` holds.
+
+    Raises:
+        ConfigError: the run in `out` has other settings; the message names them.
+        CheckpointError: its checkpoint is damaged.
     """
     judge = judge or JudgeConfig()
     say = on_stage or (lambda _: None)
-    folder = RunFolder.create(out, config=config, seed=config.seed)
-    report = _learn(config, folder, teacher, on_turn)
+    folder = _open(config, Path(out), resume)
+    report = _learn(config, folder, teacher, feedback, on_turn)
     save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
     if report.reward is not None:
         save_reward(folder.path("reward"), report.reward)
@@ -117,22 +130,54 @@ def run_online(
             result |= _judged(judgement)
             say("writing the report")
             _write_page(folder, config, report, judgement)
+            shutil.rmtree(folder.path(CHECKPOINTS), ignore_errors=True)
     except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
         result["interrupted"] = True
     folder.result(result)
     return result
 
 
+def _open(config: OnlineConfig, out: Path, resume: bool) -> RunFolder:
+    """A fresh folder, or the one of the same run that was interrupted."""
+    if not (resume and (out / "config.json").is_file()):
+        return RunFolder.create(out, config=config, seed=config.seed)
+    folder = RunFolder(out)
+    begun, asked = to_json(folder.config(OnlineConfig)), to_json(config)
+    different = [name for name in asked if asked[name] != begun[name]]
+    if different:
+        raise ConfigError(
+            mismatch(
+                f"settings of the run in {out} to go on with",
+                expected=", ".join(f"{name}={begun[name]}" for name in different),
+                got=", ".join(f"{name}={asked[name]}" for name in different),
+                fix="Use the settings it was begun with, or begin another run without resuming.",
+            )
+        )
+    return folder
+
+
 def _learn(
-    config: OnlineConfig, folder: RunFolder, teacher: Teacher | None, on_turn: OnTurn | None
+    config: OnlineConfig,
+    folder: RunFolder,
+    teacher: Teacher | None,
+    feedback: Feedback | None,
+    on_turn: OnTurn | None,
 ) -> OnlineReport:
     sink = Sinks(
         JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
     )
-    keep = partial(save_comparisons, folder.path("comparisons"))
+    answers = folder.path("comparisons")
+    given = load_comparisons(answers, memory_map=False) if teacher and answers.is_dir() else None
     try:
         return learn_from_preferences(
-            config, teacher=teacher, sink=sink, on_turn=on_turn, on_answers=keep
+            config,
+            teacher=teacher,
+            feedback=feedback,
+            sink=sink,
+            on_turn=on_turn,
+            on_answers=partial(save_comparisons, answers),
+            checkpoints=folder.path(CHECKPOINTS),
+            answered=given,
         )
     finally:
         sink.close()
@@ -257,7 +302,7 @@ def _clips(
 ) -> dict[str, bytes]:
     if not judge.clip_steps:
         return {}
-    from preferl.evaluation.video import encode
+    from preferl.video import encode
 
     rate = frame_rate(config.env)
     named = {"before": policies["random"], "after": policies["taught"]}

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from preferl.testing.crowds import Crowd, CrowdConfig, simulate_crowd
     from preferl.testing.feedback_contracts import (
         check_feedback,
         check_sampler,
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         example_segments,
     )
     from preferl.testing.model_contracts import check_reward_model
+    from preferl.testing.moving_dot import MovingDot
     from preferl.testing.worlds import (
         CountingModel,
         FadingModel,
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CountingModel",
+    "Crowd",
+    "CrowdConfig",
     "FadingModel",
+    "MovingDot",
     "PointWorld",
     "check_feedback",
     "check_reward_model",
@@ -37,11 +42,14 @@ __all__ = [
     "make_comparisons",
     "make_episodes",
     "sample_steps",
+    "simulate_crowd",
 ]
 
 _MODULES = {
+    "crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
     "feedback_contracts": ("check_feedback", "check_sampler", "check_teacher", "example_segments"),
     "model_contracts": ("check_reward_model",),
+    "moving_dot": ("MovingDot",),
 }
 
 

@@ -2,6 +2,7 @@
 
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
+from preferl.training.publish import PublishedReward, Publisher
 from preferl.training.regularisation import AdaptivePenalty
 from preferl.training.relabel import relabel
 from preferl.training.return_range import scale_by_return_range
@@ -15,6 +16,8 @@ __all__ = [
     "AdaptivePenalty",
     "CosineSchedule",
     "FitReport",
+    "PublishedReward",
+    "Publisher",
     "RewardFunction",
     "RewardPreset",
     "RewardScaler",

@@ -1,4 +1,4 @@
-"""Comparisons on a device: features made once, windows gathered by index for each minibatch."""
+"""Comparisons on a device: windows gathered by index for each minibatch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.models.base import RewardModel
+from preferl.models.base import EncodesLate, RewardModel
 from preferl.models.encoders import check_spaces
-from preferl.shapes import Array, Observations, map_observations
+from preferl.shapes import Array, Observations, leaves, map_observations
 
 
 def to_tensor(array: Array, device: torch.device | str) -> Tensor:
@@ -28,32 +28,69 @@ def to_tensors(observations: Observations, device: torch.device | str) -> Any:
     return map_observations(lambda array: to_tensor(array, device), observations)
 
 
+MINIBATCH_BYTES = 2**26
+"""Observations that are gathered at once where models are judged."""
+
+
+def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
+    """What gives a model the features of segments, rows at a time.
+
+    Args:
+        model: whose encoder and device are used.
+        segments: windows; only observations and actions are looked at.
+        observe: whether the encoder's statistics are set from these steps first.
+
+    Raises:
+        SpaceError: steps of another shape than the model was built for.
+    """
+    check_spaces(
+        model.observation_space,
+        model.action_space,
+        segments.observations,
+        segments.actions,
+        what="comparisons",
+    )
+    if isinstance(model.encoder, EncodesLate):
+        return LateWindows(model, segments)
+    return Windows(model, segments, observe=observe)
+
+
 @final
-class Windows:
-    """The features of a block of steps on a device, and windows into them.
+class LateWindows:
+    """Windows into a block of steps that stays where it is, encoded when they are gathered.
 
     Attributes:
         length: `L`.
+        at_once: windows whose observations fit into `MINIBATCH_BYTES`.
     """
 
+    def __init__(self, model: RewardModel, segments: Segments) -> None:
+        self.length = segments.length
+        step = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves(segments.observations))
+        self.at_once = max(1, MINIBATCH_BYTES // max(1, step * self.length))
+        self._segments, self._encoder, self._device = segments, model.encoder, model.device
+
+    @torch.no_grad()
+    def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
+        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
+        clips = self._segments[rows.cpu().numpy()]
+        observations = to_tensors(clips.observations, self._device)
+        features = self._encoder(observations, to_tensor(clips.actions, self._device))
+        return features, to_tensor(clips.mask, self._device)
+
+
+@final
+class Windows:
+    """The features of a block of steps on a device, made once, and windows into them.
+
+    Attributes:
+        length: `L`.
+        at_once: windows that are judged at a time.
+    """
+
+    at_once = 512
+
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
-        """Encode every distinct step once.
-
-        Args:
-            model: whose encoder and device are used.
-            segments: windows; only observations and actions are looked at.
-            observe: whether the encoder's statistics are set from these steps first.
-
-        Raises:
-            SpaceError: steps of another shape than the model was built for.
-        """
-        check_spaces(
-            model.observation_space,
-            model.action_space,
-            segments.observations,
-            segments.actions,
-            what="comparisons",
-        )
         device = model.device
         observations = to_tensors(segments.observations, device)
         actions = to_tensor(segments.actions, device)
@@ -89,6 +126,9 @@ class Windows:
         step, *rest = features.stride()
         count = len(features) - self.length + 1
         return features.as_strided((count, self.length, *features.shape[1:]), (step, step, *rest))
+
+
+AnyWindows = Windows | LateWindows
 
 
 @final

@@ -6,6 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from preferl.shapes import FloatArray
+from preferl.statistics import wilson_interval
 
 
 @final
@@ -23,6 +24,7 @@ class FitReport:
         validation_loss: `[epochs]` mean over members on held-out comparisons, or else on the
             answers each member's bootstrap left out; NaN where there are neither.
         validation_accuracy: `[epochs]` of the same.
+        judged: decided answers behind that accuracy.
         penalty: strength of the weight penalty at the end.
         seconds: wall time.
     """
@@ -35,8 +37,24 @@ class FitReport:
     train_accuracy: FloatArray
     validation_loss: FloatArray
     validation_accuracy: FloatArray
+    judged: int
     penalty: float
     seconds: float
+
+    @property
+    def left_out_accuracy(self) -> float | None:
+        """Validation accuracy of the epoch whose state remains; None without any."""
+        accuracy = float(self.validation_accuracy[self.best_epoch - 1])
+        return accuracy if self.judged else None
+
+    @property
+    def left_out_interval(self) -> tuple[float, float] | None:
+        """Its 95 % Wilson interval."""
+        accuracy = self.left_out_accuracy
+        if accuracy is None:
+            return None
+        right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
+        return wilson_interval(right, self.judged)
 
     def to_json(self) -> dict[str, Any]:
         """The same as numbers, lists and None, for files."""

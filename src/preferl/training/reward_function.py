@@ -12,7 +12,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, mismatch
 from preferl.functional.combine import Combine, mean
-from preferl.models.base import RewardModel
+from preferl.models.base import RewardModel, last_rewards
 from preferl.models.encoders import check_spaces
 from preferl.models.tracing import trace_episodes
 from preferl.shapes import (
@@ -21,6 +21,7 @@ from preferl.shapes import (
     FloatArray,
     IntArray,
     Observations,
+    leaves,
     take,
 )
 from preferl.training.batches import to_tensor, to_tensors
@@ -28,6 +29,9 @@ from preferl.training.scaling import RewardScaler
 
 CHUNK = 4096
 """Rows per forward: large enough to keep the processor busy, small enough for its cache."""
+
+CHUNK_BYTES = 2**24
+"""Pictures per forward, as bytes: floats of them and of a layer are about ten times as much."""
 
 TRACED = 16_384
 """Steps of whole episodes that are encoded at once, which bounds memory."""
@@ -78,6 +82,7 @@ class RewardFunction:
                 )
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
+        self._last = last_rewards(self._model)
         self._device = model.device  # once, since finding it costs a tenth of paying one step
         self.how = combine
         self.scaler = scaler
@@ -178,11 +183,11 @@ class RewardFunction:
         """`[E, T]` for a Markovian model: every step is a window of its own."""
         parts = [
             self._forward(
-                take(observations, np.s_[rows, None]),
+                take(take(observations, rows), np.s_[:, None]),
                 actions[rows, None],
                 np.ones((rows.stop - rows.start, 1), bool),
             )[0][:, :, 0]
-            for rows in _chunks(len(actions), CHUNK)
+            for rows in _chunks(len(actions), _rows_at_once(observations))
         ]
         return np.concatenate(parts, axis=1)
 
@@ -201,10 +206,14 @@ class RewardFunction:
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
 
+    @torch.inference_mode()
     def _last_rewards(
         self, observations: Observations, actions: Array, mask: BoolArray
     ) -> FloatArray:
-        return np.asarray(self._forward(observations, actions, mask)[0][:, :, -1])
+        features = self._model.encoder(
+            to_tensors(observations, self._device), to_tensor(actions, self._device)
+        )
+        return np.asarray(self._last(features, to_tensor(mask, self._device)).cpu().numpy())
 
     @torch.inference_mode()
     def _forward(
@@ -225,6 +234,11 @@ def _chunks(count: int, size: int) -> list[slice]:
     """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
+
+
+def _rows_at_once(observations: Observations) -> int:
+    row = sum(int(np.prod(o.shape[1:])) for o in leaves(observations) if o.dtype == np.uint8)
+    return min(CHUNK, max(1, CHUNK_BYTES // max(1, row)))
 
 
 def _groups(lengths: IntArray) -> list[slice]:

@@ -16,6 +16,7 @@ from preferl.data.splits import split
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.models.base import RewardModel
 from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
+from preferl.models.cnn import CNNRewardConfig
 from preferl.models.lstm import LSTMRewardConfig
 from preferl.models.mlp import MLPRewardConfig
 from preferl.models.transformer import PreferenceTransformerConfig
@@ -24,7 +25,11 @@ from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision, fast_precision
 from preferl.training.reward_trainer import OnEpoch, RewardTrainer, RewardTrainerConfig
 
-PresetName = Literal["mlp", "mr", "nmr", "pt", "pt-readme"]
+PresetName = Literal["mlp", "cnn", "mr", "nmr", "pt", "pt-readme"]
+
+
+_ALIKE = MLPRewardConfig | CNNRewardConfig
+"""Models that hold their members themselves."""
 
 
 @final
@@ -45,7 +50,7 @@ class RewardPreset:
 
     def with_members(self, members: int) -> Self:
         """The same with `E` networks that differ by their initial weights and bootstraps."""
-        if isinstance(self.model, MLPRewardConfig):
+        if isinstance(self.model, _ALIKE):
             return replace(self, model=replace(self.model, members=members))
         return replace(self, model=EnsembleConfig((self.model,) * members))
 
@@ -105,7 +110,8 @@ class RewardSettings:
     """A preset by name and what differs from it, as commands take it; None leaves it as it is.
 
     Attributes:
-        model: "mlp" (ours), "mr", "nmr", "pt" or "pt-readme" (published); see `reward_preset`.
+        model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
+            (published); see `reward_preset`.
         members: networks in the ensemble; several tell how sure the reward is, and their
             bootstraps leave answers out that judge it.
         hidden: units of each hidden layer of "mlp" and "mr".
@@ -116,6 +122,8 @@ class RewardSettings:
         noise: share of answers taken to be random, as people's are; 0.1 in the DRLHP paper.
         normalise: whether inputs are normalised by the training set's statistics; the published
             models take them as they are.
+        use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. Where states
+            tell how good a clip is, a reward of states alone is harder to fool.
         precision: of the products in training. None takes bfloat16 for the wide "pt" where the
             processor or GPU multiplies in it, which is about twice as fast, and else float32.
     """
@@ -128,6 +136,7 @@ class RewardSettings:
     batch_size: int | None = None
     noise: float | None = None
     normalise: bool | None = None
+    use_actions: bool | None = None
     precision: Precision | None = None
 
     def preset(self, *, length: int, answers: int) -> RewardPreset:
@@ -138,8 +147,8 @@ class RewardSettings:
             answers: that there are to train on.
 
         Raises:
-            ConfigError: hidden layers for a model that has none of its own choice, both epochs
-                and a budget, or a setting out of range.
+            ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
+                them, both epochs and a budget, or a setting out of range.
         """
         preset = reward_preset(self.model, length=length)
         model: Any = preset.model
@@ -150,7 +159,19 @@ class RewardSettings:
                 )
             model = replace(model, hidden=self.hidden)
         if self.normalise is not None:
+            if isinstance(model, CNNRewardConfig):
+                raise ConfigError(
+                    mismatch("normalise", expected="not with pictures", got=self.normalise)
+                )
             model = replace(model, normalise=self.normalise)
+        if self.use_actions is not None:
+            if not isinstance(model, _ALIKE):
+                raise ConfigError(
+                    mismatch(
+                        "use_actions", expected='only with "mlp", "mr" or "cnn"', got=self.model
+                    )
+                )
+            model = replace(model, use_actions=self.use_actions)
         changes = {
             name: getattr(self, name)
             for name in ("epochs", "batch_size", "noise", "precision")
@@ -159,7 +180,7 @@ class RewardSettings:
         if self.model in ("pt", "pt-readme"):
             changes.setdefault("precision", fast_precision())
         preset = replace(preset, model=model, trainer=replace(preset.trainer, **changes))
-        if self.members is not None and (self.members != 1 or isinstance(model, MLPRewardConfig)):
+        if self.members is not None and (self.members != 1 or isinstance(model, _ALIKE)):
             preset = preset.with_members(self.members)
         if self.budget is None:
             return preset
@@ -172,7 +193,8 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
     """The preset of a name.
 
     Args:
-        name: "mlp" is this library's default, three members that allow for noise. "mr", "nmr" and
+        name: "mlp" is this library's default, three members that allow for noise, and "cnn" the
+            same for pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and
             "pt" are the published models with their optimisers, schedules and 10,000 epochs, and
             "pt-readme" is the transformer without preference attention, as the command of its
             published code trains it. They hold a tenth of the answers out and keep the best
@@ -187,6 +209,7 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
     """
     presets: dict[str, Callable[[], RewardPreset]] = {
         "mlp": _mlp,
+        "cnn": _cnn,
         "mr": _mr,
         "nmr": lambda: _nmr(length),
         "pt": lambda: _pt(length, "preference"),
@@ -202,6 +225,13 @@ _PUBLISHED = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0
 
 def _mlp() -> RewardPreset:
     return RewardPreset(MLPRewardConfig(members=3), RewardTrainerConfig(epochs=15, noise=0.1))
+
+
+def _cnn() -> RewardPreset:
+    # Larger steps fit the answers as well and order pictures that were not asked about worse:
+    # 0.94 instead of 0.97 rank correlation over the places of the moving dot, 400 answers.
+    trainer = RewardTrainerConfig(epochs=15, batch_size=16, noise=0.1, learning_rate=3e-4)
+    return RewardPreset(CNNRewardConfig(members=3), trainer)
 
 
 def _mr() -> RewardPreset:

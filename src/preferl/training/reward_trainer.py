@@ -20,7 +20,7 @@ from preferl.functional.preference import (
 )
 from preferl.models.base import RewardModel
 from preferl.shapes import FloatArray
-from preferl.training.batches import Answers, Windows
+from preferl.training.batches import Answers, AnyWindows, gather_windows
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision
@@ -184,7 +184,7 @@ class RewardTrainer:
             SpaceError: steps of another shape than the model was built for.
         """
         comparisons = _answered("comparisons to judge by", comparisons).compact()
-        windows = Windows(self.model, comparisons.segments, observe=False)
+        windows = gather_windows(self.model, comparisons.segments, observe=False)
         answers = Answers.of(comparisons, np.ones((1, len(comparisons))), self.model.device)
         return self._evaluate(windows, answers)
 
@@ -211,7 +211,7 @@ class RewardTrainer:
         return preference_loss(logits, preference, weight, noise=self.config.noise), logits
 
     @torch.no_grad()
-    def _evaluate(self, windows: Windows, answers: Answers) -> tuple[float, float]:
+    def _evaluate(self, windows: AnyWindows, answers: Answers) -> tuple[float, float]:
         training = self.model.training
         self.model.eval()
         logits = torch.cat(
@@ -219,7 +219,7 @@ class RewardTrainer:
                 preference_logits(
                     self.model.judge(*windows(pairs.flatten())).scores.unflatten(1, (-1, 2))
                 )
-                for pairs in answers.pairs.split(256)
+                for pairs in answers.pairs.split(max(1, windows.at_once // 2))
             ],
             dim=1,
         )
@@ -282,17 +282,20 @@ class _Fit:
         self._updates = epochs * -(-len(train) // trainer.config.batch_size)
         bootstrap = trainer.bootstrap(len(train))
         device = self._model.device
-        self._windows = Windows(self._model, train.segments, observe=True)
+        self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
         left_out = (bootstrap == 0) * train.weight
         self._left_out = torch.from_numpy(left_out).float().to(device)
-        self._held_out: tuple[Windows, Answers] | None = None
+        self._held_out: tuple[AnyWindows, Answers] | None = None
         if validation is not None:
             self._held_out = (
-                Windows(self._model, validation.segments, observe=False),
+                gather_windows(self._model, validation.segments, observe=False),
                 Answers.of(validation, np.ones((1, len(validation))), device),
             )
         self._judged = self._held_out is not None or bool(left_out.any())
+        decided = (train if validation is None else validation).preference != 0.5
+        seen = (left_out > 0).any(0) if validation is None else True
+        self._judging = int((decided & seen).sum())
 
     def run(self, on_epoch: OnEpoch | None) -> FitReport:
         began = time.perf_counter()
@@ -412,6 +415,7 @@ class _Fit:
             members=self._model.members,
             epochs=len(history),
             best_epoch=best_epoch,
+            judged=self._judging,
             penalty=self._trainer._penalty.strength,
             seconds=seconds,
             **columns,
@@ -425,14 +429,8 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
         DataError: there are none.
     """
     if not comparisons.answered.any():
-        raise DataError(
-            mismatch(
-                what,
-                expected="at least one answered",
-                got="none",
-                fix="Ask questions first, or check the label files.",
-            )
-        )
+        fix = "Ask questions first, or check the label files."
+        raise DataError(mismatch(what, expected="at least one answered", got="none", fix=fix))
     return comparisons[comparisons.answered]
 
 

@@ -2,6 +2,8 @@
 
 from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.demonstrations import load_demonstrations
+from preferl.data.sources.drlhp import load_drlhp_preferences
+from preferl.data.sources.hub import load_hub_dataset
 from preferl.data.sources.kinds import load_source
 from preferl.data.sources.labels import (
     LabelledPairs,
@@ -34,6 +36,8 @@ __all__ = [
     "join_labels",
     "load_d4rl",
     "load_demonstrations",
+    "load_drlhp_preferences",
+    "load_hub_dataset",
     "load_labels",
     "load_minari",
     "load_pickle",

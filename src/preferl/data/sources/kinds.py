@@ -8,6 +8,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.demonstrations import load_demonstrations
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
+from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.sources.stacked import load_stacked
@@ -22,12 +23,15 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     """Read episodes from whatever holds them, each reader with its defaults.
 
     A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
-    file, an `.npz` file of stacked episodes, or a Minari data set on this machine. Files are told
+    file, an `.npz` file of stacked episodes, columns of `datasets` as Parquet, Arrow or a
+    `save_to_disk` folder or on the hub, or a Minari data set on this machine. Files are told
     apart by what is in them, so that their names do not matter.
 
     Args:
-        source: a path, or the id of a Minari data set, with `minari:` before it or as it is.
-        task: row of `preferl.data.TASKS`, which a D4RL file may need.
+        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for the hub, or the id of a
+            Minari data set, with `minari:` before it or as it is.
+        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which tells columns
+            what a time limit is.
 
     A robomimic file does not say in which order its simulator puts observations together, so there
     is a warning: a policy played on another order sees noise (`check_observation_order`).
@@ -40,7 +44,11 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     name, place = str(source), Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
+    if name.startswith(PREFIX):
+        return load_hub_dataset(name, task=task)
     if place.is_dir():
+        if not (place / "about.json").is_file() and holds_columns(place):
+            return load_hub_dataset(place, task=task)
         stacked = not (place / "about.json").is_file() and any(place.glob("*.npz"))
         return load_stacked(place) if stacked else load_episodes(place)
     if place.is_file():
@@ -66,6 +74,8 @@ def _load_file(path: Path, task: str | Task | None) -> Episodes:
             return load_d4rl(path, task=task)
         check_observation_order(path)
         return load_robomimic(path)
+    if holds_columns(path):
+        return load_hub_dataset(path, task=task)
     if head.startswith(_ZIP) or path.suffix == ".npz":
         return load_stacked(path)
     return load_demonstrations(path)

@@ -15,8 +15,8 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
     """Read a Minari data set, whole, into memory.
 
     Nested observations become one dictionary whose keys are joined by `/`; the parts of a tuple
-    are named by their position. `qpos` and `qvel` among the infos of every episode become
-    `states`, so that steps can be drawn again.
+    are named by their position. `qpos` and `qvel` among the infos of every episode, or else
+    `state`, become `states`, so that steps can be drawn again.
 
     Args:
         dataset: an id such as `"D4RL/door/human-v2"`, or a `minari.MinariDataset`.
@@ -112,10 +112,10 @@ def _numbers(value: Any, name: str) -> Array:
 
 
 def _states(infos: Mapping[str, Any], steps: int) -> Array | None:
-    """`[T, nq + nv]` of the simulator at each step's observation, or None."""
-    if "qpos" not in infos or "qvel" not in infos:
-        return None
-    parts = [np.asarray(infos[key]) for key in ("qpos", "qvel")]
-    if any(part.ndim != 2 or len(part) < steps for part in parts):
+    """`[T, state]` of the simulator at each step's observation, or None."""
+    keys = ("qpos", "qvel") if "qpos" in infos and "qvel" in infos else ("state",)
+    parts = [np.asarray(infos[key]) for key in keys if key in infos]
+    whole = [part.ndim == 2 and len(part) >= steps and part.dtype.kind in "iuf" for part in parts]
+    if not parts or not all(whole):
         return None
     return np.concatenate([part[:steps] for part in parts], axis=1)

@@ -8,9 +8,9 @@ names is looked up, imported or called.
 import math
 import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NoReturn, cast, final
+from typing import Any, BinaryIO, NoReturn, cast, final
 
 import numpy as np
 
@@ -20,13 +20,26 @@ _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
 """Booleans, numbers, strings and objects; records are refused, for they can hide pointers."""
 
 
-def load_pickle(path: str | Path, *, encoding: str = "latin1") -> Any:
+@final
+class Fields:
+    """What a file has instead of an object: its attributes, and nothing that it could do."""
+
+    def __setstate__(self, state: object) -> None:
+        if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+            raise DataError(mismatch("object", expected="attributes by name", got=type(state)))
+        self.__dict__.update(state)
+
+
+def load_pickle(
+    path: str | Path, *, encoding: str = "latin1", objects: Collection[str] = ()
+) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
     Args:
         path: the file.
         encoding: how strings written by Python 2 become text. `"latin1"` (the default) is the
             one that keeps the bytes of numpy arrays; pickles of Python 3 do not depend on it.
+        objects: names of classes, of whatever module, whose objects become `Fields`.
 
     Returns:
         What the file holds. Take `np.asarray` of its arrays: they come as a subclass.
@@ -38,26 +51,51 @@ def load_pickle(path: str | Path, *, encoding: str = "latin1") -> Any:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _ArrayUnpickler(file, encoding=encoding).load()
+            return _ArrayUnpickler(file, encoding, objects).load()
     except DataError as error:
         raise type(error)(f"{path}: {error}") from error
     except Exception as error:  # a damaged pickle fails in whichever way its bytes suggest
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="a whole pickle of arrays, numbers and plain containers",
-                got=f"{type(error).__name__}: {error}",
-                fix="Check the path, and that the file was copied whole and in binary mode.",
-            )
-        ) from error
+        raise _damaged(error, str(path)) from error
+
+
+def read_pickle(file: BinaryIO, *, encoding: str = "latin1", objects: Collection[str] = ()) -> Any:
+    """The same of a file that is open, or of bytes in memory.
+
+    Raises:
+        UnsafePickleError: the file asks for something else; nothing of it was executed.
+        DataError: it is cut off, or no pickle.
+    """
+    try:
+        return _ArrayUnpickler(file, encoding, objects).load()
+    except DataError:
+        raise
+    except Exception as error:  # as above
+        raise _damaged(error, "pickle") from error
+
+
+def _damaged(error: Exception, what: str) -> DataError:
+    return DataError(
+        mismatch(
+            what,
+            expected="a whole pickle of arrays, numbers and plain containers",
+            got=f"{type(error).__name__}: {error}",
+            fix="Check the path, and that the file was copied whole and in binary mode.",
+        )
+    )
 
 
 @final
 class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
+    def __init__(self, file: BinaryIO, encoding: str, objects: Collection[str]) -> None:
+        super().__init__(file, encoding=encoding)
+        self._objects = objects
+
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
+        if name in self._objects:
+            return Fields
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name])
         raise UnsafePickleError(

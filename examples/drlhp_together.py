@@ -1,0 +1,124 @@
+"""Collect preferences and train together: people answer in the browser while an agent learns.
+
+python examples/drlhp_together.py [--smoke]
+
+The agent explores until the reward has learned from the first 40 answers, not counting "can't
+tell" and pairs that come back. Then it learns, slowly, so that people keep up with it: about a
+quarter of an hour. Everything is in the folder `drlhp_logs`, the agent with its environments
+included: stop it, or let it be killed, and start it again to go on. With --smoke a script answers.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+
+from preferl.online import (
+    FeedbackCallback,
+    FeedbackVecEnv,
+    SaveRunCallback,
+    has_run,
+    make_environments,
+    resume_run,
+)
+from preferl.online.supervise import launch
+from preferl.store.feedback import StoredFeedback
+from preferl.store.store import Store
+
+LOGS = Path("drlhp_logs")
+ENV = "Pendulum-v1"
+PAUSE = 0.03  # seconds per step: at full speed the agent is done before people have answered twice
+
+
+class Together(BaseCallback):
+    """Says how the agent fares after each new reward, and lets it act slowly."""
+
+    def __init__(self, pause: float) -> None:
+        super().__init__()
+        self.pause = pause
+        self.told = (0, 0)
+
+    def _on_rollout_start(self) -> None:
+        news = (self.training_env.reward_version, self.num_timesteps // 10_000)
+        returns = [episode["r"] for episode in self.model.ep_info_buffer]
+        if news != self.told and returns:
+            self.told = news
+            print(
+                f"after {self.num_timesteps:,} steps, paid by reward version {news[0]}: the last "
+                f"{len(returns)} episodes returned {np.mean(returns):.0f} (it never sees this)"
+            )
+
+    def _on_step(self) -> bool:
+        time.sleep(self.pause)
+        return True
+
+
+def explore_until_there_is_a_reward(env: FeedbackVecEnv, seconds: float) -> None:
+    """Act at random, slowly, so that people have something to compare."""
+    env.reset()
+    until = time.monotonic() + seconds
+    while env.reward_version == 0 and time.monotonic() < until:
+        env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
+        env.refresh()
+        time.sleep(0.005)
+
+
+def main(*, smoke: bool) -> None:
+    first, steps = (10, 512) if smoke else (40, 100_000)
+    options = ("--min-answers", str(first), "--members", "3")
+    if smoke:
+        options += ("--epochs", "2", "--first-epochs", "2")
+    with Store.open(LOGS) as store:
+        if not store.projects.all():
+            store.projects.create(
+                "pendulum",
+                question="Which pendulum is better at standing upright?",
+                fps=20,
+                frames={"kind": "env", "env_id": ENV},
+            )
+        feedback = StoredFeedback(store, "pendulum")
+        env = FeedbackVecEnv(
+            make_environments(ENV, 4, seed=0),
+            feedback,
+            LOGS / "rewards",
+            segment_length=25,
+            max_pending=20,
+            max_questions=15 if smoke else 700,
+            sampling="disagreement",
+            synthetic_preferences=smoke,
+        )
+        with launch(LOGS, "pendulum", LOGS / "rewards", page=not smoke, reward_options=options):
+            agent = PPO("MlpPolicy", env, n_steps=128, gamma=0.9, learning_rate=1e-3, device="cpu")
+            if has_run(LOGS / "agent"):
+                resume_run(LOGS / "agent", agent)
+                print(f"goes on after {agent.num_timesteps:,} of {steps:,} steps")
+            elif env.reward_version == 0:
+                print(f"explores until there are {first} answers and a reward; Ctrl-C stops")
+                explore_until_there_is_a_reward(env, 120 if smoke else 3600)
+            agent.learn(
+                steps - agent.num_timesteps,
+                callback=[
+                    FeedbackCallback(),
+                    SaveRunCallback(LOGS / "agent", every=steps // 50),
+                    Together(0 if smoke else PAUSE),
+                ],
+                reset_num_timesteps=False,
+            )
+            env.save()
+        answers = store.progress(store.projects.get("pendulum").id).answered
+        print(
+            f"{agent.num_timesteps:,} steps, reward version {env.reward_version}, {answers} answers"
+        )
+        env.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--smoke", action="store_true", help="a script answers a few questions")
+    try:
+        main(smoke=parser.parse_args().smoke)
+    except KeyboardInterrupt:
+        print("stopped; start it again and it goes on from its last checkpoint")

@@ -1,0 +1,90 @@
+"""`preferl data record`: make a data set of mixed quality in any gymnasium environment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from preferl.cli.offline import StageProgress
+from preferl.cli.runs import INTERRUPTED
+from preferl.online.dataset_config import DatasetConfig
+
+if TYPE_CHECKING:
+    from preferl.evaluation.protocols import Policy
+
+
+@dataclass(frozen=True)
+class DataRecordConfig:
+    """Train or load a policy, and record a data set of mixed quality.
+
+    Attributes:
+        run: what is recorded.
+        out: folder of the data set; an older one there moves aside, unless it is resumed.
+        minari: id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
+        resume: go on with the recording in `out` that was interrupted.
+    """
+
+    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]
+    out: Path = Path("runs/data")
+    minari: str | None = None
+    resume: bool = False
+
+
+def run_data_record(config: DataRecordConfig) -> None:
+    """Record, and print what each tier returns and where the data set is."""
+    from preferl.online import record_dataset, use_threads
+
+    use_threads(1)
+    console = Console()
+    with StageProgress(console).running() as progress:
+        result = record_dataset(
+            config.run,
+            config.out,
+            policy=_offline_policy(config.run),
+            minari=config.minari,
+            resume=config.resume,
+            on_progress=progress,
+        )
+    if result["interrupted"]:
+        console.print(
+            f"Stopped while {result['stage']}. What there is lies in {config.out}; "
+            "the same command with --resume goes on.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise SystemExit(INTERRUPTED)
+    _summarise(console, result, config.out)
+
+
+def _offline_policy(config: DatasetConfig) -> "Policy | None":
+    """The policy of an offline run, if the path is one's; others are read where they act."""
+    import json
+
+    from preferl.offline import OfflinePolicy
+
+    if config.policy is None or not (config.policy / "policy.json").is_file():
+        return None
+    about = json.loads((config.policy / "policy.json").read_text(encoding="utf-8"))
+    return OfflinePolicy.load(config.policy, seed=config.seed) if "learner" in about else None
+
+
+def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
+    table = Table(title=f"Recorded in {result['env']}")
+    for head in ("tier", "episodes", "steps", "return", "lowest", "highest"):
+        table.add_column(head, justify="left" if head == "tier" else "right")
+    for tier in result["tiers"]:
+        returns = tier["return"]
+        spread = f"{returns['mean']:,.1f} ± {returns['std']:,.1f}"
+        ends = (f"{returns['min']:,.1f}", f"{returns['max']:,.1f}")
+        counts = (f"{tier['episodes']:,}", f"{tier['steps']:,}")
+        table.add_row(tier["name"], *counts, spread, *ends)
+    console.print(table)
+    also = f" · Minari: {result['minari']}" if result["minari"] else ""
+    console.print(
+        f"Episodes: {out / 'episodes'}{also} ({result['seconds']:.0f} s).",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,50 @@
+"""`preferl reward serve`: the program that fits rewards to people's answers as they arrive."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import tyro
+
+from preferl.cli.labels import StoreConfig, opened
+from preferl.online.service_config import ServiceConfig
+
+
+@tyro.conf.configure(tyro.conf.OmitArgPrefixes)
+@dataclass(frozen=True)
+class RewardServeConfig:
+    """Fit a reward to people's answers as they arrive, and publish each version, until Ctrl-C.
+
+    It may be killed and started again at any time, and goes on where it was.
+
+    For example
+      preferl reward serve --out runs/rewards
+      preferl reward serve --store runs/labels --project door --out runs/rewards --model pt
+
+    Attributes:
+        service: what to fit, when, and where to publish.
+        labels: where labels are.
+    """
+
+    service: ServiceConfig
+    labels: Annotated[StoreConfig, tyro.conf.arg(name="")] = field(default_factory=StoreConfig)
+
+
+def run_reward_serve(config: RewardServeConfig) -> None:
+    """Serve until Ctrl-C or a polite signal to end."""
+    import logging
+    import signal
+    import threading
+
+    from preferl.online.service import serve_reward
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with opened(config.labels) as (store, project):
+        logging.getLogger(__name__).info(
+            "Waits for answers to %s; rewards go to %s.", project.slug, config.service.out
+        )
+        version = serve_reward(config.service, store, project.id, stop=stop)
+    logging.getLogger(__name__).info("Stopped. The latest reward is version %d.", version)

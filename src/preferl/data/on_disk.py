@@ -1,0 +1,163 @@
+"""Pictures that stay in their files until a minibatch is gathered from them."""
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, cast, final
+
+import numpy as np
+
+from preferl.errors import DataError, mismatch
+from preferl.shapes import Array, BoolArray, IntArray
+
+PICTURE_BYTES: Final = 1024
+"""Bytes per row from which pictures stay on disk; what is smaller is as well kept in memory."""
+
+
+@final
+class OnDisk:
+    """Rows of array files end to end, in any order, read when they are asked for.
+
+    It has the shape, type and rows of an array, and becomes one, in memory, for whoever needs
+    that (`numpy.asarray`). No file stays open, so that there may be thousands of them.
+
+    Attributes:
+        shape: `[T, *row]`
+        dtype: of each number.
+
+    Raises:
+        DataError: when read, a file that is gone or was replaced.
+    """
+
+    def __init__(self, parts: "Sequence[Array | OnDisk]") -> None:
+        """Lay parts of equal rows end to end; those that are memory maps of files stay there."""
+        indices = [p._index if isinstance(p, OnDisk) else _Index.of(p) for p in parts]
+        self._index: _Index = _Index.join(indices)
+        self.shape: tuple[int, ...] = (len(self._index.row), *parts[0].shape[1:])
+        self.dtype: np.dtype[Any] = parts[0].dtype
+
+    @property
+    def ndim(self) -> int:
+        """Axes, that of rows included."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: int | slice | IntArray | BoolArray) -> Array:
+        """Rows, read into memory: `[...]` of them to `[..., *row]`."""
+        chosen = np.arange(len(self))[rows]
+        part, row = self._index.part[chosen].ravel(), self._index.row[chosen].ravel()
+        out = np.empty((len(part), *self.shape[1:]), self.dtype)
+        order = np.argsort(part, kind="stable")
+        used, first = np.unique(part[order], return_index=True)
+        for source, places in zip(used, np.split(order, first)[1:], strict=True):
+            out[places] = self._index.sources[source][row[places]]
+        return out.reshape(*np.shape(chosen), *self.shape[1:])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All rows in memory."""
+        del copy
+        return self[:] if dtype is None else self[:].astype(dtype, copy=False)
+
+    def select(self, rows: IntArray | BoolArray | slice) -> Self:
+        """Rows, left on disk."""
+        chosen = object.__new__(type(self))
+        chosen._index = self._index.take(rows)
+        chosen.shape, chosen.dtype = (len(chosen._index.row), *self.shape[1:]), self.dtype
+        return chosen
+
+
+def stays_on_disk(array: Any) -> bool:
+    """Whether an array holds pictures in a file, which may be more than memory has room for."""
+    if isinstance(array, OnDisk):
+        return True
+    large = int(np.prod(array.shape[1:])) * array.dtype.itemsize >= PICTURE_BYTES
+    return isinstance(array, np.memmap) and array.dtype == np.uint8 and large
+
+
+def select_rows(array: Any, rows: IntArray) -> Array:
+    """`array[rows]`, on disk where the array is."""
+    if not stays_on_disk(array):
+        return cast("Array", array[rows])
+    stored = array if isinstance(array, OnDisk) else OnDisk([array])
+    return cast("Array", stored.select(rows))
+
+
+def concatenate_rows(arrays: Sequence[Array]) -> Array:
+    """Arrays along their first axis, on disk where one of them is."""
+    if any(stays_on_disk(array) for array in arrays):
+        return cast("Array", OnDisk(arrays))
+    return np.concatenate(arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _Index:
+    """Where each row is: `sources[part[t]][row[t]]`."""
+
+    sources: tuple[Any, ...]
+    part: IntArray
+    row: IntArray
+
+    @classmethod
+    def of(cls, array: Array) -> Self:
+        whole = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
+        source = _File.of(cast("np.memmap[Any, Any]", array)) if whole else array
+        return cls((source,), np.zeros(len(array), np.int64), np.arange(len(array)))
+
+    @classmethod
+    def join(cls, indices: Sequence[Self]) -> Self:
+        offsets = np.cumsum([0] + [len(index.sources) for index in indices[:-1]])
+        shifted = [index.part + o for index, o in zip(indices, offsets, strict=True)]
+        return cls(
+            tuple(source for index in indices for source in index.sources),
+            np.concatenate(shifted),
+            np.concatenate([index.row for index in indices]),
+        )
+
+    def take(self, rows: IntArray | BoolArray | slice) -> Self:
+        used, part = np.unique(self.part[rows], return_inverse=True)
+        return type(self)(tuple(self.sources[source] for source in used), part, self.row[rows])
+
+
+@dataclass(frozen=True)
+class _File:
+    """An array in a file that is opened for each look at it."""
+
+    path: Path
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: str
+    identity: tuple[int, int]
+
+    @classmethod
+    def of(cls, array: "np.memmap[Any, Any]") -> Self:
+        path = Path(cast("str", array.filename))
+        order = "C" if array.flags.c_contiguous else "F"
+        return cls(path, array.offset, array.dtype, array.shape, order, _identity(path))
+
+    def __getitem__(self, rows: IntArray) -> Array:
+        """Rows in memory; those of an old file that has been replaced would be of other clips."""
+        if _identity(self.path) != self.identity:
+            raise DataError(
+                mismatch(
+                    f"{self.path}",
+                    expected="the file that these pictures were found in",
+                    got="another file or none",
+                    fix="Load the folder again.",
+                )
+            )
+        stored: Array = np.memmap(
+            self.path, self.dtype, "r", self.offset, self.shape, cast("Any", self.order)
+        )
+        return stored[rows]
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    try:
+        about = path.stat()
+    except OSError:
+        return (0, 0)
+    return (about.st_ino, about.st_mtime_ns)

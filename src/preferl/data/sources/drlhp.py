@@ -1,0 +1,112 @@
+"""Databases of preferences that learning-from-human-preferences saved, such as `train.pkl.gz`.
+
+Each is a pickled object of classes that today's Python cannot import. Nothing of it is executed:
+its objects are read as bare attributes.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from preferl.data.comparisons import Comparisons
+from preferl.data.segments import Segments
+from preferl.data.sources.pickles import Fields, read_pickle
+from preferl.errors import DataError, UnsafePickleError, mismatch
+from preferl.shapes import Array
+
+CLASSES: Final = frozenset({"PrefDB", "CompressedDict"})
+DAMAGED: Final = (OSError, EOFError, zlib.error)
+
+
+def load_drlhp_preferences(path: str | Path) -> Comparisons:
+    """Read one of its databases.
+
+    It holds pictures and answers only: actions and rewards are zeros, so that a reward model
+    for it looks at observations alone (`use_actions=False`, the default of the one for pictures),
+    and scripted teachers have nothing to go by. Answers that somebody could not tell were never
+    stored.
+
+    Args:
+        path: `train.pkl.gz` or `val.pkl.gz` of a log folder, of either version of the project.
+
+    Returns:
+        Comparisons of clips that are each there once, however often they were compared.
+
+    Raises:
+        UnsafePickleError: the file asks for something else than arrays; nothing was executed.
+        DataError: the file is not there, cut off, or holds something else.
+    """
+    path = Path(path)
+    try:
+        with gzip.open(path) as file:
+            database = read_pickle(io.BytesIO(file.read()), objects=CLASSES)
+        named = _clips(database)
+        comparisons = _compared(named, vars(database)["prefs"])
+    except UnsafePickleError as error:
+        raise UnsafePickleError(f"{path}: {error}") from error
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    except (*DAMAGED, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            mismatch(
+                f"{path}",
+                expected="a whole database of preferences, as train.pkl.gz",
+                got=f"{type(error).__name__}: {error}",
+                fix="Check the path, and that the file was copied whole.",
+            )
+        ) from error
+    return comparisons
+
+
+def _clips(database: Any) -> dict[Any, Array]:
+    """Pictures of each clip, `[L, *obs]`, by its name in the file."""
+    if not isinstance(database, Fields):
+        raise DataError(mismatch("database", expected="a PrefDB", got=type(database).__name__))
+    segments: Any = vars(database)["segments"]
+    stored: Mapping[Any, Any] = (
+        vars(segments)["store"] if isinstance(segments, Fields) else segments
+    )
+    return {name: _pictures(packed) for name, packed in stored.items()}
+
+
+def _pictures(packed: Any) -> Array:
+    if isinstance(packed, bytes):
+        packed = read_pickle(io.BytesIO(zlib.decompress(packed)))
+    pictures = np.asarray(packed)
+    if pictures.ndim < 2 or pictures.dtype.kind not in "buif":
+        got = f"{pictures.dtype} of shape {pictures.shape}"
+        raise DataError(mismatch("clip", expected="a stack of frames", got=got))
+    return np.ascontiguousarray(pictures)
+
+
+def _compared(named: Mapping[Any, Array], prefs: Any) -> Comparisons:
+    if not prefs:
+        raise DataError(mismatch("database", expected="at least one preference", got="none"))
+    place = {name: row for row, name in enumerate(named)}
+    pairs = np.array([(place[first], place[second]) for first, second, _ in prefs], np.int64)
+    answers = np.array([tuple(mu) for *_, mu in prefs], np.float64)
+    if answers.shape != (len(pairs), 2) or not np.allclose(answers.sum(axis=1), 1):
+        raise DataError(
+            mismatch("preferences", expected="(1, 0), (0, 1) or (0.5, 0.5)", got=answers[0])
+        )
+    clips = list(named.values())
+    kinds = {(clip.shape[1:], clip.dtype) for clip in clips}
+    if len(kinds) > 1:
+        raise DataError(
+            mismatch("clips", expected="frames of one shape", got=sorted(map(str, kinds)))
+        )
+    real = np.array([len(clip) for clip in clips])
+    segments = Segments(
+        observations=np.concatenate(clips),
+        actions=np.zeros((int(real.sum()), 1), np.float32),
+        rewards=np.zeros(int(real.sum())),
+        start=np.cumsum(real) - real,
+        real=real,
+        length=int(real.max()),
+    )
+    return Comparisons(segments, pairs, answers[:, 0], np.ones(len(pairs)))

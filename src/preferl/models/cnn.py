@@ -1,0 +1,249 @@
+"""A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.functional.pooling import Pooling, pool
+from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.pictures import Channels, PictureEncoder
+
+SMALLEST: Final = 8
+"""Pixels on a side below which there is nothing left after the first two layers."""
+
+AT_ONCE: Final = 512
+"""Pictures judged at a time where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
+
+
+@dataclass(frozen=True)
+class CNNRewardConfig:
+    """Shape of a `CNNReward`; the defaults are the paper's layers without its regularisation.
+
+    Attributes:
+        kernels: side of each convolution's kernel, in pixels.
+        strides: of each convolution. Pictures that are too small for these kernels are padded by
+            half a kernel at each layer, so that only strides make them smaller; 84 pixels are
+            not padded, as in the paper.
+        filters: of each convolution.
+        hidden: units of the dense layer.
+        members: `E` networks that differ by their initialisation and their bootstrap; 3 is the
+            paper's choice.
+        dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
+            takes 0.5, on top of `batch_norm` and an adaptive penalty.
+        batch_norm: whether outputs of convolutions are normalised over the minibatch in training
+            and by running statistics afterwards, as in the paper. Off, since a reward then
+            depends on statistics of clips that the agent leaves behind.
+        pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
+        discount: weight of each step in the score relative to the one before, in (0, 1].
+        use_actions: whether the dense layer sees the action as well; the paper's network for
+            pictures does not.
+        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
+    """
+
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (3, 2, 1, 1)
+    filters: int = 16
+    hidden: int = 64
+    members: int = 1
+    dropout: float = 0.0
+    batch_norm: bool = False
+    pooling: Pooling = "sum"
+    discount: float = 1.0
+    use_actions: bool = False
+    channels: Channels = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "strides"):
+            sizes = getattr(self, name)
+            if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
+                raise ConfigError(
+                    mismatch(name, expected="a number of at least 1 per layer", got=sizes)
+                )
+        for name in ("filters", "hidden", "members"):
+            require_in(name, getattr(self, name), 1, math.inf)
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+        if self.pooling not in ("sum", "mean"):
+            raise ConfigError(mismatch("pooling", expected="sum or mean", got=self.pooling))
+        require_in("discount", self.discount, 1e-9, 1)
+
+
+@final
+class CNNReward(RewardModel):
+    """`r(o)` of pictures, or `r(o, a)`, by `E` convolutional networks.
+
+    >>> import numpy as np
+    >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    >>> model = CNNReward(frames, spaces.Discrete(6), CNNRewardConfig(members=3), seed=0)
+    >>> output = model(torch.zeros(2, 5, 84, 84, 4, dtype=torch.uint8),
+    ...                torch.zeros(2, 5, dtype=torch.int64), torch.ones(2, 5, dtype=torch.bool))
+    >>> output.rewards.shape, output.scores.shape
+    (torch.Size([3, 2, 5]), torch.Size([3, 2]))
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: CNNRewardConfig | None = None,
+        *,
+        seed: int,
+    ) -> None:
+        """Build the networks.
+
+        Args:
+            observation_space: bytes of at least 8 x 8 pixels, with any number of channels or
+                stacked frames.
+            action_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+            config: shape; the defaults if None.
+            seed: of the initial weights.
+
+        Raises:
+            SpaceError: observations that are no pictures, pictures that do not tell where their
+                channels are or are too small, or actions that have no encoding.
+        """
+        config = config or CNNRewardConfig()
+        encoder = PictureEncoder(
+            observation_space,
+            action_space,
+            channels=config.channels,
+            use_actions=config.use_actions,
+        )
+        super().__init__(encoder, context=1, members=config.members)
+        self.config = config
+        generator = torch.Generator().manual_seed(seed)
+        # Members in turn: about as fast on a processor as grouped convolutions over all.
+        self.networks = nn.ModuleList(
+            _Network(encoder.size, encoder.action_size, config, generator)
+            for _ in range(config.members)
+        )
+
+    def judge(self, features: dict[str, Tensor], mask: Tensor) -> RewardOutput:
+        """Rewards `[E, B, L]` and scores `[E, B]` of pictures `[B, L, *obs]` and actions."""
+        if mask.all():
+            rows = {name: feature.flatten(0, 1) for name, feature in features.items()}
+            rewards = self._judge_rows(rows).view(self.members, *mask.shape)
+        else:  # padding would count in the statistics of `batch_norm`
+            judged = self._judge_rows({name: f[mask] for name, f in features.items()})
+            rewards = judged.new_zeros(self.members, *mask.shape)
+            rewards[:, mask] = judged
+        return RewardOutput(rewards, self.pool(rewards, mask))
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """Scores `[E, B]` from rewards `[E, B, L]`."""
+        return pool(rewards, mask, self.config.pooling, self.config.discount)
+
+    def _judge_rows(self, rows: dict[str, Tensor]) -> Tensor:
+        """Rewards `[E, R]` of pictures `[R, *obs]` and actions `[R, A]`."""
+        count = len(rows["pictures"])
+        size = max(1, count) if torch.is_grad_enabled() else AT_ONCE
+        parts = zip(*(feature.split(size) for feature in rows.values()), strict=True)
+        return torch.cat([self._judge_part(*part) for part in parts], dim=1)
+
+    def _judge_part(self, pictures: Tensor, actions: Tensor | None = None) -> Tensor:
+        planes = self.encoder.planes(pictures)
+        return torch.stack([network(planes, actions) for network in self.networks])
+
+
+@final
+class _Network(nn.Module):
+    """One member: planes `[R, channels, height, width]` and actions `[R, A]` to rewards `[R]`."""
+
+    def __init__(
+        self,
+        size: tuple[int, int, int],
+        action_size: int,
+        config: CNNRewardConfig,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.convolutions, flat = convolutions(size, config)
+        self.dense = nn.utils.skip_init(nn.Linear, flat + action_size, config.hidden)
+        self.reward = nn.utils.skip_init(nn.Linear, config.hidden, 1)
+        initialise(self, generator)
+
+    def forward(self, planes: Tensor, actions: Tensor | None) -> Tensor:
+        hidden = self.convolutions(planes).flatten(1)  # [R, F, h, w] to [R, F * h * w]
+        if actions is not None:
+            hidden = torch.cat([hidden, actions], dim=1)
+        hidden = nn.functional.leaky_relu_(self.dense(hidden))  # slope 0.01, as in the paper
+        rewards: Tensor = self.reward(hidden)[:, 0]
+        return rewards
+
+
+def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
+    """What looks at planes `[R, channels, height, width]`, and how many numbers it leaves.
+
+    Their parameters hold nothing yet: `initialise` fills them.
+
+    Args:
+        size: channels, height and width.
+        config: kernels, strides and what follows each layer.
+
+    Raises:
+        SpaceError: pictures that are too small.
+    """
+    channels, *sides = size
+    padded = min(sides) < _least_side(config)
+    layers: list[nn.Module] = []
+    for kernel, stride in zip(config.kernels, config.strides, strict=True):
+        padding = kernel // 2 if padded else 0
+        layers += _layer(channels, kernel, stride, padding, config)
+        channels = config.filters
+        sides = [(side + 2 * padding - kernel) // stride + 1 for side in sides]
+    if min(size[1:]) < SMALLEST or min(sides) < 1:
+        raise SpaceError(
+            mismatch(
+                "pictures",
+                expected=f"at least {SMALLEST} pixels on a side, and some left by all layers",
+                got=f"{size[1]} x {size[2]}",
+                fix="Take fewer or smaller strides, or an MLPReward.",
+            )
+        )
+    return nn.Sequential(*layers), channels * math.prod(sides)
+
+
+def _least_side(config: CNNRewardConfig) -> int:
+    """Pixels on a side that unpadded layers need: 43 for the paper's."""
+    side = 1
+    for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
+        side = (side - 1) * stride + kernel
+    return side
+
+
+def _layer(
+    channels: int, kernel: int, stride: int, padding: int, config: CNNRewardConfig
+) -> list[nn.Module]:
+    """One convolution with what follows it; a bias before normalisation would do nothing."""
+    layers: list[nn.Module] = [
+        nn.utils.skip_init(
+            nn.Conv2d,
+            channels,
+            config.filters,
+            kernel,
+            stride,
+            padding,
+            bias=not config.batch_norm,
+        )
+    ]
+    if config.batch_norm:
+        layers.append(nn.BatchNorm2d(config.filters))
+    layers.append(nn.LeakyReLU(inplace=True))
+    if config.dropout:
+        layers.append(nn.Dropout(config.dropout))
+    return layers
+
+
+@torch.no_grad()
+def initialise(network: nn.Module, generator: torch.Generator) -> None:
+    """Fill convolutions and dense layers as torch would, but from `generator`."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            for parameter in layer.parameters():
+                parameter.uniform_(-bound, bound, generator=generator)

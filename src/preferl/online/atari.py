@@ -1,0 +1,161 @@
+"""Atari games as rewards are learned in them (Christiano et al. 2017, appendix A.2; extra `atari`).
+
+Neither the score, nor a lost life, nor the end of a game may tell an agent what its reward is.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+from types import MappingProxyType
+from typing import Any, Final, SupportsFloat, final
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+
+from preferl._optional import require
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.shapes import Array
+from preferl.simulators import Environment
+
+SCREEN_ROWS: Final = 210
+
+Rows = tuple[int, int]
+"""The first row of the screen and the one after the last."""
+
+HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
+    {
+        "BeamRider": ((0, 43), (181, 193)),  # score, sector, ships to come; ships left
+        "Breakout": ((0, 17),),  # score, lives, player
+        "Enduro": ((155, 210),),  # distance, cars to pass, day
+        "Pong": ((0, 24),),  # points of both sides
+        "Qbert": ((0, 29),),  # score; lives
+        "Seaquest": ((0, 31),),  # score; lives
+        "SpaceInvaders": ((0, 21),),  # scores of both players
+    }
+)
+"""Games to the rows of the screen, of 210, that show a score, lives or counters: a reward that
+can read them learns to read them, and people cannot tell whether it learned anything else."""
+
+
+def make_atari(
+    game: str,
+    *,
+    length: int = 1_000,
+    hide: tuple[Rows, ...] | None = None,
+    skip: int = 4,
+    stack: int = 4,
+    size: int = 84,
+    sticky: float = 0.0,
+    render_mode: str | None = None,
+) -> Environment:
+    """A game as one that goes on for ever, cut into episodes of one length.
+
+    Observations are `[stack, size, size]` grey bytes, the newest frame last. The game's own
+    reward is that of `skip` frames. `preferl/<game>-v0` is the id of each game of `HIDDEN_ROWS`.
+
+    Args:
+        game: as `ALE/<game>-v5` has it, for example "Breakout".
+        length: steps per episode, each of `skip` frames; whatever happens in the game.
+        hide: rows of the screen to black out; those of `HIDDEN_ROWS` if None.
+        skip: frames per step; of the last two the brighter pixels are seen, against flicker.
+        stack: frames per observation; 4, so that speeds are seen.
+        size: pixels on a side.
+        sticky: probability that the game goes on with the action before; 0 as in the paper,
+            where 0.25 is what Machado et al. (2018) recommend.
+        render_mode: as the game takes it; people see the whole screen.
+
+    Raises:
+        ConfigError: no such game, or one whose rows to hide are not known and not given.
+        MissingExtraError: the extra `atari` is not installed.
+    """
+    if hide is None and game not in HIDDEN_ROWS:
+        raise ConfigError(
+            mismatch(
+                "game",
+                expected=f"one of {[*HIDDEN_ROWS]}, or the rows to hide",
+                got=repr(game),
+                fix="Look where the score is and pass hide=((first, last + 1),), or hide=().",
+            )
+        )
+    gymnasium.register_envs(require("ale_py", extra="atari"))
+    require("cv2", extra="atari")
+    try:
+        env: Environment = gymnasium.make(
+            f"ALE/{game}-v5",
+            frameskip=1,
+            repeat_action_probability=sticky,
+            render_mode=render_mode,
+        )
+    except gymnasium.error.Error as error:
+        known = "a game that ale-py has"
+        raise ConfigError(mismatch("game", expected=known, got=f"{game!r} ({error})")) from error
+    env = AtariPreprocessing(env, frame_skip=skip, screen_size=size)
+    env = HiddenRows(env, HIDDEN_ROWS[game] if hide is None else hide)
+    return FrameStackObservation(HiddenEnds(env, length), stack)
+
+
+@final
+class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Pictures `[height, width]` with some rows black, given in rows of the whole screen.
+
+    Args:
+        env: whose observations are pictures of the screen, scaled.
+        hide: rows of the screen; a row that they share with others is black as well.
+        screen: rows that the screen has.
+
+    Raises:
+        ConfigError: rows that are not on the screen.
+    """
+
+    def __init__(
+        self, env: Environment, hide: tuple[Rows, ...], *, screen: int = SCREEN_ROWS
+    ) -> None:
+        super().__init__(env)
+        height = (env.observation_space.shape or (0,))[0]
+        for first, end in hide:
+            if not 0 <= first < end <= screen:
+                raise ConfigError(
+                    mismatch("hide", expected=f"rows within 0...{screen}", got=(first, end))
+                )
+        self._rows = [
+            slice(first * height // screen, ceil(end * height / screen)) for first, end in hide
+        ]
+
+    def observation(self, observation: Array) -> Array:
+        """The picture, a copy, without these rows."""
+        picture = np.array(observation)
+        for rows in self._rows:
+            picture[rows] = 0
+        return picture
+
+
+@final
+class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Episodes of one length, in which games that end begin again and nothing says so.
+
+    The info of a step after which a new game began has `game_over`, for evaluation.
+
+    Args:
+        env: whose episodes end by the rules.
+        length: steps per episode, at least 1.
+    """
+
+    def __init__(self, env: Environment, length: int) -> None:
+        require_in("length", length, 1, float("inf"))
+        super().__init__(env)
+        self._length, self._step = length, 0
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode with a new game."""
+        self._step = 0
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; where a game ends, what is seen is the beginning of the next."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._step += 1
+        over = terminated or truncated
+        if over:
+            observation, info = self.env.reset()
+        last = self._step >= self._length
+        return observation, reward, False, last, info | {"game_over": over}

@@ -1,0 +1,210 @@
+"""Numbered folders of what a run remembers; the one before stays until the next is whole."""
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from preferl.errors import CheckpointError, ConfigError, StorageError, mismatch
+from preferl.files import write_json, writing
+from preferl.online.state_files import read_state, write_state
+from preferl.runs import versions as package_versions
+from preferl.training.versions import version_folder, versions
+
+LOGGER = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+"""Version of what a checkpoint holds, raised when it changes so that older readers say so."""
+
+ABOUT: Final = "checkpoint.json"
+
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
+
+
+class Checkpoint(NamedTuple):
+    """What was read: where from, after how many steps, and all the rest."""
+
+    path: Path
+    steps: int
+    state: Any
+
+
+def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping[str, Any]) -> Path:
+    """Write a checkpoint to the disk; earlier ones go when this one is whole.
+
+    Args:
+        folder: of one run's checkpoints alone; made if it is not there.
+        state: what `write_state` takes.
+        steps: that the run has made.
+        run: what has to be the same for it to go on, as JSON.
+
+    Returns:
+        The checkpoint's own folder.
+
+    Raises:
+        ConfigError: the run in the folder has come further than this one, or a state that cannot
+            be written.
+        StorageError: the folder cannot be written to, is full, or holds something else.
+    """
+    folder = Path(folder)
+    before = require_own(folder, steps)
+    path = version_folder(folder, max(before, default=0) + 1)
+    with writing(path, durable=True) as draft:
+        draft.mkdir()
+        write_state(draft, state)
+        files = {_name(draft, file): _digest(file) for file in _files(draft)}
+        about = {"format": FORMAT, "steps": steps, "run": dict(run)}
+        write_json(draft / ABOUT, about | {"versions": package_versions(), "files": files})
+    _remove(folder, before)
+    return path
+
+
+def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint:
+    """Read the newest checkpoint of a run that was begun in the same way.
+
+    Args:
+        folder: into which `write_checkpoint` wrote.
+        run: as it was then.
+
+    Raises:
+        CheckpointError: there is none, it is damaged, or it is of another run.
+    """
+    found = versions(folder)
+    if not found:
+        raise CheckpointError(
+            mismatch(
+                f"{folder}",
+                expected="a folder of checkpoints",
+                got="none in it" if Path(folder).is_dir() else "no such folder",
+                fix="Name the folder that the run was saved to, or begin without resuming.",
+            )
+        )
+    path = version_folder(folder, found[-1])
+    about = _told(path)
+    _require_whole(path, about)
+    _require_same(path, about["run"], run)
+    _warn_of_versions(about["versions"])
+    return Checkpoint(path, int(about["steps"]), read_state(path))
+
+
+def has_run(folder: Path | str) -> bool:
+    """Whether a folder has a checkpoint, whole or not, of a run that can be resumed."""
+    return bool(versions(folder))
+
+
+def require_own(folder: Path | str, steps: int) -> list[int]:
+    """Numbers of the checkpoints in a folder, which may be none, for a run to put its own there.
+
+    Raises:
+        CheckpointError: the newest one is damaged.
+        ConfigError: the run in the folder has come further than these steps.
+        StorageError: the folder holds something else.
+    """
+    folder = Path(folder)
+    found = versions(folder)
+    if found:
+        reached = _told(version_folder(folder, found[-1]))["steps"]
+        if int(reached) > steps:
+            raise ConfigError(
+                mismatch(
+                    f"{folder}",
+                    expected=f"a run that has made the {reached} steps of the one there",
+                    got=f"one of {steps} steps",
+                    fix="Go on from what is there, or save to another folder.",
+                )
+            )
+    elif folder.is_dir() and any(not _DRAFT.fullmatch(one.name) for one in folder.iterdir()):
+        raise StorageError(
+            mismatch(
+                f"{folder}",
+                expected="an empty folder or one of checkpoints",
+                got="one that holds something else",
+                fix="Choose another name.",
+            )
+        )
+    return found
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself."""
+    try:
+        about: dict[str, Any] = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        found = about["format"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _damaged(path, error) from error
+    if found != FORMAT:
+        raise CheckpointError(
+            mismatch(
+                f"format of {path}",
+                expected=FORMAT,
+                got=found,
+                fix="Resume it with the version of preferl that wrote it.",
+            )
+        )
+    return about
+
+
+def _require_whole(path: Path, about: Mapping[str, Any]) -> None:
+    """Raise `CheckpointError` unless all files are as they were written."""
+    try:
+        for name, digest in about["files"].items():
+            if _digest(path / name) != digest:
+                raise ValueError(f"another {name} than was written")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> CheckpointError:
+    fix = "Restore it from a copy, or remove it and begin anew."
+    return CheckpointError(mismatch(f"{path}", expected="a whole checkpoint", got=error, fix=fix))
+
+
+def _require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    for name, value in json.loads(json.dumps(dict(here))).items():
+        if saved.get(name) != value:
+            raise CheckpointError(
+                mismatch(
+                    f"{name} of the run in {path}",
+                    expected=f"{saved.get(name)}, as when it was saved",
+                    got=value,
+                    fix="Build everything as when the run began, or begin another run.",
+                )
+            )
+
+
+def _warn_of_versions(saved: Mapping[str, Any]) -> None:
+    there, here = saved.get("packages", {}), package_versions()["packages"]
+    changed = [
+        f"{name} {there.get(name)} to {here.get(name)}"
+        for name in sorted(here | there)
+        if there.get(name) != here.get(name)
+    ]
+    if changed:
+        LOGGER.warning("The run goes on, but not to the last bit: %s.", ", ".join(changed))
+
+
+def _remove(folder: Path, numbers: list[int]) -> None:
+    """Remove earlier checkpoints, and what a program that was killed left behind."""
+    for number in numbers:
+        path = version_folder(folder, number)
+        path.rename(path.with_name(f".{path.name}.old"))  # at once, so that no half is left
+    for path in folder.iterdir():
+        if _DRAFT.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _name(folder: Path, file: Path) -> str:
+    return file.relative_to(folder).as_posix()
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

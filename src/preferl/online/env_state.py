@@ -1,0 +1,207 @@
+"""Where environments and all that is wrapped around them stand, so that they can go on from there.
+
+Whatever a layer keeps in attributes of plain numbers, text, arrays and generators is taken down,
+which is all there is to classic control and to most wrappers. MuJoCo is asked for its own state.
+What keeps anything else, or runs in another process, cannot be put back.
+"""
+
+import enum
+import functools
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers.utils import RunningMeanStd
+from stable_baselines3.common.monitor import ResultsWriter
+from stable_baselines3.common.running_mean_std import RunningMeanStd as SB3RunningMeanStd
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
+
+from preferl.errors import CheckpointError, mismatch
+from preferl.online.feedback_controls import FeedbackControls
+from preferl.online.mujoco_state import mujoco_state, put_mujoco_back
+from preferl.online.recorder import EpisodeRecorder
+from preferl.online.reward_env import LearnedRewardVecEnv
+from preferl.online.state_files import is_plain
+from preferl.simulators import is_mujoco
+from preferl.store.stages import StateReader
+
+OURS: Final = (FeedbackControls, EpisodeRecorder, LearnedRewardVecEnv)
+"""Layers that say themselves where they stand."""
+
+NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
+"""What wrappers keep that has plain attributes in turn."""
+
+FIXED: Final = (
+    *(spaces.Space, EnvSpec, gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv, type),
+    *(types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
+    *(functools.partial, enum.Enum, ResultsWriter, StateReader),
+)
+"""What stays as the script that built the environment made it."""
+
+DRAWING: Final = ("pygame", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")
+"""Modules whose objects show what happens and have no part in it."""
+
+PASSING: Final = frozenset(
+    {"metadata", "render_mode", "envs", "env_fns", "class_attributes", "_previous_data"}
+    | {"_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs"}
+    | {"buf_obs", "buf_dones", "buf_rews", "buf_infos", "reset_infos"}
+)
+"""Attributes that the next step or reset writes anew, that a constructor was given, or that are
+layers of their own."""
+
+
+def layers(env: Any) -> Iterator[Any]:
+    """An environment and everything inside it, outermost first."""
+    yield env
+    inside = vars(env)
+    for one in [*inside.get("envs", ()), inside.get("venv"), inside.get("env")]:
+        if isinstance(one, gymnasium.Env | VecEnv | gymnasium.vector.VectorEnv):
+            yield from layers(one)
+
+
+def env_state(env: Any) -> dict[str, Any]:
+    """How things stand in all layers.
+
+    Returns:
+        `layers`, one entry for each with its class; `drawing`, of the space of actions; and
+        `problems`: what cannot be put back, in words. An environment with problems begins its
+        episodes anew.
+    """
+    told = [_layer(layer) for layer in layers(env)]
+    return {
+        "drawing": drawing(env.action_space),
+        "layers": [state for state, _ in told],
+        "problems": [problem for _, problems in told for problem in problems],
+    }
+
+
+def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
+    """Bring an environment that was built in the same way to where another one stood.
+
+    With problems, only generators and the layers of this library are put back: half of a state
+    is worse than none.
+
+    Raises:
+        CheckpointError: it was built otherwise.
+    """
+    here, there = list(layers(env)), state["layers"]
+    names = [type(layer).__name__ for layer in here]
+    expected = [one["class"] for one in there]
+    if names != expected:
+        raise CheckpointError(
+            mismatch(
+                "environment",
+                expected=f"the layers that were saved, {' > '.join(expected)}",
+                got=" > ".join(names),
+                fix="Build it as it was built when the run began.",
+            )
+        )
+    for layer, one in zip(here, there, strict=True):
+        if not state["problems"] or isinstance(layer, OURS):
+            _put_back(layer, one["attributes"])
+            if "mujoco" in one:
+                put_mujoco_back(layer, one["mujoco"])
+        else:
+            _put_back(layer, _generators(one["attributes"]))
+        if isinstance(layer, OURS):
+            layer.restore(one["own"])
+    draw_on(env.action_space, state["drawing"])
+
+
+def drawing(space: Any) -> list[np.random.Generator | None]:
+    """From what a space and those in it sample; None where they never did."""
+    return [one._np_random for one in _spaces(space)]
+
+
+def draw_on(space: Any, generators: list[np.random.Generator | None]) -> None:
+    """Let a space sample what another one would have sampled next."""
+    for one, generator in zip(_spaces(space), generators, strict=True):
+        one._np_random = generator
+
+
+def _spaces(space: Any) -> Iterator[Any]:
+    yield space
+    inner = getattr(space, "spaces", ())
+    for one in inner.values() if isinstance(inner, Mapping) else inner:
+        yield from _spaces(one)
+
+
+def _layer(layer: Any) -> tuple[dict[str, Any], list[str]]:
+    simulated = isinstance(layer, gymnasium.Env) and layer is layer.unwrapped and is_mujoco(layer)
+    problems: list[str] = []
+    passing = PASSING | {"model", "data"} if simulated else PASSING
+    state = {
+        "class": type(layer).__name__,
+        "attributes": _attributes(layer, type(layer).__name__, passing, problems),
+    }
+    if simulated:
+        state["mujoco"] = mujoco_state(layer)
+    if isinstance(layer, OURS):
+        return state | {"own": layer.snapshot()}, []
+    return state, problems
+
+
+def _attributes(
+    thing: Any, where: str, passing: frozenset[str], problems: list[str]
+) -> dict[str, Any]:
+    """Plain attributes by name, those of what is nested under `nested`."""
+    plain: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
+    for name, value in _items(thing).items():
+        if name in passing or _is_fixed(value):
+            continue
+        if _is_nested(value):
+            nested[name] = _attributes(value, f"{where}.{name}", passing, problems)
+        elif is_plain(value):
+            plain[name] = value
+        else:
+            problems.append(f"{where}.{name} is a {type(value).__name__}")
+    return {"plain": plain, "nested": nested}
+
+
+def _put_back(thing: Any, state: Mapping[str, Any]) -> None:
+    for name, value in state["plain"].items():
+        present: Any = _items(thing).get(name)
+        if _are_alike(present, value):
+            present.bit_generator.state = value.bit_generator.state  # others may hold it, too
+        else:
+            _items(thing)[name] = value
+    for name, attributes in state["nested"].items():
+        _put_back(_items(thing)[name], attributes)
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether both are generators of the same kind."""
+    if not (isinstance(one, np.random.Generator) and isinstance(other, np.random.Generator)):
+        return False
+    return type(one.bit_generator) is type(other.bit_generator)
+
+
+def _generators(state: Mapping[str, Any]) -> dict[str, Any]:
+    plain = state["plain"].items()
+    drawing = {name: value for name, value in plain if isinstance(value, np.random.Generator)}
+    return {"plain": drawing, "nested": {}}
+
+
+def _items(thing: Any) -> dict[str, Any]:
+    return thing if isinstance(thing, dict) else vars(thing)
+
+
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(isinstance(one, NESTED) for one in value.values())
+    return isinstance(value, NESTED)
+
+
+def _is_fixed(value: Any) -> bool:
+    if isinstance(value, dict) and value:
+        return all(map(_is_fixed, value.values()))
+    module = type(value).__module__
+    return isinstance(value, FIXED) or any(
+        module == name or module.startswith(f"{name}.") for name in DRAWING
+    )

@@ -1,0 +1,178 @@
+"""What people can do with wrapped environments, whichever library they belong to."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+
+from preferl.errors import ConfigError, mismatch
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.feedback.scripted import ScriptedTeacher
+from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_core import FeedbackCore, Paying
+from preferl.online.handover import Handover, HandoverCounts
+from preferl.online.paying import Reward
+from preferl.online.reward_source import Rewards
+from preferl.online.transforms import Transform
+from preferl.store.feedback import StoredFeedback
+from preferl.training.publish import PublishedReward
+from preferl.training.versions import tell_spaces
+
+
+class FeedbackControls:
+    """Collecting, saving, and which reward is paid.
+
+    Attributes:
+        core: records and pays.
+        handover: asks; None where nothing is collected.
+    """
+
+    core: FeedbackCore
+    handover: Handover | None
+
+    def _connect(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        environments: int,
+        *,
+        feedback: StoredFeedback | None,
+        rewards: Rewards,
+        config: FeedbackConfig,
+        sampler: PairSampler | None,
+        synthetic_preferences: bool | Teacher,
+        transform: Transform | None,
+        transformed_space: spaces.Space[Any] | None,
+    ) -> None:
+        teacher = _teacher(synthetic_preferences)
+        if feedback is None and (teacher is not None or sampler is not None):
+            raise ConfigError(
+                mismatch("feedback", expected="where to ask", got="none, and a sampler or teacher")
+            )
+        self.handover = (
+            None
+            if feedback is None
+            else Handover(feedback, config, sampler=sampler, teacher=teacher)
+        )
+        self.core = FeedbackCore(
+            observation_space,
+            action_space,
+            environments,
+            config=config,
+            rewards=rewards,
+            handover=self.handover,
+            transform=transform,
+            space=transformed_space,
+        )
+        if self.handover is not None:
+            self.handover.follow(self.core)
+            if isinstance(rewards, PublishedReward):
+                rewards = rewards.folder
+            if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
+                tell_spaces(rewards, self.core.space, action_space)
+
+    @property
+    def reward_version(self) -> int:
+        """Of the learned reward in use; 0 before the first."""
+        return self.core.version
+
+    @property
+    def learned_reward(self) -> Reward | None:
+        """The learned reward in use, of the environment's own observations."""
+        return self.core.reward
+
+    @property
+    def paying(self) -> Paying:
+        """What is paid now: "learned", "before" the first reward, or the "environment"'s own."""
+        return self.core.paying
+
+    @property
+    def counts(self) -> HandoverCounts | None:
+        """What became of experience so far; None where nothing is collected."""
+        return None if self.handover is None else self.handover.counts
+
+    def refresh(self, *, wait: bool = False) -> bool:
+        """Take up the newest learned reward, between rollouts; returns whether it changed.
+
+        Args:
+            wait: read the disk now, instead of what was read in the background.
+        """
+        return self.core.refresh(wait=wait)
+
+    def switch_to_true_reward(self) -> None:
+        """Pay the environment's own reward from now on, whatever is learned."""
+        self.core.pay_environment(True)
+
+    def switch_to_learned_reward(self) -> None:
+        """Pay the learned reward again, or what comes before the first."""
+        self.core.pay_environment(False)
+
+    def pause_collecting(self) -> None:
+        """Record and ask nothing; what was recorded so far is still there to ask about."""
+        self.core.pause()
+        if self.handover is not None:
+            self.handover.pause()
+
+    def resume_collecting(self) -> None:
+        """Record and ask again, from what is seen now."""
+        if self.handover is not None:
+            self.handover.resume()
+        self.core.resume()
+
+    def save(self, seconds: float = 10.0) -> bool:
+        """Ask about everything recorded so far that is to be asked about.
+
+        Answers need no saving: they are on disk before they are acknowledged.
+
+        Returns:
+            Whether it was on disk within so many seconds.
+        """
+        self.core.hand_over()
+        return self.handover is None or self.handover.flush(seconds)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where collecting and paying stand, for `restore`; `save_run` calls it."""
+        handover = None if self.handover is None else self.handover.snapshot()
+        return {"core": self.core.snapshot(), "handover": handover}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
+
+        Raises:
+            SpaceError: a reward that was made for other observations or actions.
+        """
+        self.core.restore(snapshot["core"])
+        if self.handover is not None and snapshot["handover"] is not None:
+            self.handover.restore(snapshot["handover"])
+
+    def _disconnect(self, seconds: float) -> None:
+        """Save, and stop all threads, within about so many seconds."""
+        until = time.monotonic() + seconds
+        self.core.close()
+        if self.handover is not None:
+            if self.core.collecting and self.handover.counts.waiting_steps:
+                self.handover.flush(seconds)
+            self.handover.close(max(until - time.monotonic(), 1.0))
+
+
+def _teacher(told: bool | Teacher) -> Teacher | None:
+    if isinstance(told, bool):
+        return ScriptedTeacher.oracle() if told else None
+    return told
+
+
+def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
+    """A config, or its fields as keywords, or the one with some fields replaced.
+
+    Raises:
+        ConfigError: keywords that are no fields.
+    """
+    known = asdict(config or FeedbackConfig())
+    if not set(more) <= set(known):
+        raise ConfigError(
+            mismatch("settings", expected=sorted(known), got=sorted(set(more) - set(known)))
+        )
+    return FeedbackConfig(**(known | more))

@@ -1,0 +1,348 @@
+"""What a wrapped environment does at every step, whichever library steps it.
+
+It records experience for people to compare, and pays what was learned from their answers, for `V`
+environments at once. Nothing here waits for a person, a disk or a database.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
+from preferl.errors import ConfigError
+from preferl.online.entropy_bonus import StateEntropyBonus
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.paying import Payer, Reward, require_spaces
+from preferl.online.recording import Recording
+from preferl.online.reward_source import Rewards, reward_source
+from preferl.online.transforms import Transform, TransformedReward, transformed_space
+from preferl.shapes import Array, BoolArray, FloatArray, take
+from preferl.training.reward_function import RewardFunction
+
+Paying = Literal["learned", "before", "environment"]
+
+HAND_OVER_STEPS = 200
+"""Finished steps that are worth a hand-over; fewer wait for more."""
+
+
+class TakesEpisodes(Protocol):
+    """Where finished experience goes; it may keep it or leave it out, but not hold anyone up."""
+
+    def put(self, episodes: Episodes) -> None:
+        """Take these."""
+        ...
+
+
+@final
+class FeedbackCore:
+    """Records and pays steps of `V` environments.
+
+    Rewards are of the observation before acting and of the action, with the history of the
+    episode. A newer reward is taken up by `refresh` alone, never in the middle of a rollout; one
+    that looks back sees the steps of the episodes under way as far as they are still kept.
+
+    Args:
+        observation_space: of one environment.
+        action_space: of one environment.
+        environments: `V`.
+        config: how it collects and pays.
+        rewards: folder of published rewards, its reader, one reward that stays, or None.
+        handover: takes what is to be asked about; None collects nothing.
+        transform: what people and rewards see in place of an observation, over any leading axes.
+        space: of transformed observations; needed with `transform`.
+
+    Attributes:
+        space: of observations as people and rewards see them.
+        returns: `[V]` what was paid in the episodes under way, or just over.
+
+    Raises:
+        SpaceError: observations or actions that are not arrays of one shape, a transform that
+            gives something else than was told, or a reward made for others.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        environments: int,
+        *,
+        config: FeedbackConfig | None = None,
+        rewards: Rewards = None,
+        handover: TakesEpisodes | None = None,
+        transform: Transform | None = None,
+        space: spaces.Space[Any] | None = None,
+    ) -> None:
+        self.config = config or FeedbackConfig()
+        self.environments = environments
+        self._seen_space = observation_space
+        self._action_space = action_space
+        self.space = transformed_space(observation_space, transform, space)
+        self._transform = transform
+        self._handover = handover
+        self._recording = Recording(self.space, action_space, environments)
+        self._collecting = handover is not None
+        self._over = np.ones(environments, bool)  # [V] where the episode is over
+        self._begun = False
+        self._payer = Payer(environments)
+        self._bonus = StateEntropyBonus(seed=self.config.seed)
+        self._forced = False
+        self._worth: FloatArray | None = None
+        self._vector_steps = 0
+        self.returns = np.zeros(environments)
+        self._version = 0
+        self._source = reward_source(rewards)
+        self._take_up()
+
+    @property
+    def version(self) -> int:
+        """Of the learned reward in use; 0 before the first."""
+        return self._version
+
+    @property
+    def paying(self) -> Paying:
+        """What is paid now: the learned reward, what comes before it, or the environment's own."""
+        if self._forced:
+            return "environment"
+        if self._payer.reward is not None:
+            return "learned"
+        return "environment" if self.config.before == BeforeFirstReward.ENVIRONMENT else "before"
+
+    @property
+    def paid_version(self) -> int:
+        """Of what is paid now; 0 where that is not a learned reward."""
+        return self._version if self.paying == "learned" else 0
+
+    @property
+    def reward(self) -> Reward | None:
+        """The learned reward in use, of the environment's own observations."""
+        reward = self._payer.reward
+        if reward is None or self._transform is None:
+            return reward
+        return TransformedReward(reward, self._transform, self._seen_space)
+
+    @property
+    def collecting(self) -> bool:
+        """Whether experience is recorded to ask about."""
+        return self._collecting
+
+    def scores(self, segments: Segments) -> FloatArray | None:
+        """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""
+        reward = self._payer.reward
+        return reward.scores(segments) if isinstance(reward, RewardFunction) else None
+
+    def refresh(self, *, wait: bool = False) -> bool:
+        """Take up the newest learned reward, between rollouts; returns whether it changed.
+
+        Args:
+            wait: read the disk now, instead of what was read in the background.
+
+        Raises:
+            SpaceError: it was made for other observations or actions.
+        """
+        if wait:
+            self._source.refresh()
+        else:
+            self._source.take()
+        return self._take_up()
+
+    def pay_environment(self, forced: bool) -> None:
+        """Pay the environment's own reward from now on, or no longer."""
+        if self._forced and not forced:
+            self._forced = False
+            self._recall()
+        self._forced = forced
+
+    def reset(
+        self,
+        observations: Any,
+        which: BoolArray | None = None,
+        *,
+        states: Array | None = None,
+    ) -> None:
+        """Episodes begin with `observations [V, *obs]` where `which [V]` is true, or everywhere.
+
+        Episodes under way there are cut, and count as truncated.
+        """
+        here = slice(None) if which is None else which
+        seen = self._seen(observations)
+        if self._collecting:
+            self._recording.begin(seen, which=which, states=states)
+        else:
+            self._recording.see(seen, which=which, states=states)
+        self._over[here] = False
+        self.returns[here] = 0.0
+        self._payer.forget(here)
+        self._begun = True
+
+    def act(self, actions: Array) -> None:
+        """These actions `[V, *act]` are taken now; work out what they are worth.
+
+        Raises:
+            ConfigError: no episode has begun yet.
+            DataError: the reward gave something else than one finite number per environment.
+        """
+        if not self._begun:
+            raise ConfigError("Call `reset()` before the first step.")
+        if self._collecting:
+            self._recording.act(actions)
+        match self.paying:
+            case "learned":
+                self._worth = self._payer.worth(self._recording.present, actions)
+            case "before" if self.config.before == BeforeFirstReward.ENTROPY:
+                self._worth = self._bonus(self._recording.present)
+            case "before":
+                self._worth = np.zeros(self.environments, np.float32)
+            case "environment":
+                self._worth = None
+
+    def outcome(
+        self,
+        observations: Any,
+        rewards: FloatArray,
+        terminated: BoolArray,
+        truncated: BoolArray,
+        *,
+        states: Array | None = None,
+    ) -> FloatArray:
+        """What came of the actions, and what is paid for them, `[V]` float32, an array of its own.
+
+        Where an episode is over, `reset` begins the next one; steps until then are neither
+        recorded nor paid.
+
+        Args:
+            observations: `[V, *obs]` seen next; the last one of an episode where it is over.
+            rewards: `[V]` the environments' own.
+            terminated: `[V]` ended by the rules.
+            truncated: `[V]` ended by a limit of time or otherwise.
+            states: `[V, *state]` of what is seen next, where they are recorded.
+
+        Raises:
+            DataError: the environments gave NaN or infinite numbers.
+        """
+        live = ~self._over
+        paid = np.array(rewards if self._worth is None else self._worth, np.float32)
+        paid[~live] = 0.0
+        self.returns += paid
+        seen = self._seen(observations)
+        if self._collecting:
+            self._recording.advance(seen, rewards, states=states)
+        else:
+            self._recording.see(seen, states=states)
+        ended = np.flatnonzero((terminated | truncated) & live)
+        if len(ended):
+            self._over[ended] = True
+            if self._collecting:
+                self._recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
+        self._vector_steps += 1
+        if self._collecting:
+            self._give()
+        every = self.config.refresh_every
+        if every is not None and self._vector_steps % every == 0:
+            self.refresh()
+        return paid
+
+    def step(
+        self,
+        actions: Array,
+        observations: Any,
+        rewards: FloatArray,
+        terminated: BoolArray,
+        truncated: BoolArray,
+        *,
+        states: Array | None = None,
+    ) -> FloatArray:
+        """`act` and `outcome` in one."""
+        self.act(actions)
+        return self.outcome(observations, rewards, terminated, truncated, states=states)
+
+    def pause(self) -> None:
+        """Collect nothing; what was recorded so far is handed over. What is paid stays."""
+        if self._collecting:
+            self.hand_over()
+            self._recording.pause()
+            self._collecting = False
+
+    def resume(self) -> None:
+        """Collect again, from what is seen now."""
+        if self._handover is not None and not self._collecting:
+            self._collecting = True
+            self._recording.begin(which=~self._over)
+
+    def hand_over(self) -> None:
+        """Hand over everything recorded so far, the episodes under way cut here."""
+        if self._collecting:
+            self._recording.cut()
+            self._give(at_least=1)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where it stands between two steps, with the reward in use, for `restore`."""
+        return {
+            "recording": self._recording.snapshot(),
+            "collecting": self._collecting,
+            "over": self._over,
+            "begun": self._begun,
+            "source": self._source.snapshot(),
+            "history": self._payer.snapshot(),
+            "bonus": self._bonus.snapshot(),
+            "forced": self._forced,
+            "vector_steps": self._vector_steps,
+            "returns": self.returns,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from where another one of the same environments stood.
+
+        The reward that was in use is in use again, whatever has been published since; where the
+        script gave one that stays, it is the script's.
+
+        Raises:
+            SpaceError: the reward was made for other observations or actions.
+        """
+        self._recording.restore(snapshot["recording"])
+        self._collecting = bool(snapshot["collecting"]) and self._handover is not None
+        self._over[:], self.returns[:] = snapshot["over"], snapshot["returns"]
+        self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
+        self._vector_steps = int(snapshot["vector_steps"])
+        self._bonus.restore(snapshot["bonus"])
+        self._source.restore(snapshot["source"])
+        self._version, self._payer = 0, Payer(self.environments)
+        self._take_up()
+        self._payer.restore(snapshot["history"])
+
+    def close(self) -> None:
+        """Hand over what was recorded, and stop looking for rewards."""
+        self.hand_over()
+        self._source.close()
+
+    def _seen(self, observations: Any) -> Any:
+        return observations if self._transform is None else self._transform(observations)
+
+    def _take_up(self) -> bool:
+        reward = self._source.reward
+        if reward is None or (self._version == self._source.version and self._payer.reward):
+            return False
+        require_spaces(reward, self.space, self._action_space)
+        self._version = self._source.version
+        if self._payer.pay(reward):
+            self._recall()
+        return True
+
+    def _recall(self) -> None:
+        """Let a reward that looks back see the steps of the episodes under way."""
+        reward = self._payer.reward
+        if reward is not None and reward.context > 1 and self._begun:
+            self._payer.recall(*self._recording.recent(reward.context))
+
+    def _give(self, at_least: int | None = None) -> None:
+        recording, config = self._recording, self.config
+        long = recording.waiting >= config.longest_piece
+        if long.any():
+            recording.cut(long)
+        enough = max(HAND_OVER_STEPS, config.segment_length) if at_least is None else at_least
+        if self._handover is not None and recording.finished_steps >= enough:
+            episodes = recording.take()
+            if episodes is not None:
+                self._handover.put(episodes)

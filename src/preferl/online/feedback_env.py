@@ -1,0 +1,145 @@
+"""Vector environments of stable-baselines3 that ask people and pay what was learned from them."""
+
+from typing import Any, final
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_controls import FeedbackControls, settings_of
+from preferl.online.recorder import outcomes, present_infos, stack_states
+from preferl.online.reward_env import shallow_copy
+from preferl.online.reward_source import Rewards
+from preferl.online.transforms import Transform
+from preferl.shapes import Array, IntArray, Observations, map_observations
+from preferl.store.feedback import StoredFeedback
+
+
+@final
+class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
+    """Asks people about what its agent does, and pays the agent what was learned from answers.
+
+    Each step's info has `true_reward` (unless hidden) and `reward_version`, that of what was paid
+    for it: 0 if that was no learned reward. An episode's last info has the sum of what was paid in
+    it as `learned_return`. A newer reward is taken up by `FeedbackCallback`, by `refresh`, or
+    every `refresh_every` vector steps; never in the middle of a rollout unless told so.
+
+    Attributes:
+        paid_replay: a replay buffer, and the version by which all of it was paid last.
+
+    Args:
+        venv: the environments. `VecNormalize` belongs outside of this wrapper.
+        feedback: where questions go; None asks nothing.
+        rewards: folder of published rewards or its reader, one reward that stays, or None.
+        config: how it collects and pays.
+        sampler: chooses pairs instead of the config's `sampling`.
+        synthetic_preferences: a teacher that answers in people's place, through the same store;
+            True is one that prefers the higher true return.
+        transform: what people and rewards see in place of an observation; works on the last axes.
+        transformed_space: of such observations; needed with `transform`.
+        **settings: fields of `FeedbackConfig`.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together.
+        SpaceError: observations or actions that are not arrays of one shape, or a reward made for
+            others.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
+        *,
+        sampler: PairSampler | None = None,
+        synthetic_preferences: bool | Teacher = False,
+        transform: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(venv)
+        self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
+        self._connect(
+            venv.observation_space,
+            venv.action_space,
+            venv.num_envs,
+            feedback=feedback,
+            rewards=rewards,
+            config=settings_of(config, settings),
+            sampler=sampler,
+            synthetic_preferences=synthetic_preferences,
+            transform=transform,
+            transformed_space=transformed_space,
+        )
+
+    def reset(self) -> VecEnvObs:
+        """Begin anew; episodes under way are cut."""
+        observations = self.venv.reset()
+        states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
+        self.core.reset(observations, states=states)
+        return shallow_copy(observations)
+
+    def step_async(self, actions: Array) -> None:
+        """Send the actions off, then work out what they are worth.
+
+        Raises:
+            ConfigError: the environments were never reset.
+        """
+        self.venv.step_async(actions)
+        self.core.act(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Give the step's outcome with what is paid, `[V]` float32."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        ended = np.flatnonzero(dones)
+        terminated, seen = np.zeros(self.num_envs, bool), observations
+        if len(ended):
+            terminated[ended], final = outcomes([infos[i] for i in ended])
+            seen = _with_rows(observations, ended, final)
+        keeps, version = self.core.config.states, self.core.paid_version
+        paid = self.core.outcome(
+            seen,
+            rewards,
+            terminated,
+            dones & ~terminated,
+            states=stack_states(infos) if keeps else None,
+        )
+        self._tell(infos, rewards.tolist(), version, ended)
+        if len(ended):
+            states = stack_states(present_infos(self.unwrapped, dones, infos)) if keeps else None
+            self.core.reset(observations, dones, states=states)
+        return shallow_copy(observations), paid, dones, infos
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Save what is to be asked, within so many seconds, and close the environments."""
+        self._disconnect(seconds)
+        self.venv.close()
+
+    def _tell(
+        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: IntArray
+    ) -> None:
+        hide = self.core.config.hide_true_reward
+        for info, reward in zip(infos, rewards, strict=True):
+            info["reward_version"] = version
+            if not hide:
+                info["true_reward"] = reward
+        for i in ended:
+            infos[i]["learned_return"] = float(self.core.returns[i])
+            if hide and "episode" in infos[i]:  # SB3's Monitor inside tells the true return
+                infos[i]["episode"] = infos[i]["episode"] | {"r": infos[i]["learned_return"]}
+
+
+def _with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
+    """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
+
+    def replaced(array: Array, new: Array) -> Array:
+        array = array.copy()
+        array[rows] = new
+        return array
+
+    return map_observations(replaced, observations, values)

@@ -1,0 +1,107 @@
+"""Signs of life of a program, from a thread of its own; they need not wait for its work."""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self, final
+
+from preferl.errors import StorageError
+from preferl.store.store import Store
+
+LOGGER = logging.getLogger(__name__)
+
+
+@final
+class Heartbeat:
+    """Tells the store every few seconds that a program lives, and how it is.
+
+    A thread that beats says nothing about the work beside it, so the work says `pulse` as it goes
+    on; without one for long the state becomes `"stuck"`.
+
+    Args:
+        store: where others look.
+        project_id: for which it works.
+        name: of the program, such as `"reward"`.
+        every: seconds between two signs.
+        stuck_after: seconds without a pulse after which the work counts as stuck.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        project_id: int,
+        name: str,
+        *,
+        every: float = 5.0,
+        stuck_after: float = 300.0,
+    ) -> None:
+        self._store = store
+        self._about = (project_id, name)
+        self._every = every
+        self._stuck_after = stuck_after
+        self._state = "starting"
+        self._detail: dict[str, Any] = {}
+        self._pulse = time.monotonic()
+        self._changed = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._beat, name=f"{name}-beats", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
+    ) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt):
+            self.say("failed", problem=f"{type(error).__name__}: {error}")
+        else:
+            self._state = "stopped"
+        self._ended = True
+        self._changed.set()
+        self._thread.join(10)
+
+    def pulse(self) -> None:
+        """The work goes on."""
+        self._pulse = time.monotonic()
+
+    def say(self, state: str, **detail: Any) -> None:
+        """How the work is from now on; a change of state is told at once.
+
+        Args:
+            state: a word, such as `"waiting"`.
+            detail: replaces what was told under the same names, as JSON.
+        """
+        self.pulse()
+        self._detail = self._detail | detail
+        if state != self._state:
+            self._state = state
+            self._changed.set()
+
+    def _beat(self) -> None:
+        while True:
+            self._changed.clear()
+            last = self._ended
+            self._tell()
+            if last:
+                return
+            self._changed.wait(self._every)
+
+    def _tell(self) -> None:
+        idle = time.monotonic() - self._pulse
+        stuck = idle > self._stuck_after and self._state != "stopped"
+        project_id, name = self._about
+        try:
+            self._store.live.beat(
+                project_id,
+                name,
+                "stuck" if stuck else self._state,
+                every=self._every,
+                detail=self._detail | {"idle": round(idle, 1)},
+            )
+        except StorageError as error:  # nobody is to be stopped by a sign that cannot be given
+            LOGGER.debug("No sign of life of %s: %s", name, error)

@@ -1,0 +1,184 @@
+"""Programs as processes of their own: started, ended, and found again by who comes after."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from preferl.errors import StorageError, mismatch
+from preferl.files import write_json
+from preferl.training.one_publisher import boot_id
+
+
+@final
+@dataclass(frozen=True)
+class Program:
+    """What to run, and how to tell that it is up.
+
+    Attributes:
+        name: of its log, and of its signs of life.
+        command: and its arguments.
+        is_up: whether it works, given what it has written since it was started and the seconds
+            since then.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    is_up: Callable[[str, float], bool] = lambda _said, _age: True
+
+
+@final
+class RunningProgram:
+    """One process of a program at a time, with its log and a mark that says whose it is.
+
+    Args:
+        program: what to run.
+        folder: of its log and its mark; made if it is not there.
+    """
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self.program = program
+        self.log = folder / f"{program.name}.log"
+        self._mark = folder / f"{program.name}.process.json"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = 0.0
+        self._log_begins = 0
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._began
+
+    @property
+    def status(self) -> int | None:
+        """Of its exit, negative for a signal; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def said(self) -> str:
+        """What it has written since it was started."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._log_begins)
+                return log.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it has written."""
+        return next(iter(reversed(self.said.strip().splitlines())), "nothing")
+
+    def start(self) -> None:
+        """Begin a new process.
+
+        Raises:
+            StorageError: the log cannot be written, or the command not be run.
+        """
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            # The page writes links into it that let people in.
+            handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "ab") as log:
+                self._log_begins = log.seek(0, os.SEEK_END)
+                self._process = subprocess.Popen(
+                    self.program.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,  # Ctrl-C is for who started it, who then ends it
+                )
+        except OSError as error:
+            raise StorageError(
+                mismatch(f"program {self.program.name}", expected="one that starts", got=error)
+            ) from error
+        self._began = time.monotonic()
+        mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
+        write_json(self._mark, mark)
+
+    def ask_to_end(self) -> None:
+        """Send the polite signal."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self, seconds: float) -> None:
+        """End it, by force after so many seconds."""
+        if self._process is None:
+            return
+        self.ask_to_end()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _force(self._process.pid)
+            self._process.wait()
+        with contextlib.suppress(OSError):
+            self._mark.unlink(missing_ok=True)
+
+    def end_leftover(self, seconds: float) -> bool:
+        """End a process whose launcher was killed; whether there was one.
+
+        Raises:
+            StorageError: its launcher is still at work.
+        """
+        mark = _read(self._mark)
+        process, launcher = mark.get("process"), mark.get("launcher")
+        if not process or not lives(process):
+            return False
+        if launcher and lives(launcher):
+            raise StorageError(
+                mismatch(
+                    f"{self._mark.parent}",
+                    expected="programs of nobody else",
+                    got=f"{self.program.name} of process {launcher.split()[1]}, which works",
+                    fix="End that one, or use another folder.",
+                )
+            )
+        number = int(process.split()[1])
+        os.kill(number, signal.SIGTERM)
+        until = time.monotonic() + seconds
+        while lives(process) and time.monotonic() < until:
+            time.sleep(0.05)
+        if lives(process):
+            _force(number)
+        return True
+
+
+def identity(pid: int) -> str | None:
+    """Tells a process from all others, earlier and later ones of its number too.
+
+    None where the system does not say (it is told by `/proc`), or there is no such process.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    state, *rest = stat.rpartition(")")[2].split()
+    if state in "ZX":  # ended, though nobody has taken note
+        return None
+    return f"{boot_id()} {pid} {rest[18]}"
+
+
+def lives(known: str) -> bool:
+    """Whether the process of an identity still runs."""
+    return identity(int(known.split()[1])) == known
+
+
+def _force(pid: int) -> None:
+    """Kill a process and what it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

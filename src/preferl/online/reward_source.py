@@ -1,0 +1,83 @@
+"""Where the reward in use comes from: a folder of published ones, or one that stays."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from preferl.online.paying import Reward
+from preferl.training.publish import PublishedReward
+
+
+class RewardSource(Protocol):
+    """The reward in use, which changes only when it is told to; `PublishedReward` is one."""
+
+    @property
+    def version(self) -> int:
+        """Of the reward in use; 0 before the first."""
+        ...
+
+    @property
+    def reward(self) -> Reward | None:
+        """What is paid, or None before the first version."""
+        ...
+
+    def take(self) -> bool:
+        """Bring what was read in the background into use; whether that changed anything."""
+        ...
+
+    def refresh(self) -> bool:
+        """The same, read from the disk now."""
+        ...
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """What is in use, for `restore`; None where that is for a script to say."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Use what was in use, whatever has been published since."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading."""
+        ...
+
+
+@final
+class FixedReward:
+    """A reward that stays as it is; with None, none ever comes."""
+
+    def __init__(self, reward: Reward | None) -> None:
+        self.reward = reward
+        self.version = 0 if reward is None else 1
+
+    def take(self) -> bool:
+        """Nothing changes."""
+        return False
+
+    def refresh(self) -> bool:
+        """Nothing changes."""
+        return False
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Nothing: the script says which reward it is."""
+        return None
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """It stays what the script says."""
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+Rewards = Path | str | PublishedReward | Reward | None
+"""A folder of published rewards or its reader, one reward that stays, or none at all."""
+
+
+def reward_source(rewards: Rewards) -> RewardSource:
+    """Where rewards come from; a folder is read now, and watched in the background from now on."""
+    if isinstance(rewards, Path | str):
+        rewards = PublishedReward(rewards)
+        rewards.refresh()
+    if isinstance(rewards, PublishedReward):
+        return rewards.watch()
+    return FixedReward(rewards)

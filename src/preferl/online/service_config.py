@@ -1,0 +1,81 @@
+"""The settings of the reward service."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.store.combine import CombineMethod
+from preferl.training.reward_presets import RewardSettings
+
+
+@final
+@dataclass(frozen=True)
+class ServiceConfig:
+    """When the reward service fits, what, and what it publishes.
+
+    Attributes:
+        out: folder of published rewards; one service to a folder.
+        reward: the model and how it is fitted. Each fit goes on from the last one; where neither
+            epochs nor a budget are given it makes at most 50 passes, also for the published
+            models, which make 10,000 once.
+        context: steps that a model with history looks back; the length of a clip by default.
+        first_epochs: passes of the first fit, at least; later ones have less to learn.
+        min_answers: before the first fit; fewer say nothing.
+        min_new_answers: after which the next fit begins.
+        max_wait: seconds after which a single new answer is enough.
+        validation: share of the questions whose answers are never learned from, and only judge.
+        combine: how several people's answers to one question become one.
+        pessimism: deviations between members that are taken off their mean; 0 is the mean.
+        deviation: of rewards over the clips that were answered; 1 for states and 0.05 for pixels
+            in the DRLHP paper.
+        centre: whether their mean is zero there.
+        keep: versions that stay in the folder.
+        cancel_after: versions after which a question that nobody has answered is asked no more,
+            since a reward of long ago chose it; None asks all.
+        poll_seconds: between two looks for new answers.
+        beat_seconds: between two signs of life.
+        stuck_after: seconds without an epoch or a look after which the service says it is stuck.
+        seed: of weights, bootstraps and order.
+        device: "cpu", "cuda" or "auto".
+
+    Raises:
+        ConfigError: a number out of its range, or settings of the reward that do not go together.
+    """
+
+    out: Path
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    context: int | None = None
+    first_epochs: int = 50
+    min_answers: int = 20
+    min_new_answers: int = 5
+    max_wait: float = 60.0
+    validation: float = 0.2
+    combine: CombineMethod = "mean"
+    pessimism: float = 0.0
+    deviation: float = 1.0
+    centre: bool = True
+    keep: int = 5
+    cancel_after: int | None = None
+    poll_seconds: float = 1.0
+    beat_seconds: float = 5.0
+    stuck_after: float = 300.0
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in ("first_epochs", "min_answers", "min_new_answers", "keep"):
+            require_in(name, getattr(self, name), 1, float("inf"))
+        for name in ("max_wait", "pessimism"):
+            require_in(name, getattr(self, name), 0, float("inf"))
+        for name in ("poll_seconds", "beat_seconds", "stuck_after"):
+            require_in(name, getattr(self, name), 0.001, 86_400)
+        for name in ("context", "cancel_after"):
+            if getattr(self, name) is not None:
+                require_in(name, getattr(self, name), 1, float("inf"))
+        if not 0 <= self.validation < 1:
+            raise ConfigError(mismatch("validation", expected="in [0, 1)", got=self.validation))
+        if not 0 < self.deviation < float("inf"):
+            raise ConfigError(mismatch("deviation", expected="above 0", got=self.deviation))
+        # What does not go together is told now and not after the first answers.
+        self.reward.preset(length=self.context or 50, answers=self.min_answers)

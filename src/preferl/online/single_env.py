@@ -1,0 +1,211 @@
+"""One environment that asks people and pays what was learned from them, for any library.
+
+The place of learning-from-human-preferences' wrapper of the same name; what became of its
+arguments is in `docs/migrate/drlhp.md`.
+"""
+
+from pathlib import Path
+from typing import Any, Final, SupportsFloat, final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from preferl.errors import ConfigError, mismatch
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_controls import FeedbackControls, settings_of
+from preferl.online.paying import Reward
+from preferl.online.recorder import stack_states
+from preferl.online.recording import blank
+from preferl.online.reward_source import Rewards
+from preferl.online.transforms import Transform
+from preferl.shapes import Array, map_observations
+from preferl.store.feedback import StoredFeedback
+from preferl.store.frames import spec_for
+from preferl.store.store import Store
+from preferl.training.saving import load_reward
+from preferl.training.versions import version_folder, versions
+
+SERVICE: Final = "an option of the reward service: `preferl reward serve --help` lists them"
+GONE: Final = {
+    "reward_predictor_network": "the model is " + SERVICE + "; `--model cnn` is for pictures",
+    "train_reward": "the reward is fitted by `preferl reward serve`, a program of its own",
+    "mp_context": "nothing: programs meet in the store, and no process is started here",
+    "prefs_dir": "`log_dir`: the store in it is used again, whoever filled it",
+    "max_prefs_in_db": "nothing: answers are never thrown away",
+    "n_initial_training_steps": "`--first-epochs`, " + SERVICE,
+    "n_initial_prefs": "`--min-answers`, " + SERVICE,
+    "reward_predictor_ckpt_interval": "nothing: every version is on disk before it is used",
+    "reward_predictor_refresh_interval": "`refresh_every`, in steps, or `refresh()`",
+    "validation_interval": "nothing: every version is judged on answers that were held out",
+    "reward_database_refresh_interval": "`--min-new-answers`, " + SERVICE,
+    "zoom_ratio": "nothing: clips are videos, and the page fits them to the screen",
+    "channels": "nothing: pictures are told from observations, or made by the project's `frames`",
+    "env_wrapper_log_level": 'the standard library: `logging.getLogger("preferl")`',
+    "reward_predictor_log_level": 'the standard library: `logging.getLogger("preferl")`',
+    "pref_interface_log_level": 'the standard library: `logging.getLogger("preferl")`',
+}
+"""Arguments of the old wrapper that mean nothing here, and what takes their place."""
+
+
+@final
+class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Asks people about what the agent does, and pays the agent what was learned from answers.
+
+    Infos have what `FeedbackVecEnv` puts there. Programs that show clips and fit rewards are not
+    started here: see `preferl annotate serve` and `preferl reward serve`.
+
+    Args:
+        env: any environment with arrays or a dictionary of them.
+        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent.
+        project: name of the project in the store; made if absent.
+        feedback: where questions go, instead of the store in `log_dir`.
+        rewards: where rewards come from, instead of `log_dir/rewards`.
+        collect_prefs: whether to ask anything.
+        pretrained_reward_predictor_dir: a saved reward, or a folder of published ones, of which the
+            latest is taken. It stays; nothing comes from `log_dir/rewards` then.
+        synthetic_preferences: whether a script prefers the higher true return in people's place,
+            or a teacher that does so otherwise. `synthetic_prefs` is the same.
+        obs_transform_func: what people and rewards see in place of an observation; `[..., *obs]`.
+        transformed_space: of such observations; needed with `obs_transform_func`.
+        max_pref_interface_segs: segments' worth of experience from which questions are drawn.
+        config: how it collects and pays; its `refresh_every` is 2,048 steps unless it is given.
+        sampler: chooses pairs instead of the config's `sampling`.
+        **settings: fields of `FeedbackConfig`.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together, or an argument of the
+            old wrapper that means nothing here; the message says what takes its place.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        *,
+        log_dir: Path | str = "drlhp_logs",
+        project: str = "drlhp",
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        collect_prefs: bool = True,
+        pretrained_reward_predictor_dir: Path | str | None = None,
+        synthetic_preferences: bool | Teacher | None = None,
+        synthetic_prefs: bool | None = None,
+        obs_transform_func: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        max_pref_interface_segs: int | None = None,
+        config: FeedbackConfig | None = None,
+        sampler: PairSampler | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(env)
+        _refuse_gone(settings)
+        if config is None:
+            settings = {"refresh_every": 2_048} | settings
+        chosen = settings_of(config, settings)
+        if max_pref_interface_segs is not None:
+            steps = max_pref_interface_segs * chosen.segment_length
+            chosen = settings_of(chosen, {"buffer_steps": steps})
+        self._store: Store | None = None
+        if collect_prefs and feedback is None:
+            self._store = Store.open(log_dir)
+            feedback = StoredFeedback(self._store, _project(self._store, project, env))
+        if pretrained_reward_predictor_dir is not None:
+            rewards = _pretrained(pretrained_reward_predictor_dir)
+        elif rewards is None:
+            rewards = Path(log_dir) / "rewards"
+        self._connect(
+            env.observation_space,
+            env.action_space,
+            1,
+            feedback=feedback if collect_prefs else None,
+            rewards=rewards,
+            config=chosen,
+            sampler=sampler,
+            synthetic_preferences=_one_of(synthetic_preferences, synthetic_prefs),
+            transform=obs_transform_func,
+            transformed_space=transformed_space,
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; one under way is cut."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.core.reset(_batch(observation), states=self._states(info))
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Give the step's outcome with what is paid.
+
+        Raises:
+            ConfigError: the environment was never reset.
+        """
+        version = self.core.paid_version
+        self.core.act(np.asarray(action)[None])
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        (paid,) = self.core.outcome(
+            _batch(observation),
+            np.array([reward], np.float64),
+            np.array([terminated]),
+            np.array([truncated]),
+            states=self._states(info),
+        )
+        info = info | {"reward_version": version}
+        if not self.core.config.hide_true_reward:
+            info["true_reward"] = float(reward)
+        if terminated or truncated:
+            info["learned_return"] = float(self.core.returns[0])
+        return observation, float(paid), terminated, truncated, info
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Save what is to be asked, within so many seconds, and close the environment."""
+        self._disconnect(seconds)
+        if self._store is not None:
+            self._store.close()
+        super().close()
+
+    def _states(self, info: dict[str, Any]) -> Array | None:
+        return stack_states([info]) if self.core.config.states else None
+
+
+def _batch(observation: Any) -> Any:
+    """One observation as a batch of one."""
+    return map_observations(lambda array: np.asarray(array)[None], observation)
+
+
+def _project(store: Store, name: str, env: gymnasium.Env[Any, Any]) -> str:
+    """The project's name; a new one is told how clips of this environment become pictures."""
+    if name not in {project.slug for project in store.projects.all()}:
+        env_id = None if env.spec is None else env.spec.id
+        try:
+            frames = spec_for(blank(env.observation_space, (1,)), env_id)
+        except ConfigError:  # it can be said later, with `store.projects.update`
+            frames = None
+        fps = int(env.metadata.get("render_fps") or 30)
+        store.projects.create(name, fps=fps, frames=frames)
+    return name
+
+
+def _pretrained(folder: Path | str) -> Reward:
+    published = versions(folder)
+    return load_reward(version_folder(folder, published[-1]) if published else folder)
+
+
+def _one_of(new: bool | Teacher | None, old: bool | None) -> bool | Teacher:
+    if new is not None and old is not None:
+        raise ConfigError(
+            mismatch(
+                "synthetic_preferences and synthetic_prefs",
+                expected="one of the two names",
+                got="both",
+            )
+        )
+    chosen = old if new is None else new
+    return False if chosen is None else chosen
+
+
+def _refuse_gone(settings: dict[str, Any]) -> None:
+    for name in settings:
+        if name in GONE:
+            raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")

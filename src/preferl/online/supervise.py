@@ -1,0 +1,196 @@
+"""The page and the reward service beside a training script, for as long as it runs."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+from preferl.errors import StorageError
+from preferl.online.page_probe import PageProbe
+from preferl.online.programs import Program
+from preferl.online.service import SERVICE
+from preferl.online.supervisor import (
+    Complaint,
+    Say,
+    SuperviseConfig,
+    Supervisor,
+    say_on_terminal,
+)
+from preferl.store.live import ServiceState
+from preferl.store.store import Store
+
+PAGE: Final = "page"
+LOGS: Final = "logs"
+
+
+@contextmanager
+def launch(
+    store: Path | str,
+    project: str,
+    rewards: Path | str,
+    *,
+    page: bool = True,
+    files: Path | str | None = None,
+    page_options: Sequence[str] = (),
+    reward_options: Sequence[str] = (),
+    stale_answers: int = 50,
+    stale_seconds: float = 600.0,
+    config: SuperviseConfig | None = None,
+    say: Say = say_on_terminal,
+) -> Iterator[Supervisor]:
+    """Run the page and the reward service while a block trains an agent.
+
+    Each is a process of its own with a log in `rewards/logs`. One that dies, or gives no sign of
+    life, is said within seconds and started again, each time after a longer pause; a reward that
+    falls behind the answers is said as well. On leaving, both are asked to end, and ended by
+    force if they do not. If this program is killed they stay, and people may go on answering; the
+    next launch ends them and starts its own. Nothing else happens to what the agent is paid: it
+    stays the latest reward that was published.
+
+    Args:
+        store: folder of the labels, or the URL of a database; the project has to be there.
+        project: its short name.
+        rewards: folder of published rewards.
+        page: whether to serve the page; people may also answer at one that runs elsewhere.
+        files: folder of clips and videos beside a PostgreSQL database.
+        page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
+        reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
+        stale_answers: answers that the reward may be behind before that is said.
+        stale_seconds: seconds for which it may be behind by any.
+        config: how they are looked after; the defaults if None.
+        say: told one line at a time; the terminal by default.
+
+    Yields:
+        The supervisor; its `problems` are empty while all is well.
+
+    Raises:
+        StorageError: a program does not come up, with its last words; or another launch uses the
+            same folder.
+    """
+    opened = Store.open(store, files)
+    try:
+        number = opened.projects.get(project).id
+        signs = _Signs(opened, number)
+        shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
+        shared += ["--project", project]
+        programs = [_reward(shared, Path(rewards), reward_options, signs)]
+        probe = PageProbe(say)
+        if page:
+            programs.append(page_program(shared, ("--no-browser", *page_options), say, probe))
+        stale = _stale(opened, number, stale_answers, stale_seconds)
+        with Supervisor(
+            programs,
+            Path(rewards) / LOGS,
+            config,
+            lost=lambda name, age: (
+                signs.lost(name, age) or (probe.lost() if name == PAGE else None)
+            ),
+            complaints=(signs.failing, stale),
+            say=say,
+        ) as supervisor:
+            yield supervisor
+    finally:
+        opened.close()
+
+
+def _reward(
+    shared: Sequence[str], rewards: Path, options: Sequence[str], signs: "_Signs"
+) -> Program:
+    command = [sys.executable, "-m", "preferl", "reward", "serve", *shared, "--out", str(rewards)]
+    return Program(SERVICE, (*command, *options), lambda _, age: signs.since(SERVICE, age))
+
+
+def page_program(
+    shared: Sequence[str], options: Sequence[str], say: Say, probe: PageProbe | None = None
+) -> Program:
+    """The page, whose link is said whenever it is another one than before.
+
+    Args:
+        shared: options that name the store and the project.
+        options: more options of `preferl annotate serve`.
+        say: told the link.
+        probe: that tells it instead, and can tell later whether the page answers.
+    """
+    command = [sys.executable, "-m", "preferl", "annotate", "serve", *shared]
+    return Program(PAGE, (*command, *options), (probe or PageProbe(say)).is_up)
+
+
+@final
+class _Signs:
+    """Signs of life, as the store has them; without the store nothing is said of anybody."""
+
+    def __init__(self, store: Store, project_id: int) -> None:
+        self._store = store
+        self._project = project_id
+        self._takes_signs_since: float | None = None  # of time.monotonic(); None: not known
+
+    def _of(self, name: str) -> ServiceState | None:
+        try:
+            services = self._store.live.services(self._project)
+        except StorageError:
+            return None
+        return next((service for service in services if service.name == name), None)
+
+    def since(self, name: str, age: float) -> bool:
+        """Whether a program has given a sign that is younger than itself."""
+        sign = self._of(name)
+        return sign is not None and sign.alive and sign.age < age and sign.state != "stopped"
+
+    def lost(self, name: str, age: float) -> str | None:
+        """Why a program that runs is lost."""
+        sign = self._of(name)
+        if sign is None or sign.age > age:  # older than the program
+            return None
+        if not sign.alive:
+            since = f"for {sign.age:.0f} s" if sign.age > 0 else "since the clock was set back"
+            silent = f"has given no sign of life {since}"
+            return silent if self._could_have_told(sign) else None
+        self._takes_signs_since = None
+        return "says that its work is stuck" if sign.state == "stuck" else None
+
+    def _could_have_told(self, sign: ServiceState) -> bool:
+        """Whether a program that lives would have got a sign into the store by now.
+
+        While others lock the store it takes none, so that silence says nothing of the program;
+        one whose try has just failed comes again after its pause between signs.
+        """
+        try:
+            self._store.live.require_writable()
+        except StorageError:
+            self._takes_signs_since = None
+            return False
+        if self._takes_signs_since is None:
+            self._takes_signs_since = time.monotonic()
+        return time.monotonic() - self._takes_signs_since > 1.5 * sign.every
+
+    def failing(self) -> str | None:
+        """What the reward service cannot do now, and tries again."""
+        sign = self._of(SERVICE)
+        if sign is None or not sign.alive or sign.state != "failed":
+            return None
+        return f"The reward service has a problem: {sign.detail.get('problem')}"
+
+
+def _stale(store: Store, project_id: int, most_answers: int, most_seconds: float) -> Complaint:
+    """Says when a reward has fallen behind the answers, once for each version."""
+    since: dict[int, float] = {}
+
+    def complaint() -> str | None:
+        rewards = store.live.rewards(project_id)
+        if not rewards:
+            return None
+        version, revision = rewards[-1].version, int((rewards[-1].detail or {}).get("revision", 0))
+        signs = {service.name: service for service in store.live.services(project_id)}
+        looked_at = signs[SERVICE].detail.get("looked_at", 0) if SERVICE in signs else 0
+        behind = store.live.revision(project_id) - max(revision, int(looked_at))
+        if behind <= 0:
+            since.clear()
+            return None
+        began = since.setdefault(version, time.monotonic())
+        if behind < most_answers and time.monotonic() - began < most_seconds:
+            return None
+        return f"The reward is stale: people have gone on answering since version {version}."
+
+    return complaint

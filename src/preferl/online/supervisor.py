@@ -1,0 +1,263 @@
+"""Looks after programs: each that dies or hangs is said, and started again."""
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self, final
+
+from preferl.errors import PreferlError, StorageError, mismatch, require_in
+from preferl.online.programs import Program, RunningProgram
+
+LOGGER = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+"""Told one line for people."""
+
+Complaint = Callable[[], str | None]
+"""What is wrong now, in words, or None."""
+
+
+@final
+@dataclass(frozen=True)
+class SuperviseConfig:
+    """How programs are looked after.
+
+    Attributes:
+        start_seconds: until a program has to be up, on a crowded machine too.
+        stop_seconds: until a program that was asked to end is ended by force.
+        look_seconds: between two looks at all of them.
+        first_pause: seconds before a program that died is started again; doubled with each
+            failure in a row.
+        longest_pause: but never more than this.
+        restarts: failures in a row after which it is given up.
+        steady_seconds: after which a program that runs counts as well again.
+    """
+
+    start_seconds: float = 120.0
+    stop_seconds: float = 10.0
+    look_seconds: float = 0.5
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    restarts: int = 10
+    steady_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("start_seconds", "stop_seconds", "look_seconds", "first_pause"):
+            require_in(name, getattr(self, name), 0.001, 86_400)
+        require_in("longest_pause", self.longest_pause, self.first_pause, float("inf"))
+        require_in("restarts", self.restarts, 0, float("inf"))
+        require_in("steady_seconds", self.steady_seconds, 0, float("inf"))
+
+
+def say_on_terminal(line: str) -> None:
+    """One line where people see it, whatever becomes of logs."""
+    sys.stderr.write(f"preferl: {line}\n")
+    sys.stderr.flush()
+
+
+@final
+class Supervisor:
+    """Programs that run while its block does; each that dies or hangs is said and started again.
+
+    What is wrong is said once, within seconds, and stays in `problems` until it is over, so that
+    a training script may stop where it would otherwise learn from nothing.
+
+    Args:
+        programs: what to run.
+        folder: of logs and marks.
+        config: how; the defaults if None.
+        lost: why a program of a name is lost, though it runs, or None; asked of those that are up.
+        complaints: what else to look at.
+        say: told one line at a time.
+
+    >>> import tempfile
+    >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
+    >>> with tempfile.TemporaryDirectory() as folder, Supervisor([sleeper], Path(folder)) as both:
+    ...     both.problems
+    []
+    """
+
+    def __init__(
+        self,
+        programs: Sequence[Program],
+        folder: Path,
+        config: SuperviseConfig | None = None,
+        *,
+        lost: Callable[[str, float], str | None] = lambda _name, _age: None,
+        complaints: Sequence[Complaint] = (),
+        say: Say = say_on_terminal,
+    ) -> None:
+        self.config = config or SuperviseConfig()
+        self._kept = [_Kept(RunningProgram(program, folder)) for program in programs]
+        self._lost = lost
+        self._complaints = [_Said(complaint) for complaint in complaints]
+        self._say = say
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong now: programs that do not run, and other complaints."""
+        found = [kept.problem for kept in self._kept]
+        found += [said.latest for said in self._complaints]
+        return [problem for problem in found if problem]
+
+    def __enter__(self) -> Self:
+        try:
+            for kept in self._kept:
+                if kept.running.end_leftover(self.config.stop_seconds):
+                    self._tell(f"{kept.name} of a run that was killed is ended.")
+                kept.start()
+            self._wait_until_up()
+        except BaseException:
+            self._end_all()
+            raise
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._end_all()
+
+    def _wait_until_up(self) -> None:
+        waited_for = self._kept
+        while waited_for:  # at all each time: the page tells its link while the others still start
+            waited_for = [kept for kept in waited_for if not self._has_come_up(kept)]
+            time.sleep(min(0.05, self.config.look_seconds))
+
+    def _has_come_up(self, kept: "_Kept") -> bool:
+        if kept.is_up():
+            return True
+        status = kept.running.status
+        if status is not None or kept.running.age > self.config.start_seconds:
+            late = f"nothing in {self.config.start_seconds:g} s"
+            ended = f"its end with status {status}"
+            raise StorageError(
+                mismatch(
+                    f"program {kept.name}",
+                    expected="to be up",
+                    got=f"{late if status is None else ended}: {kept.running.last_words}",
+                    fix=f"All it said is in {kept.running.log}.",
+                )
+            )
+        return False
+
+    def _end_all(self) -> None:
+        for kept in self._kept:  # all at once, so that they share the time
+            kept.running.ask_to_end()
+        until = time.monotonic() + self.config.stop_seconds
+        for kept in self._kept:
+            kept.running.end(max(0.1, until - time.monotonic()))
+
+    def _watch(self) -> None:
+        looks: list[Callable[[], None]] = [partial(self._look_after, kept) for kept in self._kept]
+        looks.append(self._complain)
+        while not self._stopping.wait(self.config.look_seconds):
+            for look in looks:
+                try:
+                    look()
+                except PreferlError as error:  # who watches over others must not die of it
+                    LOGGER.warning("%s", error)
+                except Exception:  # nor of a fault of its own, which is told whole
+                    LOGGER.exception("Looking after programs failed, and goes on.")
+
+    def _look_after(self, kept: "_Kept") -> None:
+        """Start what has to be started again; say what was found."""
+        running, config = kept.running, self.config
+        if kept.given_up:
+            return
+        if kept.restart_at is not None:
+            if time.monotonic() >= kept.restart_at:
+                kept.start()
+            return
+        status = running.status
+        if status is not None:
+            self._failed(
+                kept, f"{kept.name} ended with {_worded(status)}: {running.last_words.rstrip('.')}"
+            )
+        elif not kept.is_up():
+            if running.age > config.start_seconds:
+                self._failed(kept, f"{kept.name} is not up after {running.age:.0f} s")
+        elif (why := self._lost(kept.name, running.age)) is not None:
+            self._failed(kept, f"{kept.name} {why}")
+        else:
+            if kept.problem is not None:
+                self._tell(f"{kept.name} is up again.")
+                kept.problem = None
+            if running.age > config.steady_seconds:
+                kept.failures = 0
+
+    def _failed(self, kept: "_Kept", what: str) -> None:
+        config = self.config
+        kept.running.end(config.stop_seconds)
+        kept.failures += 1
+        if kept.failures > config.restarts:
+            kept.given_up = True
+            kept.problem = f"{what}. It is given up after {config.restarts} restarts in a row"
+        else:
+            pause = min(config.first_pause * 2.0 ** (kept.failures - 1), config.longest_pause)
+            kept.restart_at = time.monotonic() + pause
+            kept.problem = f"{what}. It is started again in {pause:g} s"
+        self._tell(f"{kept.problem}; its log is {kept.running.log}.")
+
+    def _complain(self) -> None:
+        for said in self._complaints:
+            line = said.news()
+            if line is not None:
+                self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        LOGGER.info("%s", line)
+        self._say(line)
+
+
+@final
+class _Kept:
+    """A program and how it fared."""
+
+    def __init__(self, running: RunningProgram) -> None:
+        self.running = running
+        self.failures = 0
+        self.restart_at: float | None = None
+        self.given_up = False
+        self.problem: str | None = None
+        self._was_up = False
+
+    @property
+    def name(self) -> str:
+        return self.running.program.name
+
+    def start(self) -> None:
+        self.restart_at, self._was_up = None, False
+        self.running.start()
+
+    def is_up(self) -> bool:
+        """Whether it runs and has been up since it was started."""
+        running = self.running
+        if running.status is not None:
+            return False
+        self._was_up = self._was_up or running.program.is_up(running.said, running.age)
+        return self._was_up
+
+
+@final
+class _Said:
+    """A complaint, and what was said of it last, so that it is said once."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        self._complaint = complaint
+        self.latest: str | None = None
+
+    def news(self) -> str | None:
+        before, self.latest = self.latest, self._complaint()
+        return self.latest if self.latest != before else None
+
+
+def _worded(status: int) -> str:
+    return f"status {status}" if status >= 0 else f"signal {-status}"

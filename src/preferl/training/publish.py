@@ -1,0 +1,265 @@
+"""Rewards in numbered folders: one program publishes them, others take them up when they like.
+
+A version is complete or absent, for a reader as for a disk that loses its power; numbers come
+from the folder itself, never from a clock.
+"""
+
+import json
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Self, final
+
+from safetensors import SafetensorError
+
+from preferl.errors import ConfigError, mismatch, require_in
+from preferl.files import writing
+from preferl.training.one_publisher import OnePublisher
+from preferl.training.reward_function import RewardFunction
+from preferl.training.saving import save_reward
+from preferl.training.versions import (
+    Version,
+    describe_version,
+    read_version,
+    version_folder,
+    versions,
+)
+
+LOGGER = logging.getLogger(__name__)
+
+KEEP: Final = 5
+"""Versions that stay: enough that no reader is surprised in the middle of one."""
+
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def publish(
+    folder: Path | str,
+    reward: RewardFunction,
+    *,
+    version: int | None = None,
+    metrics: Mapping[str, Any] = _NOTHING,
+    keep: int = KEEP,
+) -> int:
+    """Publish one reward; a program that publishes again and again holds a `Publisher`.
+
+    Args:
+        folder: of all versions; made if it is not there.
+        reward: a model of this library, combined by `mean` or `lower_bound`.
+        version: its number, above all earlier ones; the next one by default.
+        metrics: what there is to say of it, as JSON.
+        keep: versions that stay, at least 1; older ones are removed.
+
+    Returns:
+        Its number.
+
+    Raises:
+        ConfigError: a number that is not above the earlier ones, metrics that JSON cannot hold,
+            or a reward that cannot be saved.
+        StorageError: the folder cannot be written to, is full, or belongs to another publisher;
+            nothing is published then.
+    """
+    with Publisher(folder, keep=keep) as publisher:
+        return publisher.publish(reward, version=version, metrics=metrics)
+
+
+@final
+class Publisher:
+    """The one program that publishes rewards into a folder; a context manager.
+
+    Args:
+        folder: of all versions; made if it is not there.
+        keep: versions that stay, at least 1.
+
+    Raises:
+        ConfigError: nothing would be kept.
+        StorageError: on entering, where another program publishes into the folder.
+    """
+
+    def __init__(self, folder: Path | str, *, keep: int = KEEP) -> None:
+        require_in("keep", keep, 1, float("inf"))
+        self.folder = Path(folder)
+        self._keep = keep
+        self._lock = OnePublisher(self.folder)
+
+    def __enter__(self) -> Self:
+        self._lock.take()
+        for path in self.folder.iterdir():  # what a publisher that was killed left behind
+            if _DRAFT.fullmatch(path.name):
+                shutil.rmtree(path, ignore_errors=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def publish(
+        self,
+        reward: RewardFunction,
+        *,
+        version: int | None = None,
+        metrics: Mapping[str, Any] = _NOTHING,
+        beside: Callable[[Path], None] = lambda _: None,
+    ) -> int:
+        """Publish a version, as `publish` does.
+
+        Args:
+            reward: what to pay.
+            version: its number; the next one by default.
+            metrics: what there is to say of it, as JSON.
+            beside: writes more files into the version's folder, for the publisher's own use.
+        """
+        newest = max(versions(self.folder), default=0)
+        number = newest + 1 if version is None else version
+        if number <= newest:
+            raise ConfigError(
+                mismatch("version", expected=f"above {newest}, the latest", got=number)
+            )
+        try:
+            said = json.loads(json.dumps(dict(metrics), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                mismatch("a version's metrics", expected="what JSON holds", got=error)
+            ) from error
+        with writing(version_folder(self.folder, number), durable=True) as draft:
+            try:
+                save_reward(draft, reward)
+                describe_version(draft, number, said)
+                beside(draft)
+            except SafetensorError as error:  # as where the disk is full
+                raise OSError(*error.args) from error
+        self._prune()
+        return number
+
+    def _prune(self) -> None:
+        for number in versions(self.folder)[: -self._keep]:
+            path = version_folder(self.folder, number)
+            aside = path.with_name(f".{path.name}.old")  # at once, so that nobody reads a half
+            try:
+                path.rename(aside)
+                shutil.rmtree(aside)
+            except OSError as error:
+                LOGGER.warning("The old reward %s stays for now: %s", path, error)
+
+
+@final
+class PublishedReward:
+    """The reward in use by a program that does not fit it: it changes only when it is told to.
+
+    Either `refresh` between rollouts, which reads the disk, or `watch` once and `take` between
+    rollouts, which does not. Neither waits for the publisher, and a version that cannot be read
+    never replaces one that can.
+
+    Args:
+        folder: into which a `Publisher` publishes; it need not be there yet.
+        device: where models go.
+
+    Attributes:
+        next: what `watch` has read and `take` will bring into use, or None.
+        problem: why the latest version is not in use, where it cannot be read; else None.
+    """
+
+    def __init__(self, folder: Path | str, *, device: str = "cpu") -> None:
+        self.folder = Path(folder)
+        self.next: Version | None = None
+        self.problem: str | None = None
+        self._device = device
+        self._now: Version | None = None
+        self._stop = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def version(self) -> int:
+        """The number of the version in use; 0 before the first."""
+        return 0 if self._now is None else self._now.number
+
+    @property
+    def reward(self) -> RewardFunction | None:
+        """What is paid, or None before the first version."""
+        return None if self._now is None else self._now.reward
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What its publisher said of it."""
+        return {} if self._now is None else self._now.metrics
+
+    def refresh(self) -> bool:
+        """Bring the newest version that can be read into use; whether that changed anything."""
+        found = self._newer_than(self.version)
+        self._now = found or self._now
+        return found is not None
+
+    def watch(self, seconds: float = 1.0) -> Self:
+        """Read new versions in the background, so that `take` need not.
+
+        Args:
+            seconds: between two looks at the folder.
+        """
+        if self._watcher is None:
+            self._stop.clear()
+            self._watcher = threading.Thread(
+                target=self._keep_reading, args=(seconds,), name="published-reward", daemon=True
+            )
+            self._watcher.start()
+        return self
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """The version in use, for `restore`; None before the first."""
+        return None if self._now is None else self._now._asdict()
+
+    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
+        """Use the version that was in use then, or none, whatever has been published since.
+
+        A newer one comes with the next `take` or `refresh`, as ever.
+        """
+        self._now = None if snapshot is None else Version(**snapshot)
+
+    def take(self) -> bool:
+        """Bring what `watch` has read into use, without the disk; whether that changed anything."""
+        found = self.next
+        if found is None or found.number <= self.version:
+            return False
+        self._now = found
+        return True
+
+    def close(self) -> None:
+        """Stop watching; the version in use stays."""
+        if self._watcher is not None:
+            self._stop.set()
+            self._watcher.join()
+            self._watcher = None
+
+    def _keep_reading(self, seconds: float) -> None:
+        while True:
+            waiting = 0 if self.next is None else self.next.number
+            self.next = self._newer_than(max(self.version, waiting)) or self.next
+            if self._stop.wait(seconds):
+                return
+
+    def _newer_than(self, number: int) -> Version | None:
+        found, problem = None, None
+        try:
+            for newer in reversed([v for v in versions(self.folder) if v > number]):
+                try:
+                    found = read_version(self.folder, newer, device=self._device)
+                    break
+                except Exception as error:  # whatever a broken file brings about
+                    if version_folder(self.folder, newer).is_dir():  # else it was just removed
+                        problem = problem or f"Reward version {newer} cannot be read: {error}"
+        except OSError as error:
+            problem = f"{self.folder} cannot be read: {error}"
+        if problem is not None and problem != self.problem:
+            used = number if found is None else found.number
+            LOGGER.warning("%s Version %d stays in use.", problem, used)
+        self.problem = problem
+        return found

@@ -1,0 +1,113 @@
+"""How a published reward lies on disk: a numbered folder that says what belongs in it."""
+
+import json
+import re
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from gymnasium import spaces
+
+from preferl.errors import CheckpointError, mismatch
+from preferl.files import write_json
+from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.training.reward_function import RewardFunction
+from preferl.training.saving import load_reward
+
+ABOUT: Final = "version.json"
+SPACES: Final = "spaces.json"
+
+
+class Version(NamedTuple):
+    """A published reward, its number from 1, and what was said of it."""
+
+    number: int
+    reward: RewardFunction
+    metrics: dict[str, Any]
+
+
+def versions(folder: Path | str) -> list[int]:
+    """Numbers of the versions in a folder, whether or not they can be read, rising."""
+    try:
+        names = [path.name for path in Path(folder).iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in names if re.fullmatch(r"\d{5,}", name))
+
+
+def version_folder(folder: Path | str, number: int) -> Path:
+    """Where a version is."""
+    return Path(folder) / f"{number:05d}"
+
+
+def describe_version(path: Path, number: int, metrics: dict[str, Any]) -> None:
+    """Say of a version's folder which files its reward is made of, so that a half is no whole."""
+    files = {file.name: _digest(file) for file in sorted(path.iterdir())}
+    write_json(path / ABOUT, {"version": number, "metrics": metrics, "files": files})
+
+
+def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Version:
+    """Read one version; all of its reward's files have to be as they were published.
+
+    Raises:
+        CheckpointError: it is not there, cut short, changed, or half of it is missing.
+    """
+    path = version_folder(folder, number)
+    try:
+        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+        published = {name: tuple(file) for name, file in about["files"].items()}
+        metrics = dict(about["metrics"])
+        there = {name: _digest(path / name) for name in published}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            mismatch(f"{path}", expected="a whole published reward", got=error)
+        ) from error
+    changed = [name for name, file in published.items() if there[name] != file]
+    if changed:
+        raise CheckpointError(
+            mismatch(
+                f"{path / changed[0]}",
+                expected=f"the {published[changed[0]][0]} bytes that were published",
+                got=f"{there[changed[0]][0]} bytes, not the same",
+            )
+        )
+    return Version(number, load_reward(path, device=device), metrics)
+
+
+def tell_spaces(
+    folder: Path | str, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> None:
+    """Leave word of an agent's spaces, so that whoever fits the reward need not guess them.
+
+    Args:
+        folder: of all versions; made if it is not there.
+        observations: as the reward will be given them.
+        actions: of the agent.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+        SpaceError: spaces that rewards do not know.
+    """
+    said = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
+    write_json(Path(folder) / SPACES, said)
+
+
+def told_spaces(folder: Path | str) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
+    """What `tell_spaces` left, observations and actions; None if nobody did.
+
+    Raises:
+        CheckpointError: a damaged file.
+    """
+    path = Path(folder) / SPACES
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return space_from_json(said["observations"]), space_from_json(said["actions"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(mismatch(f"{path}", expected="two spaces", got=error)) from error
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    content = path.read_bytes()
+    return len(content), blake2b(content, digest_size=16).hexdigest()

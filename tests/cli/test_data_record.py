@@ -1,0 +1,53 @@
+"""`preferl data record`: a data set from a command, and what it says of it."""
+
+import pytest
+
+from preferl.cli.data import InspectConfig, run_inspect
+from preferl.cli.data_record import DataRecordConfig, run_data_record
+from preferl.cli.main import main
+from preferl.data import load_episodes
+from preferl.online import DatasetConfig, PPOConfig, build_algorithm, make_environments, save_policy
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_the_table_and_the_folder(tmp_path, capsys):
+    out = tmp_path / "data"
+    with pytest.raises(SystemExit) as end:
+        main(["data", "record", "--env", "Pendulum-v1", "--mix", "random:2", "--out", str(out)])
+    assert end.value.code == 0
+    said = capsys.readouterr().out
+    assert "recording random ..." in said
+    assert f"Episodes: {out / 'episodes'}" in said
+    assert "random" in said
+    run_inspect(InspectConfig(str(out / "episodes")))
+    assert "float64 [2]" in capsys.readouterr().out  # states
+
+
+def test_a_saved_policy_acts(tmp_path):
+    config = PPOConfig(hidden=(8,))
+    made = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", made, config)
+    run = DatasetConfig(
+        "Pendulum-v1", mix="expert:1", policy=tmp_path / "policy", deterministic=True
+    )
+    run_data_record(DataRecordConfig(run, tmp_path / "data"))
+    episodes = load_episodes(tmp_path / "data" / "episodes")
+    expected, _ = made.predict(episodes.observations, deterministic=True)
+    assert episodes.actions == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    from preferl.online import dataset
+
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dataset, "act", interrupted)
+    with pytest.raises(SystemExit) as end:
+        run_data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
+    assert end.value.code == 130
+    assert "with --resume goes on" in capsys.readouterr().out

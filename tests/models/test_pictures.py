@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.errors import ConfigError, SpaceError
+from preferl.models.pictures import PictureEncoder, channels_first
+
+ACTIONS = spaces.Discrete(3)
+
+
+def frames(*shape):
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "first"),
+    [
+        ((84, 84, 4), False),
+        ((4, 84, 84), True),
+        ((64, 48, 3), False),
+        ((12, 16, 16), True),
+        ((21, 21, 20), False),
+        ((4, 84, 84, 3), False),
+        ((4, 3, 84, 84), True),
+        ((84, 84), True),
+    ],
+)
+def test_channels_are_on_the_smaller_end(shape, first):
+    assert channels_first(frames(*shape)) is first
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 16), (16, 64, 16), (64, 3, 64)])
+def test_a_shape_that_does_not_tell_is_asked_about(shape):
+    with pytest.raises(SpaceError, match='Say channels="last" or channels="first"'):
+        channels_first(frames(*shape))
+    assert channels_first(frames(*shape), "first")
+    assert not channels_first(frames(*shape), "last")
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.Box(0, 1, (84, 84, 4)), frames(7), frames(1, 2, 3, 4, 5), spaces.Discrete(4)],
+)
+def test_what_is_no_picture_is_refused(space):
+    with pytest.raises(SpaceError, match="expected pictures: a Box of uint8"):
+        PictureEncoder(space, ACTIONS)
+
+
+def test_another_word_for_channels_is_refused():
+    with pytest.raises(ConfigError, match="channels"):
+        channels_first(frames(84, 84, 3), "middle")
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "size"),
+    [
+        ((10, 12), None, (1, 10, 12)),
+        ((10, 12, 3), (2, 0, 1), (3, 10, 12)),
+        ((3, 10, 12), (0, 1, 2), (3, 10, 12)),
+        ((4, 10, 12, 3), (0, 3, 1, 2), (12, 10, 12)),
+        ((4, 3, 10, 12), (0, 1, 2, 3), (12, 10, 12)),
+    ],
+)
+def test_planes_have_channels_first_and_newer_frames_later(shape, order, size):
+    encoder = PictureEncoder(frames(*shape), ACTIONS)
+    assert encoder.size == size
+    picture = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    expected = (picture if order is None else picture.transpose(order)).reshape(size) / 255
+    planes = encoder.planes(torch.from_numpy(picture)[None])
+    torch.testing.assert_close(planes[0].double(), torch.from_numpy(expected), rtol=1e-6, atol=1e-7)
+
+
+def test_pictures_stay_bytes_and_actions_become_numbers():
+    pictures = torch.zeros(2, 5, 10, 12, 3, dtype=torch.uint8)
+    actions = torch.tensor([[0, 1, 2, 0, 1], [2, 2, 2, 2, 2]])
+    bare = PictureEncoder(frames(10, 12, 3), ACTIONS)
+    assert bare.action_size == 0
+    assert bare(pictures, actions)["pictures"] is pictures
+    both = PictureEncoder(frames(10, 12, 3), ACTIONS, use_actions=True)(pictures, actions)
+    assert both["actions"].shape == (2, 5, 3)
+    assert both["actions"][0, 1].tolist() == [0.0, 1.0, 0.0]

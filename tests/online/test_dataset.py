@@ -1,0 +1,209 @@
+"""Data sets of mixed quality: what is in them, and recordings that were interrupted."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from preferl.data import Episodes, load_episodes
+from preferl.data.arrays import load_arrays
+from preferl.data.sources import load_source
+from preferl.errors import ConfigError
+from preferl.evaluation.policy import PolicyReport
+from preferl.online import DatasetConfig, PPOConfig, SACConfig, expert, record_dataset
+from preferl.online.dataset import spread
+
+SMALL = DatasetConfig(
+    "Pendulum-v1",
+    mix="random:3,medium:2,expert:2,replay:3",
+    train_steps=800,
+    checkpoint_every=200,
+    judge_episodes=1,
+    algorithm=SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20),
+    environments=2,
+)
+
+
+@pytest.fixture
+def rising(monkeypatch):
+    """Every checkpoint is judged better than the one before, from -1000 in steps of 300."""
+    count = 0
+
+    def judge(*_args, **_kwargs):
+        nonlocal count
+        count += 1
+        return PolicyReport(np.array([-1300.0 + 300 * count]), np.array([200]))
+
+    monkeypatch.setattr(expert, "evaluate_policy", judge)
+
+
+def stop_at(word: str, when: int = 0):
+    """Ctrl-C as soon as something is that far."""
+
+    def tell(doing: str, done: int, total: int) -> None:
+        if doing.startswith(word) and done >= when:
+            raise KeyboardInterrupt
+
+    return tell
+
+
+def lines(path) -> list[int]:
+    return [json.loads(line)["step"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_every_tier_lies_where_the_result_says(tmp_path, rising):
+    result = record_dataset(SMALL, tmp_path)
+    episodes = load_source(tmp_path / "episodes")
+    assert [(tier["name"], tier["first"], tier["episodes"]) for tier in result["tiers"]] == [
+        ("random", 0, 3),
+        ("medium", 3, 2),
+        ("expert", 5, 2),
+        ("replay", 7, 3),
+    ]
+    assert (len(episodes), episodes.steps, episodes.states.shape) == (10, 2_000, (2_000, 2))
+    for tier in result["tiers"]:
+        own = episodes.returns[tier["first"] : tier["first"] + tier["episodes"]]
+        assert tier["return"]["mean"] == pytest.approx(own.mean(), abs=1e-3)
+        assert tier["return"]["max"] == pytest.approx(own.max(), abs=1e-3)
+    # judged at -1000, -700, -400, -100, and random is below: the expert is the last
+    assert [tier["trained"] for tier in result["tiers"]][2:] == [800, None]
+    assert result["tiers"][1]["trained"] < 800
+    references = {name: result["tiers"][k]["return"]["mean"] for name, k in _REFERENCES}
+    assert result["references"] == pytest.approx(references, abs=1e-3)
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert not (tmp_path / "tiers").exists()
+
+
+_REFERENCES = (("random", 0), ("expert", 2))
+
+
+def test_the_episodes_tell_where_they_are_from(tmp_path):
+    record_dataset(replace(SMALL, mix="random:1"), tmp_path)
+    about = load_arrays(tmp_path / "episodes")[1]["about"]
+    assert about["env"] == "Pendulum-v1"
+    assert about["references"].keys() == {"random", "expert"}
+    assert about["references"]["expert"] is None
+    assert "gymnasium" in about["versions"]["packages"]
+
+
+def test_states_belong_to_the_observations(tmp_path):
+    record_dataset(replace(SMALL, mix="random:2"), tmp_path)
+    episodes = load_episodes(tmp_path / "episodes")
+    np.testing.assert_allclose(
+        np.cos(episodes.states[:, 0]), episodes.observations[:, 0], atol=1e-6
+    )
+    np.testing.assert_allclose(episodes.states[:, 1], episodes.observations[:, 2], atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_episodes(tmp_path):
+    only = replace(SMALL, mix="random:2")
+    for name, config in (("a", only), ("b", only), ("c", replace(only, seed=1))):
+        record_dataset(config, tmp_path / name)
+    a, b, c = (load_episodes(tmp_path / name / "episodes") for name in "abc")
+    np.testing.assert_array_equal(a.observations, b.observations)
+    assert not np.array_equal(a.observations, c.observations)
+
+
+def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path, rising):
+    stopped = record_dataset(SMALL, tmp_path, on_progress=stop_at("training", 500))
+    assert stopped == {"interrupted": True, "stage": "training, best return -700"}
+    assert lines(tmp_path) == [200, 400]
+    result = record_dataset(SMALL, tmp_path, resume=True)
+    assert lines(tmp_path) == [200, 400, 600, 800]
+    assert result["tiers"][3]["episodes"] == 3
+
+
+def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
+    stopped = record_dataset(SMALL, tmp_path, on_progress=stop_at("recording expert"))
+    assert stopped == {"interrupted": True, "stage": "recording expert"}
+    kept = load_episodes(tmp_path / "tiers" / "random")
+    record_dataset(SMALL, tmp_path, resume=True, on_progress=stop_at("recording random"))
+    assert lines(tmp_path) == [200, 400, 600, 800]
+    np.testing.assert_array_equal(
+        load_episodes(tmp_path / "episodes").observations[:600], kept.observations
+    )
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    config = replace(SMALL, mix="random:1")
+    result = record_dataset(config, tmp_path)
+    assert record_dataset(config, tmp_path, resume=True, on_progress=stop_at("")) == result
+
+
+def test_another_recording_is_not_gone_on_with(tmp_path):
+    record_dataset(replace(SMALL, mix="random:1"), tmp_path)
+    with pytest.raises(ConfigError, match=r"expected mix=random:1.*got mix=random:2"):
+        record_dataset(replace(SMALL, mix="random:2"), tmp_path, resume=True)
+
+
+def test_training_ends_once_it_is_good_enough(tmp_path, rising):
+    config = replace(SMALL, mix="expert:1", target_return=-750.0)
+    assert record_dataset(config, tmp_path)["tiers"][0]["trained"] == 400
+
+
+def test_discrete_actions_are_learned_by_ppo(tmp_path):
+    config = DatasetConfig(
+        "CartPole-v1",
+        mix="expert:200,replay:40",
+        unit="steps",
+        train_steps=128,
+        checkpoint_every=128,
+        judge_episodes=1,
+        algorithm=PPOConfig(n_steps=64, n_epochs=1, hidden=(8,)),
+        training_environments=2,
+        environments=2,
+    )
+    result = record_dataset(config, tmp_path)
+    steps = [tier["steps"] for tier in result["tiers"]]
+    assert steps[0] >= 200
+    assert 40 <= steps[1] <= 128
+    assert load_episodes(tmp_path / "episodes").actions.ndim == 1
+    assert set(result["references"]) == {"random", "expert"}
+
+
+def test_a_policy_of_ones_own_is_the_expert(tmp_path):
+    class Still:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.zeros((len(observation), 1), np.float32), state
+
+    config = replace(SMALL, mix="random:1,expert:2")
+    result = record_dataset(config, tmp_path, policy=Still())
+    episodes = load_episodes(tmp_path / "episodes")
+    assert not episodes.actions[200:].any()
+    assert result["tiers"][1]["trained"] is None
+    with pytest.raises(ConfigError, match="random and expert alone"):
+        record_dataset(SMALL, tmp_path, policy=Still())
+
+
+def test_too_little_experience_is_taken_whole_with_a_warning(tmp_path):
+    config = replace(SMALL, mix="replay:9")
+    with pytest.warns(UserWarning, match="only 4 episodes of 800 steps"):
+        result = record_dataset(config, tmp_path)
+    assert result["tiers"][0]["episodes"] == 4
+
+
+def test_replay_is_spread_over_all_of_training():
+    steps = np.arange(20.0)[:, None]
+    lived = Episodes(steps, steps, steps[:, 0], np.zeros(20, bool), steps[:10], np.full(10, 2))
+    assert spread(lived, count=4).observations[::2, 0].tolist() == [0, 6, 12, 18]
+    assert len(spread(lived, steps=5)) == 3
+    assert len(spread(lived, count=99)) == 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mix": "random"}, "TIER:AMOUNT between commas.*'random'"),
+        ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay once"),
+        ({"mix": "best:2"}, "'best:2'"),
+        ({"mix": ""}, "TIER:AMOUNT"),
+        ({"mix": "expert:0"}, "mix, expert"),
+        ({"unit": "hours"}, "unit"),
+        ({"environments": 0}, "environments"),
+        ({"policy": "p", "mix": "random:1,replay:1"}, "random and expert alone"),
+    ],
+)
+def test_settings_out_of_range(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        DatasetConfig("Pendulum-v1", **settings)

@@ -1,0 +1,162 @@
+"""Environments go on from where others stood, to the last bit."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecNormalize
+
+from preferl.errors import CheckpointError
+from preferl.online.env_state import env_state, put_env_back
+from preferl.online.state_files import read_state, write_state
+from preferl.online.states import RecordsStates
+
+CLASSIC = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")
+MUJOCO = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5")
+
+
+def through_files(state: Any, folder: Any) -> Any:
+    write_state(folder, state)
+    return read_state(folder)
+
+
+def walk(env: Any, actions: list[Any]) -> list[Any]:
+    """What happens after these actions, beginning again where an episode ends."""
+    seen = []
+    for action in actions:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        seen.append((observation, reward, terminated, truncated))
+        if terminated or truncated:
+            seen.append(env.reset()[0])
+    return seen
+
+
+def assert_goes_on(make: Callable[[], Any], tmp_path: Any) -> None:
+    env, other = make(), make()
+    env.reset(seed=1)
+    env.action_space.seed(2)
+    walk(env, [env.action_space.sample() for _ in range(37)])
+    state = env_state(env)
+    assert state["problems"] == []
+    state = through_files(state, tmp_path)
+    actions = [env.action_space.sample() for _ in range(60)]
+    put_env_back(other, state)
+    np.testing.assert_array_equal([other.action_space.sample() for _ in range(60)], actions)
+    with np.printoptions(floatmode="unique", threshold=10_000):
+        assert repr(walk(other, actions)) == repr(walk(env, actions))
+
+
+@pytest.mark.parametrize("env_id", CLASSIC)
+def test_classic_control_goes_on(tmp_path, env_id):
+    assert_goes_on(lambda: gymnasium.make(env_id, max_episode_steps=25), tmp_path)
+
+
+@pytest.mark.parametrize("env_id", MUJOCO)
+def test_mujoco_goes_on(tmp_path, env_id):
+    pytest.importorskip("mujoco")
+    assert_goes_on(lambda: gymnasium.make(env_id, max_episode_steps=45), tmp_path)
+
+
+def test_wrappers_go_on(tmp_path):
+    def make() -> Any:
+        env = gymnasium.make("Pendulum-v1", max_episode_steps=25)
+        env = gymnasium.wrappers.RecordEpisodeStatistics(RecordsStates(env), stats_key="stats")
+        env = Monitor(env)
+        env = gymnasium.wrappers.NormalizeObservation(env)
+        return gymnasium.wrappers.FrameStackObservation(env, 3)
+
+    assert_goes_on(make, tmp_path)
+
+
+def test_vector_environments_of_sb3_go_on(tmp_path):
+    def make() -> Any:
+        venv = make_vec_env("CartPole-v1", 2, seed=3, env_kwargs={"max_episode_steps": 9})
+        return VecNormalize(VecFrameStack(venv, 2))
+
+    env, other = make(), make()
+    env.reset()
+    actions = np.random.default_rng(0).integers(2, size=(40, 2))
+    for action in actions[:20]:
+        env.step(action)
+    state = env_state(env)
+    assert state["problems"] == []
+    put_env_back(other, through_files(state, tmp_path))
+    for action in actions[20:]:
+        for one, two in zip(env.step(action)[:3], other.step(action)[:3], strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_vector_environments_of_gymnasium_go_on(tmp_path):
+    def make() -> Any:
+        return SyncVectorEnv([lambda: gymnasium.make("CartPole-v1", max_episode_steps=9)] * 2)
+
+    env, other = make(), make()
+    env.reset(seed=1)
+    actions = np.random.default_rng(0).integers(2, size=(40, 2))
+    for action in actions[:20]:
+        env.step(action)
+    state = env_state(env)
+    assert state["problems"] == []
+    put_env_back(other, through_files(state, tmp_path))
+    for action in actions[20:]:
+        for one, two in zip(env.step(action)[:4], other.step(action)[:4], strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_generators_that_are_shared_stay_shared(tmp_path):
+    env, other = (gymnasium.make("Pendulum-v1") for _ in range(2))
+    env.reset(seed=1)
+    other.reset(seed=2)
+    shared = other.unwrapped.np_random
+    put_env_back(other, through_files(env_state(env), tmp_path))
+    assert other.unwrapped.np_random is shared
+    assert shared.random() == env.unwrapped.np_random.random()
+
+
+def test_what_draws_is_the_scripts(tmp_path):
+    env = gymnasium.make("Pendulum-v1")  # never reset, so that it has no generator yet
+    other = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
+    other.reset(seed=2)
+    put_env_back(other, through_files(env_state(env), tmp_path))
+    other.reset(seed=1)
+    assert other.render().ndim == 3
+
+
+def test_other_processes_cannot_be_put_back():
+    venv = make_vec_env("CartPole-v1", 1, vec_env_cls=SubprocVecEnv)
+    try:
+        assert any("SubprocVecEnv.processes" in problem for problem in env_state(venv)["problems"])
+    finally:
+        venv.close()
+
+
+class Engine:
+    """What a simulator keeps for itself."""
+
+
+def test_half_of_a_state_is_not_put_back(tmp_path):
+    def make() -> Any:
+        env = gymnasium.make("Pendulum-v1")
+        env.unwrapped.engine = Engine()
+        return env
+
+    env, other = make(), make()
+    env.reset(seed=1)
+    other.reset(seed=2)
+    there = other.unwrapped.state.copy()
+    state = env_state(env)
+    assert state["problems"] == ["PendulumEnv.engine is a Engine"]
+    put_env_back(other, through_files(state, tmp_path))
+    np.testing.assert_array_equal(other.unwrapped.state, there)
+    assert other.unwrapped.np_random.random() == env.unwrapped.np_random.random()
+
+
+def test_an_environment_of_other_layers_is_refused():
+    env = gymnasium.make("Pendulum-v1")
+    with pytest.raises(CheckpointError, match=r"> PendulumEnv, got PendulumEnv"):
+        put_env_back(env.unwrapped, env_state(env))

@@ -1,0 +1,300 @@
+"""What a wrapped environment records and pays, driven step by step without any library."""
+
+import builtins
+import sqlite3
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from preferl.data.episodes import Episodes, join
+from preferl.errors import ConfigError, SpaceError
+from preferl.models import (
+    EnsembleConfig,
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
+    build_reward_model,
+)
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.feedback_core import FeedbackCore
+from preferl.training import RewardFunction, relabel
+
+SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
+MLP = MLPRewardConfig(hidden=(8,), members=2)
+LSTM = LSTMRewardConfig(width=8, context=6)
+PT = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6)
+MODELS = {
+    "mlp": MLP,
+    "mr": MLPRewardConfig(hidden=(8, 8), normalise=False),
+    "nmr": LSTM,
+    "pt": PT,
+    "pts": EnsembleConfig((PT, PT)),
+}
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.parts: list[Episodes] = []
+
+    def put(self, episodes: Episodes) -> None:
+        self.parts.append(episodes)
+
+    @property
+    def episodes(self) -> Episodes:
+        return join(self.parts)
+
+
+class Source:
+    """Versions of rewards that are in use once they are taken."""
+
+    def __init__(self) -> None:
+        self.version, self.reward = 0, None
+        self.next: Any = None
+
+    def take(self) -> bool:
+        if self.next is None:
+            return False
+        self.version, self.reward, self.next = self.version + 1, self.next, None
+        return True
+
+    refresh = take
+
+    def close(self) -> None: ...
+
+
+class Driver:
+    """Random steps of `V` environments through a core, with what was paid by episode."""
+
+    def __init__(self, core: FeedbackCore, seed: int = 0, autoreset: str = "same") -> None:
+        self.core, self.rng, self.autoreset = core, np.random.default_rng(seed), autoreset
+        self.paid: list[list[float]] = [[] for _ in range(core.environments)]
+        self.ended: list[list[float]] = []
+        self.over = np.zeros(core.environments, bool)
+        core.reset(self.see())
+
+    def see(self) -> Any:
+        return self.rng.uniform(-1, 1, (self.core.environments, 3)).astype(np.float32)
+
+    def step(self, end: float = 0.1) -> np.ndarray:
+        count = self.core.environments
+        waited = self.over.copy()
+        draws = self.rng.random((2, count))
+        over, terminated = (draws[0] < end) & ~waited, draws[1] < 0.5
+        actions = self.rng.uniform(-1, 1, (count, 2)).astype(np.float32)
+        paid = self.core.step(
+            actions,
+            self.see(),
+            np.arange(count) + 0.5,
+            over & terminated,
+            over & ~terminated,
+        )
+        for i in np.flatnonzero(~waited):
+            self.paid[i].append(float(paid[i]))
+        assert (paid[waited] == 0).all()
+        for i in np.flatnonzero(over):
+            self.ended.append(self.paid[i])
+            self.paid[i] = []
+        begins = waited if self.autoreset == "next" else over
+        if begins.any():
+            self.core.reset(self.see(), begins)
+        self.over = over if self.autoreset == "next" else np.zeros(count, bool)
+        return paid
+
+    def finish(self) -> list[float]:
+        """All that was paid in episodes, in the order in which they are handed over."""
+        self.ended += [paid for paid in self.paid if paid]
+        self.paid = [[] for _ in self.paid]
+        self.core.hand_over()
+        return [reward for episode in self.ended for reward in episode]
+
+
+def make_core(source: Any = None, environments: int = 3, **settings: Any) -> FeedbackCore:
+    sink = Sink()
+    core = FeedbackCore(SEEN, DONE, environments, config=FeedbackConfig(**settings), handover=sink)
+    core.sink = sink  # type: ignore[attr-defined]
+    if source is not None:
+        core._source = source
+    return core
+
+
+def reward_of(kind: str, seed: int = 0) -> RewardFunction:
+    return RewardFunction(build_reward_model(MODELS[kind], SEEN, DONE, seed=seed))
+
+
+@pytest.mark.parametrize("autoreset", ["same", "next"])
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_rewards_paid_are_those_of_relabelling_what_was_recorded(kind: str, autoreset: str) -> None:
+    source = Source()
+    core = make_core(source)
+    source.next = reward_of(kind)
+    core.refresh()
+    driver = Driver(core, autoreset=autoreset)
+    for _ in range(90):
+        driver.step()
+    paid = driver.finish()
+    episodes = core.sink.episodes  # type: ignore[attr-defined]
+    assert len(episodes) > 10
+    np.testing.assert_allclose(relabel(episodes, source.reward).rewards, paid, atol=1e-5)
+    true = episodes.rewards.reshape(-1)
+    assert set(true.tolist()) == {0.5, 1.5, 2.5}
+
+
+@pytest.mark.parametrize("kind", ["nmr", "pt"])
+def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> None:
+    source = Source()
+    core = make_core(source)
+    driver = Driver(core)
+    for _ in range(31):
+        driver.step()
+    begun = [len(paid) for paid in driver.paid]
+    assert max(begun) > 3
+    driver.ended, before = [], [list(paid) for paid in driver.paid]
+    core.sink.parts.clear()  # type: ignore[attr-defined]
+    core._give(at_least=1)
+    core.sink.parts.clear()  # type: ignore[attr-defined]
+    assert core.version == 0
+    source.next = reward_of(kind)
+    assert core.refresh()
+    assert (core.version, core.paying) == (1, "learned")
+    for _ in range(5):
+        driver.step(end=0.0)
+    paid = np.array(driver.finish())
+    expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
+    new = np.concatenate([np.arange(len(b) + 5) >= len(b) for b in before])
+    np.testing.assert_allclose(paid[new], expected[new], atol=1e-5)
+    assert (paid[~new] == 0).all()
+
+
+def test_a_newer_reward_is_taken_up_between_rollouts_alone() -> None:
+    source = Source()
+    core = make_core(source, refresh_every=4)
+    driver = Driver(core)
+    source.next = reward_of("mlp")
+    versions = []
+    for _ in range(8):
+        driver.step()
+        versions.append(core.version)
+    assert versions == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+def test_what_is_paid_before_the_first_reward() -> None:
+    zero = Driver(make_core())
+    assert zero.core.paying == "before"
+    assert all((zero.step() == 0).all() for _ in range(9))
+    own = Driver(make_core(before=BeforeFirstReward.ENVIRONMENT))
+    assert own.core.paying == "environment"
+    assert own.step().tolist() == [0.5, 1.5, 2.5]
+    curious = Driver(make_core(before="entropy"))
+    paid = np.stack([curious.step() for _ in range(9)])
+    assert (paid[3:] > 0).all()
+    with pytest.raises(ConfigError, match="before: expected one of zero, entropy, environment"):
+        FeedbackConfig(before="true")  # type: ignore[arg-type]
+
+
+def test_the_environments_reward_is_paid_only_when_told_to() -> None:
+    source = Source()
+    core = make_core(source)
+    source.next = reward_of("nmr")
+    core.refresh()
+    driver = Driver(core)
+    core.pay_environment(True)
+    assert driver.step(0.0).tolist() == [0.5, 1.5, 2.5]
+    assert core.paid_version == 0
+    core.pay_environment(False)
+    driver.step(0.0)
+    assert core.paid_version == 1
+    paid = driver.finish()
+    expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
+    np.testing.assert_allclose(paid[1::2], expected[1::2], atol=1e-5)
+
+
+def test_nothing_is_collected_while_paused() -> None:
+    core = make_core()
+    driver = Driver(core)
+    for _ in range(3):
+        driver.step(0.0)
+    core.pause()
+    for _ in range(5):
+        driver.step(0.2)
+    core.resume()
+    for _ in range(2):
+        driver.step(0.0)
+    core.hand_over()
+    assert core.sink.episodes.lengths.tolist() == [3] * 3 + [2] * 3  # type: ignore[attr-defined]
+
+
+def test_long_episodes_come_in_pieces() -> None:
+    core = make_core(segment_length=5, longest_piece=100)
+    driver = Driver(core)
+    for _ in range(250):
+        driver.step(0.0)
+    assert core.sink.episodes.lengths.tolist() == [100] * 6  # type: ignore[attr-defined]
+
+
+def test_a_transform_is_what_people_and_rewards_see() -> None:
+    source, sink = Source(), Sink()
+    half = spaces.Box(-1, 1, (2,), np.float32)
+    core = FeedbackCore(
+        SEEN, DONE, 2, handover=sink, transform=lambda o: o[..., :2] / 2, space=half
+    )
+    core._source = source
+    model = build_reward_model(MLP, half, DONE, seed=0)
+    source.next = RewardFunction(model)
+    core.refresh()
+    driver = Driver(core)
+    first = core._recording.present.copy()
+    paid = driver.step(0.0)
+    assert np.abs(first).max() <= 0.5
+    core.hand_over()
+    np.testing.assert_array_equal(sink.episodes.observations, first)
+    np.testing.assert_allclose(relabel(sink.episodes, source.reward).rewards, paid, atol=1e-5)
+    own = core.reward
+    assert own is not None
+    assert own.observation_space == SEEN
+    again = own(
+        np.concatenate([first * 2, first[:, :1]], axis=1)[:, None],
+        sink.episodes.actions[:, None],
+        np.ones((2, 1), bool),
+    )
+    np.testing.assert_allclose(again, paid, atol=1e-5)
+
+
+def test_a_transform_that_does_not_keep_its_word_is_refused() -> None:
+    with pytest.raises(ConfigError, match="both or neither"):
+        FeedbackCore(SEEN, DONE, 1, transform=lambda o: o)
+    with pytest.raises(SpaceError, match=r"expected shape \(1, 2\).*got \(1, 3\)"):
+        FeedbackCore(SEEN, DONE, 1, transform=lambda o: o, space=DONE)
+
+
+def test_a_reward_for_others_is_refused() -> None:
+    with pytest.raises(SpaceError, match="observations of the environment"):
+        FeedbackCore(DONE, DONE, 1, rewards=reward_of("mlp"))
+
+
+def test_a_step_touches_neither_disk_nor_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source()
+    core = make_core(source, refresh_every=10)
+    driver = Driver(core)
+    source.next = reward_of("nmr")
+    here = threading.current_thread()
+
+    def refuse(what: Any) -> Any:
+        def refused(*args: Any, **kwargs: Any) -> Any:
+            assert threading.current_thread() is not here, f"a step opens {args[0]}"
+            return what(*args, **kwargs)
+
+        return refused
+
+    monkeypatch.setattr(builtins, "open", refuse(builtins.open))
+    monkeypatch.setattr(sqlite3, "connect", refuse(sqlite3.connect))
+    for _ in range(60):
+        driver.step()
+    assert core.version == 1
+
+
+def test_a_step_before_the_first_reset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="reset"):
+        make_core().act(np.zeros((3, 2)))

@@ -1,0 +1,383 @@
+"""The same environment wrapped for three libraries: the same experience, the same rewards."""
+
+import builtins
+import sqlite3
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from preferl.data.episodes import Episodes, join
+from preferl.errors import ConfigError
+from preferl.models import (
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
+    build_reward_model,
+)
+from preferl.online import handover as handover_module
+from preferl.online.callbacks import FeedbackCallback
+from preferl.online.feedback_env import FeedbackVecEnv
+from preferl.online.single_env import GONE, HumanPreferencesEnvWrapper
+from preferl.online.vector_env import FeedbackVectorEnv
+from preferl.store.feedback import StoredFeedback
+from preferl.store.store import Store
+from preferl.training import RewardFunction, relabel, save_reward
+from preferl.training.publish import PublishedReward, publish
+from preferl.training.versions import told_spaces
+
+STEPS = 20
+MODELS = {
+    "mlp": MLPRewardConfig(hidden=(8,), members=2),
+    "nmr": LSTMRewardConfig(width=8, context=7),
+    "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7),
+}
+
+
+def pendulum(**more: Any) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("Pendulum-v1", max_episode_steps=STEPS, **more)
+
+
+def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
+    env = pendulum()
+    model = build_reward_model(MODELS[kind], env.observation_space, env.action_space, seed=seed)
+    return RewardFunction(model)
+
+
+class Sink:
+    def __init__(self, env: Any) -> None:
+        self.parts: list[Episodes] = []
+        env.core._handover, env.core._collecting = self, True
+
+    def put(self, episodes: Episodes) -> None:
+        self.parts.append(episodes)
+
+    def episodes(self, env: Any) -> Episodes:
+        env.core.hand_over()
+        return join(self.parts)
+
+
+def by_sb3(reward: RewardFunction) -> tuple[Episodes, list[float]]:
+    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=3), rewards=reward)
+    sink = Sink(env)
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=16, n_epochs=1, seed=3, device="cpu")
+    env.seed(3)
+    paid: list[float] = []
+    step_wait = env.step_wait
+
+    def watched() -> Any:
+        outcome = step_wait()
+        paid.extend(outcome[1].tolist())
+        return outcome
+
+    env.step_wait = watched  # type: ignore[method-assign]
+    model.learn(96)
+    return sink.episodes(env), paid
+
+
+def by_loop(reward: RewardFunction, actions: np.ndarray) -> tuple[Episodes, list[float]]:
+    env = HumanPreferencesEnvWrapper(pendulum(), collect_prefs=False, rewards=reward)
+    sink = Sink(env)
+    env.reset(seed=3)
+    paid = []
+    for action in actions:
+        _, pay, terminated, truncated, info = env.step(action)
+        paid.append(pay)
+        if terminated or truncated:
+            assert info["learned_return"] == pytest.approx(sum(paid[-STEPS:]), abs=1e-4)
+            env.reset()
+    return sink.episodes(env), paid
+
+
+def by_vector(
+    reward: RewardFunction, actions: np.ndarray, mode: AutoresetMode
+) -> tuple[Episodes, list[float]]:
+    env = FeedbackVectorEnv(SyncVectorEnv([pendulum], autoreset_mode=mode), rewards=reward)
+    sink = Sink(env)
+    env.reset(seed=3)
+    paid = []
+    for action in actions:
+        _, pay, terminated, truncated, infos = env.step(action[None])
+        paid.append(float(pay[0]))
+        assert infos["_true_reward"].all()
+        over = terminated | truncated
+        if over.any() and mode == AutoresetMode.NEXT_STEP:
+            _, pay, _, _, infos = env.step(np.full((1, 1), 9.0, np.float32))
+            assert pay[0] == 0.0
+            assert not infos["_true_reward"].any()
+        if over.any() and mode == AutoresetMode.DISABLED:
+            env.reset(options={"reset_mask": over})
+    return sink.episodes(env), paid
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+def test_three_libraries_live_through_the_same(kind: str) -> None:
+    reward = reward_of(kind)
+    episodes, paid = by_sb3(reward)
+    assert episodes.lengths.tolist() == [20, 20, 20, 20, 16]
+    np.testing.assert_allclose(relabel(episodes, reward).rewards, paid, atol=1e-5)
+    others = [by_loop(reward, episodes.actions)]
+    others += [by_vector(reward, episodes.actions, mode) for mode in AutoresetMode]
+    for other, other_paid in others:
+        for name in ("observations", "actions", "rewards", "terminated", "lengths"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(episodes, name), name)
+        np.testing.assert_array_equal(other.final_observations, episodes.final_observations)
+        np.testing.assert_array_equal(other_paid, paid)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_vector_environments_whose_episodes_end_apart(mode: AutoresetMode) -> None:
+    lengths = (3, 5)
+    env = FeedbackVectorEnv(
+        SyncVectorEnv(
+            [lambda n=n: gymnasium.make("CartPole-v1", max_episode_steps=n) for n in lengths],
+            autoreset_mode=mode,
+        )
+    )
+    sink = Sink(env)
+    env.reset(seed=0)
+    for _ in range(16):
+        _, _, terminated, truncated, _ = env.step(np.array([0, 1]))
+        over = terminated | truncated
+        if over.any() and mode == AutoresetMode.DISABLED:
+            env.reset(options={"reset_mask": over})
+    episodes = sink.episodes(env)
+    whole = episodes.truncated[episodes.ends - 1]
+    counts = np.bincount(episodes.lengths, minlength=6)
+    extra = mode == AutoresetMode.NEXT_STEP  # each episode takes a step more
+    assert (counts[3], counts[5]) == ((4, 2) if extra else (5, 3))
+    assert whole.all()
+    assert (episodes.rewards == 1).all()
+    following = episodes.next_observations - episodes.observations
+    assert np.abs(following).max() < 1.0  # a reset in the middle would not show, but a mix-up does
+
+
+def test_the_true_reward_can_be_hidden() -> None:
+    reward = reward_of()
+    shown = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), rewards=reward)
+    hidden = FeedbackVecEnv(
+        make_vec_env(pendulum, 2, seed=0), rewards=reward, hide_true_reward=True
+    )
+    for env in (shown, hidden):
+        env.reset()
+    for _ in range(STEPS):
+        *_, told = shown.step(np.zeros((2, 1), np.float32))
+        *_, infos = hidden.step(np.zeros((2, 1), np.float32))
+        assert all("true_reward" in info and info["reward_version"] == 1 for info in told)
+        assert not any("true_reward" in info for info in infos)
+    assert told[0]["episode"]["r"] < -10 < told[0]["learned_return"]
+    assert infos[0]["episode"]["r"] == infos[0]["learned_return"]
+
+
+def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
+    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0))
+    env.reset()
+    assert env.step(np.zeros((1, 1)))[1].tolist() == [0.0]
+    env.switch_to_true_reward()
+    _, paid, _, infos = env.step(np.zeros((1, 1)))
+    assert paid[0] == pytest.approx(infos[0]["true_reward"])
+    env.switch_to_learned_reward()
+    assert env.paying == "before"
+
+
+@pytest.fixture
+def published(tmp_path):
+    with PublishedReward(tmp_path / "rewards") as reader:
+        yield reader
+
+
+def test_ppo_takes_a_reward_up_between_rollouts(published, monkeypatch) -> None:
+    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), rewards=published)
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
+    versions: list[int] = []
+    step_wait = env.step_wait
+
+    def watched() -> Any:
+        outcome = step_wait()
+        versions.append(outcome[3][0]["reward_version"])
+        if len(versions) in (5, 20):
+            publish(published.folder, reward_of(seed=len(versions)))
+        return outcome
+
+    monkeypatch.setattr(env, "step_wait", watched)
+    model.learn(48, callback=FeedbackCallback(wait=True))
+    assert versions == [0] * 16 + [1] * 16 + [2] * 16
+    env.close()
+
+
+def test_sac_pays_its_buffer_again(published, monkeypatch) -> None:
+    inner = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), rewards=published)
+    env = VecNormalize(inner, norm_reward=False)
+    model = SAC("MlpPolicy", env, learning_starts=50, buffer_size=100, seed=0, device="cpu")
+    model.learn(30, callback=FeedbackCallback(wait=True))
+    buffer = model.replay_buffer
+    assert buffer is not None
+    assert (buffer.rewards == 0).all()
+    publish(published.folder, reward_of())
+    model.learn(10, callback=FeedbackCallback(wait=True), reset_num_timesteps=False)
+    seen = buffer.observations[:40, 0]
+    actions = env.action_space.high * buffer.actions[:40, 0]
+    expected = reward_of()(seen[:, None], actions[:, None], np.ones((40, 1), bool))
+    np.testing.assert_allclose(buffer.rewards[:40, 0], expected, atol=1e-5)
+    env.close()
+
+
+def test_a_callback_without_its_environment_is_refused() -> None:
+    model = PPO("MlpPolicy", make_vec_env(pendulum, 1), n_steps=16, batch_size=8, device="cpu")
+    with pytest.raises(ConfigError, match="no FeedbackVecEnv"):
+        model.learn(16, callback=FeedbackCallback())
+
+
+def test_collecting_through_a_store_touches_no_disk_while_acting(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover_module, "LOOK_SECONDS", 0.01)
+    with Store.open(tmp_path) as store:
+        store.projects.create("pendulum")
+        feedback = StoredFeedback(store)
+        env = FeedbackVecEnv(
+            make_vec_env(pendulum, 2, seed=0),
+            feedback,
+            tmp_path / "rewards",
+            segment_length=5,
+            max_pending=10,
+            synthetic_preferences=True,
+        )
+        env.reset()
+        here = threading.current_thread()
+
+        def refuse(what: Any) -> Any:
+            def refused(*args: Any, **kwargs: Any) -> Any:
+                assert threading.current_thread() is not here, f"a step opens {args}"
+                return what(*args, **kwargs)
+
+            return refused
+
+        with monkeypatch.context() as guarded:
+            guarded.setattr(builtins, "open", refuse(builtins.open))
+            guarded.setattr(sqlite3, "connect", refuse(sqlite3.connect))
+            guarded.setattr(store.database.engine, "connect", refuse(store.database.engine.connect))
+            for _ in range(160):
+                env.step(env.action_space.sample()[None].repeat(2, axis=0))
+        assert env.save()
+        assert told_spaces(tmp_path / "rewards") == (env.observation_space, env.action_space)
+        counts = env.counts
+        env.close()
+        assert counts is not None
+        assert counts.asked >= 10
+        answered = feedback.comparisons()
+        returns = answered.segments.returns(answered.pairs)
+        np.testing.assert_array_equal(answered.preference, returns[:, 0] > returns[:, 1])
+
+
+class Rooms(gymnasium.Env[dict[str, Any], Any]):
+    observation_space = spaces.Dict(
+        {"where": spaces.Box(-9, 9, (2,), np.float32), "room": spaces.Discrete(9)}
+    )
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {"state": np.array([self.time, 0.5])}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        info = {"state": np.array([self.time, 0.5])}
+        return self._look(), 0.5, self.time == 3, False, info
+
+    def _look(self) -> dict[str, Any]:
+        return {"where": np.full(2, self.time, np.float32), "room": self.time}
+
+
+def wrapped(kind: str, **more: Any) -> Any:
+    if kind == "sb3":
+        return FeedbackVecEnv(DummyVecEnv([Rooms] * 2), **more)
+    if kind == "single":
+        return HumanPreferencesEnvWrapper(
+            Rooms(),
+            collect_prefs=False,
+            obs_transform_func=more.pop("transform", None),
+            **more,
+        )
+    mode = AutoresetMode.NEXT_STEP if kind == "next" else AutoresetMode.SAME_STEP
+    return FeedbackVectorEnv(SyncVectorEnv([Rooms] * 2, autoreset_mode=mode), **more)
+
+
+@pytest.mark.parametrize("kind", ["sb3", "single", "next", "same"])
+def test_dictionaries_states_and_transforms(kind: str) -> None:
+    env = wrapped(
+        kind,
+        states=True,
+        transform=lambda o: o["where"] / 9,
+        transformed_space=spaces.Box(-1, 1, (2,), np.float32),
+    )
+    sink = Sink(env)
+    env.reset()
+    for _ in range(4):
+        if kind == "single":
+            if env.step(1)[2]:
+                env.reset()
+        else:
+            env.step(np.array([1, 2]))
+    episodes = sink.episodes(env)
+    assert episodes.states is not None
+    first = episodes[:1]
+    np.testing.assert_allclose(first.observations[:, 0], np.arange(3) / 9, rtol=1e-6)
+    np.testing.assert_allclose(first.final_observations[:, 0], [3 / 9], rtol=1e-6)
+    time = np.rint(9 * episodes.observations[:, 0])
+    np.testing.assert_array_equal(episodes.states, np.stack([time, np.full_like(time, 0.5)], 1))
+    assert first.terminated.tolist() == [False, False, True]
+
+
+def test_old_arguments_say_what_takes_their_place(tmp_path) -> None:
+    for name in GONE:
+        with pytest.raises(ConfigError, match=f"{name}: not an argument any more"):
+            HumanPreferencesEnvWrapper(pendulum(), log_dir=tmp_path, **{name: 1})
+    with pytest.raises(
+        ConfigError, match=r"settings: expected .*'segment_length'.* got \['zoom'\]"
+    ):
+        HumanPreferencesEnvWrapper(pendulum(), log_dir=tmp_path, zoom=4)
+    with pytest.raises(ConfigError, match="one of the two names"):
+        HumanPreferencesEnvWrapper(
+            pendulum(), log_dir=tmp_path, synthetic_prefs=True, synthetic_preferences=True
+        )
+
+
+@pytest.mark.parametrize("name", ["synthetic_prefs", "synthetic_preferences"])
+def test_one_line_collects_and_pays(tmp_path, monkeypatch, name: str) -> None:
+    monkeypatch.setattr(handover_module, "LOOK_SECONDS", 0.01)
+    if name == "synthetic_prefs":
+        save_reward(tmp_path / "pretrained", reward_of())
+    else:
+        publish(tmp_path / "pretrained", reward_of(), version=7)
+    env = HumanPreferencesEnvWrapper(
+        pendulum(),
+        log_dir=tmp_path / "logs",
+        segment_length=5,
+        max_pref_interface_segs=25,
+        pretrained_reward_predictor_dir=tmp_path / "pretrained",
+        **{name: True},
+    )
+    env.reset(seed=0)
+    for _ in range(8 * STEPS):
+        _, _, _, truncated, info = env.step(env.action_space.sample())
+        if truncated:
+            env.reset()
+    assert info["reward_version"] == 1
+    assert env.handover is not None
+    assert env.handover.config.buffer_steps == 125
+    assert env.save()
+    env.close()
+    with Store.open(tmp_path / "logs") as store:
+        assert len(StoredFeedback(store).comparisons()) > 0
+        project = store.projects.get("drlhp")
+        assert project.frames == {"kind": "env", "env_id": "Pendulum-v1"}
+        assert project.fps == 30

@@ -1,0 +1,279 @@
+"""Experience becomes questions in the background, and nobody waits for that."""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from preferl.data.episodes import Episodes
+from preferl.feedback.scripted import ScriptedTeacher
+from preferl.online import handover as module
+from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.handover import Handover
+from preferl.online.waiting_room import WaitingRoom
+from preferl.store import database
+from preferl.store.feedback import StoredFeedback
+from preferl.store.store import Store
+
+
+def episodes(*lengths: int, seed: int = 0) -> Episodes:
+    rng = np.random.default_rng(seed)
+    steps = sum(lengths)
+    return Episodes(
+        rng.normal(size=(steps, 2)).astype(np.float32),
+        rng.normal(size=(steps, 1)).astype(np.float32),
+        rng.normal(size=steps).astype(np.float32),
+        np.zeros(steps, bool),
+        np.zeros((len(lengths), 2), np.float32),
+        np.array(lengths),
+    )
+
+
+@pytest.fixture
+def feedback(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    with Store.open(tmp_path) as store:
+        store.projects.create("dots", fps=10)
+        yield StoredFeedback(store)
+
+
+def handed(feedback: StoredFeedback, config: FeedbackConfig, **more: Any) -> Handover:
+    handover = Handover(feedback, config, **more)
+    handover.put(episodes(30, 30))
+    assert handover.flush()
+    return handover
+
+
+def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100, buffer_steps=50)
+    first = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    first.pause()
+    saved = first.snapshot()
+    first.resume()
+    first.put(episodes(24, seed=1))
+    assert first.flush()
+    asked = first.counts.asked
+    assert asked == (60 + 24) // 3
+    first.close()
+
+    second = Handover(feedback, config, teacher=ScriptedTeacher.oracle())
+    second.restore(saved)
+    assert second.counts.asked == 20
+    assert second.counts.answered == saved["given"] >= 20  # some are asked again, to judge
+    assert second.counts.waiting_steps == 60
+    second.resume()
+    second.put(episodes(24, seed=1))  # which the first one asked about before it was killed
+    assert second.flush()
+    assert second.counts.asked == asked
+    assert len(feedback.store.questions.asked(feedback.project.id)) == asked
+    second.put(episodes(30, seed=2))
+    assert second.flush()
+    assert second.counts.asked == asked + 10
+    assert second.close()
+
+
+def test_a_restored_handover_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=6, max_pending=100, episode_every=None)
+    asked = []
+    for cut in (False, True):
+        with Store.open(tmp_path / str(cut)) as store:
+            store.projects.create("dots", fps=10)
+            feedback = StoredFeedback(store)
+            handover = handed(feedback, config)
+            if cut:
+                saved = handover.snapshot()
+                handover.close()
+                handover = Handover(feedback, config)
+                handover.restore(saved)
+            handover.put(episodes(30, 30, seed=1))
+            assert handover.flush()
+            asked.append([clips for _, *clips in store.questions.asked(feedback.project.id)])
+            handover.close()
+    assert asked[0] == asked[1]
+
+
+def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedback) -> None:
+    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, max_pending=7))
+    assert feedback.pending == 7
+    assert handover.flush()
+    assert (feedback.pending, handover.counts.asked) == (7, 7)
+    assert handover.close()
+    clips = feedback.store.questions.asked(feedback.project.id)
+    assert all(first != second for _, first, second in clips)
+    shown = feedback.store.clips.segments(feedback.project.id, [clips[0][1]])
+    assert shown.length == 5
+
+
+def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=4, max_questions=6)
+    teacher = ScriptedTeacher.oracle()
+    first = handed(feedback, config, teacher=teacher)
+    first.close()
+    second = handed(feedback, config, teacher=teacher)
+    for _ in range(3):
+        second.flush()
+    second.close()
+    assert len(feedback.store.questions.asked(feedback.project.id)) == 6
+    assert first.counts.asked + second.counts.asked == 6
+
+
+def test_a_script_answers_through_the_queue(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=8, max_questions=8)
+    handover = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    handover.close()
+    answered = feedback.comparisons()
+    returns = answered.segments.returns(answered.pairs)
+    assert len(answered) == 8
+    np.testing.assert_array_equal(answered.preference, returns[:, 0] > returns[:, 1])
+    people = feedback.store.people.all(feedback.project.id)
+    assert [person.name for person in people] == ["script"]
+    assert handover.counts.answered >= 8
+
+
+def test_questions_wait_for_new_experience(feedback: StoredFeedback) -> None:
+    config = FeedbackConfig(segment_length=5, max_pending=3, ask_every=30)
+    handover = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    handover.flush()
+    assert handover.counts.asked == 2  # of 60 steps
+    handover.put(episodes(40, seed=1))
+    handover.flush()
+    handover.flush()
+    assert handover.counts.asked == 3
+    handover.close()
+
+
+def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> None:
+    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=1))
+    handover.pause()
+    handover.put(episodes(30))
+    handover.flush()
+    assert handover.counts == module.HandoverCounts(0, 0, 0, 0, 0, None)
+    handover.resume()
+    handover.put(episodes(30))
+    handover.flush()
+    assert handover.counts.asked == 20
+    handover.close()
+
+
+def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
+    handover = Handover(feedback, FeedbackConfig(segment_length=25, ask_every=1))
+    handover.put(episodes(20, 24))
+    assert handover.flush()
+    assert handover.counts.asked == 0
+    handover.put(episodes(26, seed=1))
+    handover.flush()
+    assert handover.counts.asked > 0
+    handover.close()
+
+
+class Disagreeing:
+    """Two members that disagree about how much the first feature is worth."""
+
+    version = 3
+
+    def scores(self, segments: Any) -> np.ndarray:
+        total = segments[:].observations[..., 0].sum(-1)
+        return np.stack([total, -total])
+
+
+def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> None:
+    handover = Handover(
+        feedback, FeedbackConfig(segment_length=5, max_pending=2, sampling="disagreement")
+    )
+    handover.follow(Disagreeing())
+    handover.put(episodes(60))
+    handover.flush()
+    handover.close()
+    asked = feedback.store.questions.asked(feedback.project.id)
+    shown = feedback.store.clips.segments(feedback.project.id, [c for q in asked for c in q[1:]])
+    totals = shown[:].observations[..., 0].sum(-1).reshape(-1, 2)
+    assert (np.abs(totals[:, 0] - totals[:, 1]) > 3).all()  # a random pair: 2.5 on average
+    with feedback.store.database.read() as session:
+        versions = session.connection().exec_driver_sql("SELECT model_version FROM query")
+        assert [row[0] for row in versions] == [3, 3]
+
+
+def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
+    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, episode_every=0.0))
+    handover.close()
+    store, project = feedback.store, feedback.project.id
+    with store.database.read() as session:
+        rows = session.connection().exec_driver_sql(
+            "SELECT id, steps FROM clip WHERE kind = 'episode'"
+        )
+        ((clip, steps),) = rows
+    assert steps == 30
+    kept = store.clips.segments(project, [clip])
+    np.testing.assert_array_equal(kept.observations, episodes(30, 30).observations[30:])
+
+
+def test_the_agent_gives_signs_of_life(feedback: StoredFeedback) -> None:
+    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1))
+    handover.close()
+    (agent,) = feedback.store.live.services(feedback.project.id)
+    assert (agent.name, agent.state) == ("agent", "stopped")
+    assert agent.detail["asked"] == 20
+
+
+def test_a_locked_store_holds_nobody_up(
+    feedback: StoredFeedback, tmp_path, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    with Store.open(tmp_path) as impatient:
+        handover = Handover(
+            StoredFeedback(impatient), FeedbackConfig(segment_length=5, ask_every=1)
+        )
+        lock = sqlite3.connect(tmp_path / "labels.db", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        handover.put(episodes(60))
+        assert time.monotonic() - begun < 0.1
+        assert not handover.flush(3.0)
+        assert "locked" in str(handover.counts.problem)
+        assert handover.counts.asked == 0
+        lock.execute("ROLLBACK")
+        assert handover.flush(10.0)
+        assert handover.counts.asked == 20
+        assert handover.counts.problem is None
+        assert handover.close()
+        lock.close()
+    assert [r.message[:26] for r in caplog.records if r.name == module.__name__] == [
+        "No questions for now: stor",
+        "Questions are asked again.",
+    ]
+
+
+def test_a_broken_sampler_is_told_of(feedback: StoredFeedback, caplog) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=1), sampler=broken)
+    handover.put(episodes(30))
+    assert not handover.flush()
+    assert handover.counts.problem == "ZeroDivisionError"
+    assert handover.close()
+
+
+def test_the_oldest_experience_goes_first_and_is_counted() -> None:
+    room = WaitingRoom(steps=50, megabytes=1.0, segment_length=10)
+    room.put(episodes(20, 5))
+    room.put(episodes(25, seed=1))
+    assert (room.steps, room.dropped_episodes) == (50, 0)
+    room.put(episodes(10, seed=2))
+    assert (room.steps, room.dropped_episodes, room.dropped_segments) == (35, 2, 2)
+    held = room.look()
+    assert held is not None
+    assert held.lengths.tolist() == [25, 10]
+    room.put(episodes(50, seed=3))  # what questions were drawn from is not left out
+    assert (room.steps, room.dropped_episodes, room.dropped_segments) == (50, 2, 2)
+
+
+def test_memory_is_bounded_too() -> None:
+    room = WaitingRoom(steps=10**9, megabytes=0.001, segment_length=10)
+    for seed in range(5):
+        room.put(episodes(40, seed=seed))  # 40 steps of 16 bytes
+    assert room.steps == 40
+    assert room.dropped_episodes == 4

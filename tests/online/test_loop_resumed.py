@@ -1,0 +1,156 @@
+"""The loop goes on where it was interrupted, and comes to the same."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from resumable_runs import assert_same, everything
+
+from preferl.errors import CheckpointError, ConfigError
+from preferl.feedback import InstantFeedback, ScriptedTeacher
+from preferl.models import LSTMRewardConfig, MLPRewardConfig
+from preferl.online import (
+    OnlineConfig,
+    OnlineReport,
+    PPOConfig,
+    SACConfig,
+    TurnReport,
+    learn_from_preferences,
+)
+from preferl.training import RewardTrainerConfig
+
+TINY = OnlineConfig(
+    environments=2,
+    steps=1_000,
+    comparisons=13,
+    turns=3,
+    segment_length=10,
+    initial_steps=300,
+    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=2),
+    model=MLPRewardConfig(hidden=(8,), members=2),
+    trainer=RewardTrainerConfig(epochs=2),
+    teacher=ScriptedTeacher(error_rate=0.3),
+)
+CONFIGS = {
+    "ppo": TINY,
+    "sac": replace(
+        TINY,
+        steps=500,
+        algorithm=SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,)),
+        sampler="informative",
+        oversampling=2,
+        pessimism=0.5,
+    ),
+    "lstm": replace(TINY, env="CartPole-v1", model=LSTMRewardConfig(width=8), short="pad"),
+}
+
+
+class KilledError(Exception):
+    """Stands for a program that ends here."""
+
+
+@cache
+def undisturbed(name: str) -> tuple[OnlineReport, dict[str, Any]]:
+    report = learn_from_preferences(CONFIGS[name])
+    return report, everything(report.learner.algorithm)
+
+
+def killed(config: OnlineConfig, folder: Path, turn: int) -> None:
+    """A run that ends in a turn, after its answers were given."""
+
+    def end(report: TurnReport) -> None:
+        if report.turn == turn:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        learn_from_preferences(config, on_turn=end, checkpoints=folder)
+
+
+@pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+@pytest.mark.parametrize("turn", [1, 3])
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
+    expected, numbers = undisturbed(name)
+    killed(CONFIGS[name], tmp_path, turn)
+    report = learn_from_preferences(CONFIGS[name], checkpoints=tmp_path)
+    assert_same(everything(report.learner.algorithm), numbers)
+    assert report.env_steps == expected.env_steps
+    assert [one.turn for one in report.turns] == [one.turn for one in expected.turns]
+    assert [one.mean_return for one in report.turns] == pytest.approx(
+        [one.mean_return for one in expected.turns], abs=0, nan_ok=True
+    )
+    np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
+    np.testing.assert_array_equal(
+        report.comparisons.segments.observations, expected.comparisons.segments.observations
+    )
+    np.testing.assert_array_equal(
+        report.reward.member_rewards(report.experience),
+        expected.reward.member_rewards(expected.experience),
+    )
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path):
+    first = learn_from_preferences(TINY, checkpoints=tmp_path)
+    seen: list[TurnReport] = []
+    again = learn_from_preferences(TINY, checkpoints=tmp_path, on_turn=seen.append)
+    assert seen == []
+    assert (again.env_steps, len(again.turns)) == (first.env_steps, len(first.turns))
+    assert again.seconds > 0.5 * first.seconds  # of the first program, for the most part
+
+
+def test_answers_after_the_last_checkpoint_are_kept(tmp_path):
+    given = []
+
+    def asked(comparisons: Any) -> None:
+        given.append(comparisons)
+        if len(given) == 2:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        learn_from_preferences(TINY, on_answers=asked, checkpoints=tmp_path)
+    report = learn_from_preferences(TINY, checkpoints=tmp_path, answered=given[-1])
+    later = len(given[1]) - len(given[0])
+    assert later > 0
+    assert len(report.comparisons) == TINY.comparisons + later
+
+
+def test_other_settings_are_refused_by_name(tmp_path):
+    killed(TINY, tmp_path, 1)
+    with pytest.raises(CheckpointError, match=r"segment_length of the run .*expected 10, .*got 8"):
+        learn_from_preferences(replace(TINY, segment_length=8), checkpoints=tmp_path)
+
+
+class Learner:
+    """Nobody knows where it stands."""
+
+
+def test_a_learner_that_cannot_be_saved_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"`snapshot` and `restore`.*got Learner"):
+        learn_from_preferences(
+            TINY,
+            learner=Learner(),  # type: ignore[arg-type]
+            trainer=object(),  # type: ignore[arg-type]
+            checkpoints=tmp_path,
+        )
+
+
+def test_feedback_of_ones_own_keeps_its_answers_itself(tmp_path):
+    class Own:
+        def __init__(self) -> None:
+            self.inner = InstantFeedback(ScriptedTeacher.oracle(), 0)
+            self.ask, self.comparisons = self.inner.ask, self.inner.comparisons
+
+    own = Own()
+
+    def end(report: TurnReport) -> None:
+        if report.turn == 1:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        learn_from_preferences(TINY, feedback=own, on_turn=end, checkpoints=tmp_path)
+    report = learn_from_preferences(TINY, feedback=own, checkpoints=tmp_path)
+    assert len(report.turns) == 4
+    assert report.comparisons is own.comparisons()

@@ -1,0 +1,67 @@
+"""A page that runs and serves nobody is lost; one behind a proxy, or one with errors, is not."""
+
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from preferl.online.page_probe import PageProbe
+
+
+class Unwell(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_error(503)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def port():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unwell) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def probe_of(link, lines, **more):
+    probe = PageProbe(lines.append, **({"every": 0.0, "patience": 0.2, "timeout": 0.1} | more))
+    assert not probe.is_up("starting", 1)
+    assert probe.is_up(f"starting\nAnswer here: {link}\nStop with Ctrl-C.\n", 1)
+    return probe
+
+
+def test_the_link_is_said_once_and_again_when_it_changes():
+    lines = []
+    probe = probe_of("http://localhost:1/join/a", lines)
+    probe.is_up("Answer here: http://localhost:1/join/a", 1)
+    probe.is_up("Answer here: http://localhost:2/join/a", 1)
+    assert lines == [f"Answer here: http://localhost:{n}/join/a" for n in (1, 2)]
+
+
+def test_whatever_answers_is_not_lost(port):
+    probe = probe_of(f"http://127.0.0.1:{port}/join/a", [], timeout=5.0)
+    time.sleep(0.3)
+    assert probe.lost() is None
+
+
+def test_silence_is_lost_after_a_while():
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # which nobody serves
+        link = f"http://127.0.0.1:{listening.getsockname()[1]}/join/a"
+        probe = probe_of(link, [], patience=0.5)
+        assert probe.lost() is None
+        time.sleep(0.5)
+        assert probe.lost().startswith("has not answered for ")
+        patient = probe_of(link, [], every=60.0, patience=0.0, timeout=0.1)
+        assert patient.lost() is not None
+        assert patient.lost() is None, "it is not asked all the time"
+
+
+def test_nobody_asks_through_a_proxy():
+    probe = probe_of("https://labels.example.org/join/a", [])
+    time.sleep(0.3)
+    assert probe.lost() is None

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import NatureCNN
+
+from preferl.online import PPOConfig, build_algorithm, load_policy, make_environments, save_policy
+from preferl.online.picture_policy import SmallPictures, picture_policy
+
+
+def test_small_pictures_have_their_own_network(tmp_path):
+    env = make_environments("preferl/MovingDot-v0", 2, seed=0)
+    config = PPOConfig(n_steps=4, batch_size=4, n_epochs=1, hidden=(8,))
+    agent = build_algorithm(config, env, seed=0)
+    extractor = agent.policy.features_extractor
+    assert isinstance(extractor, SmallPictures)
+    agent.learn(8)
+    save_policy(tmp_path / "policy", agent, config)
+    seen = env.reset()
+    again = load_policy(tmp_path / "policy")
+    assert again.predict(seen, deterministic=True)[0].tolist() == (
+        agent.predict(seen, deterministic=True)[0].tolist()
+    )
+
+
+@pytest.mark.parametrize("shape", [(8, 8, 1), (35, 20, 4), (3, 12, 12)])
+def test_any_small_picture_becomes_features(shape):
+    space = spaces.Box(0, 255, shape, np.uint8)
+    assert picture_policy(space) == {"features_extractor_class": SmallPictures}
+    first = shape if shape[0] < shape[2] else (shape[2], *shape[:2])
+    extractor = SmallPictures(spaces.Box(0, 255, first, np.uint8), features_dim=5)
+    assert extractor(torch.rand(2, *first)).shape == (2, 5)
+
+
+def test_large_pictures_have_the_usual_network_and_others_none():
+    assert picture_policy(spaces.Box(0, 255, (36, 40, 3), np.uint8)) == {}
+    assert picture_policy(spaces.Box(-1, 1, (36, 40, 3))) is None
+    assert picture_policy(spaces.Dict({"eye": spaces.Box(0, 255, (36, 40, 3), np.uint8)})) is None
+    assert NatureCNN(spaces.Box(0, 255, (3, 36, 40), np.uint8)).features_dim == 512

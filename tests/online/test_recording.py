@@ -1,0 +1,74 @@
+import numpy as np
+from gymnasium import spaces
+
+from preferl.online.recording import Recording
+
+SPACE, ACTIONS = spaces.Box(-99, 99, (1,), np.float32), spaces.Discrete(9)
+
+
+def column(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)[:, None]
+
+
+def test_an_environment_whose_episode_is_over_is_not_recorded() -> None:
+    recording = Recording(SPACE, ACTIONS, 2, capacity=2)
+    recording.begin(column(0, 10))
+    recording.act(np.array([1, 2]))
+    recording.advance(column(1, 11), np.array([0.1, 0.2]))
+    recording.end(np.array([0]), np.array([True]), column(1))
+    for number in (2, 3):  # the first waits for its reset
+        recording.act(np.array([7, number]))
+        recording.advance(column(-5, 10 + number), np.array([9.0, number]))
+    recording.begin(column(50, -1), which=np.array([True, False]))
+    recording.act(np.array([4, 4]))
+    recording.advance(column(51, 14), np.array([0.4, 4.0]))
+    episodes = recording.take(unfinished="cut")
+    assert episodes is not None
+    assert episodes.lengths.tolist() == [1, 1, 4]
+    assert episodes.observations[:, 0].tolist() == [0, 50, 10, 11, 12, 13]
+    assert episodes.final_observations[:, 0].tolist() == [1, 51, 14]
+    assert episodes.actions.tolist() == [1, 4, 2, 2, 3, 4]
+    assert episodes.terminated.tolist() == [True] + [False] * 5
+    assert recording.steps == 6
+
+
+def test_nothing_is_recorded_while_paused() -> None:
+    recording = Recording(SPACE, ACTIONS, 1)
+    recording.begin(column(0))
+    recording.act(np.array([1]))
+    recording.advance(column(1), np.zeros(1))
+    recording.pause()
+    recording.see(column(5))
+    recording.begin()
+    recording.act(np.array([2]))
+    recording.advance(column(6), np.zeros(1))
+    episodes = recording.take(unfinished="cut")
+    assert episodes is not None
+    assert episodes.observations[:, 0].tolist() == [0, 5]
+    assert episodes.final_observations[:, 0].tolist() == [1, 6]
+
+
+def test_recent_steps_stop_where_the_episode_began() -> None:
+    recording = Recording(SPACE, ACTIONS, 2)
+    recording.begin(column(0, 10))
+    for number in range(1, 4):
+        recording.act(np.array([number, number]))
+        recording.advance(column(number, 10 + number), np.zeros(2))
+        if number == 2:
+            recording.end(np.array([1]), np.array([False]), column(12))
+            recording.begin(column(0, 20), which=np.array([False, True]))
+    observations, actions, mask = recording.recent(3)
+    assert mask.tolist() == [[True] * 3, [False, False, True]]
+    assert observations[mask][:, 0].tolist() == [0, 1, 2, 20]
+    assert actions[mask].tolist() == [1, 2, 3, 3]
+
+
+def test_long_recordings_stay_small() -> None:
+    recording = Recording(SPACE, ACTIONS, 2, capacity=4)
+    recording.begin(column(0, 0))
+    for number in range(1, 1001):
+        recording.act(np.zeros(2, int))
+        recording.advance(column(number, number), np.zeros(2))
+        recording.cut(recording.waiting >= 5)
+        recording.take()
+    assert len(recording._rewards) <= 16

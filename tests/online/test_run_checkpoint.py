@@ -1,0 +1,354 @@
+"""A run that was killed goes on as if nothing had happened."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import SyncVectorEnv
+from resumable_runs import (
+    Kill,
+    KilledError,
+    Sink,
+    agent_on,
+    assert_same,
+    assert_same_episodes,
+    built,
+    everything,
+    learn,
+    make,
+    reward_for,
+)
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from preferl.data.episodes import join
+from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.online import (
+    FeedbackVecEnv,
+    FeedbackVectorEnv,
+    HumanPreferencesEnvWrapper,
+    SaveRunCallback,
+    checkpoint_folder,
+)
+from preferl.online.checkpoint import resume_run, save_run
+from preferl.online.checkpoint_folder import has_run
+from preferl.training.publish import publish
+from preferl.training.versions import version_folder, versions
+
+TOTAL = 256
+
+
+@cache
+def undisturbed(algorithm: str, env_id: str, kind: str) -> tuple[dict[str, Any], Sink]:
+    """What a run comes to that nobody kills."""
+    agent, sink = built(algorithm, env_id, reward_for(env_id, kind))
+    learn(agent, TOTAL, None)
+    agent.get_env().core.hand_over()
+    return everything(agent), sink
+
+
+@pytest.mark.parametrize("kill", [70, 130, 254])
+@pytest.mark.parametrize(
+    ("algorithm", "env_id", "kind"),
+    [
+        ("PPO", "CartPole-v1", "mlp"),
+        ("PPO", "Pendulum-v1", "lstm"),
+        ("SAC", "Pendulum-v1", "lstm"),
+    ],
+)
+def test_a_killed_run_goes_on_to_the_last_bit(tmp_path, algorithm, env_id, kind, kill):
+    expected, whole = undisturbed(algorithm, env_id, kind)
+    killed, _ = built(algorithm, env_id, reward_for(env_id, kind))
+    with pytest.raises(KilledError):
+        learn(killed, TOTAL, tmp_path / "run", kill=kill)
+    torch.manual_seed(99)  # another program draws otherwise
+
+    resumed, after = built(algorithm, env_id, reward_for(env_id, kind))
+    found = resume_run(tmp_path / "run", resumed)
+    assert found.problems == ()
+    assert kill - 66 <= found.steps <= kill
+    learn(resumed, TOTAL, tmp_path / "run")
+    resumed.get_env().core.hand_over()
+    assert_same(everything(resumed), expected)
+    assert_same_episodes(join(after.parts), join(whole.parts[-len(after.parts) :]))
+
+
+def test_it_can_be_killed_again_and_again(tmp_path):
+    expected, _ = undisturbed("SAC", "Pendulum-v1", "mlp")
+    reward = reward_for("Pendulum-v1")
+    for kill in (70, 150, 151, 240):
+        agent, _ = built("SAC", "Pendulum-v1", reward)
+        if has_run(tmp_path / "run"):
+            resume_run(tmp_path / "run", agent)
+        with pytest.raises(KilledError):
+            learn(agent, TOTAL, tmp_path / "run", every=30, kill=kill)
+    agent, _ = built("SAC", "Pendulum-v1", reward)
+    resume_run(tmp_path / "run", agent)
+    learn(agent, TOTAL, tmp_path / "run")
+    assert_same(everything(agent), expected)
+    assert len(versions(tmp_path / "run")) == 1
+
+
+def test_the_reward_in_use_comes_back_though_another_was_published_since(tmp_path):
+    folder = tmp_path / "rewards"
+    publish(folder, reward_for("Pendulum-v1", seed=1))
+    agent, _ = built("SAC", "Pendulum-v1", folder)
+    learn(agent, 128, tmp_path / "run")
+    paid = agent.replay_buffer.rewards.copy()
+    agent.get_env().close()
+    publish(folder, reward_for("Pendulum-v1", seed=2))
+
+    resumed, _ = built("SAC", "Pendulum-v1", folder)
+    env = resumed.get_env()
+    assert env.reward_version == 2
+    resume_run(tmp_path / "run", resumed)
+    assert env.reward_version == 1
+    np.testing.assert_array_equal(resumed.replay_buffer.rewards, paid)
+    learn(resumed, 130, None)
+    assert env.reward_version == 2
+    assert not np.isclose(resumed.replay_buffer.rewards[:60], paid[:60]).any()
+    env.close()
+
+
+def test_what_was_paid_is_not_paid_again_by_the_same_reward(tmp_path):
+    folder = tmp_path / "rewards"
+    publish(folder, reward_for("Pendulum-v1"))
+    agent, _ = built("SAC", "Pendulum-v1", folder)
+    learn(agent, 128, tmp_path / "run")
+    agent.get_env().close()
+    resumed, _ = built("SAC", "Pendulum-v1", folder)
+    resume_run(tmp_path / "run", resumed)
+    resumed.replay_buffer.rewards[3] = 7.0  # a relabelling would put it right
+    learn(resumed, 130, None)
+    assert (resumed.replay_buffer.rewards[3] == 7.0).all()
+    resumed.get_env().close()
+
+
+def test_normalised_observations_go_on(tmp_path):
+    def build() -> Any:
+        inner = FeedbackVecEnv(
+            make_vec_env(lambda: make("CartPole-v1"), 2, seed=5), rewards=reward_for("CartPole-v1")
+        )
+        return agent_on("PPO", VecNormalize(inner))
+
+    whole = build()
+    learn(whole, 256, None)
+    expected = everything(whole)
+    killed = build()
+    with pytest.raises(KilledError):
+        learn(killed, 256, tmp_path / "run", kill=140)
+    resumed = build()
+    assert resume_run(tmp_path / "run", resumed).problems == ()
+    learn(resumed, 256, None)
+    assert_same(everything(resumed), expected)
+    norm, other = resumed.get_env(), whole.get_env()
+    np.testing.assert_array_equal(norm.obs_rms.mean, other.obs_rms.mean)
+
+
+class Foreign:
+    """Something that a simulator keeps and nobody can write down."""
+
+
+def test_what_cannot_be_put_back_is_said_and_begins_anew(tmp_path, caplog):
+    agent, _ = built("SAC", "Pendulum-v1", reward_for("Pendulum-v1"))
+    agent.get_env().venv.envs[0].unwrapped.engine = Foreign()
+    learn(agent, 90, tmp_path / "run")
+    resumed, _ = built("SAC", "Pendulum-v1", reward_for("Pendulum-v1"))
+    found = resume_run(tmp_path / "run", resumed)
+    assert found.problems == ("PendulumEnv.engine is a Foreign",)
+    assert "PendulumEnv.engine is a Foreign" in caplog.text
+    assert resumed._last_obs is None
+    last = resumed.replay_buffer.pos - 1
+    assert resumed.replay_buffer.dones[last].all()  # no window reaches across
+    learn(resumed, 130, None)
+    assert resumed.num_timesteps == 130
+
+
+def test_a_loop_of_ones_own_goes_on(tmp_path):
+    network = torch.nn.Linear(3, 1)
+    optimiser = torch.optim.Adam(network.parameters())
+
+    def step(env: Any, count: int) -> list[float]:
+        paid = []
+        for _ in range(count):
+            observation, pay, _, over, _ = env.step(env.action_space.sample())
+            paid.append(pay)
+            optimiser.zero_grad()
+            network(torch.from_numpy(observation)).sum().backward()
+            optimiser.step()
+            if over:
+                env.reset()
+        return paid
+
+    def build() -> Any:
+        reward = reward_for("Pendulum-v1", "lstm")
+        return HumanPreferencesEnvWrapper(make("Pendulum-v1"), collect_prefs=False, rewards=reward)
+
+    env = build()
+    env.reset(seed=1)
+    env.action_space.seed(2)
+    step(env, 27)
+    agent = {"network": network, "optimiser": optimiser}
+    save_run(tmp_path / "run", agent, env, steps=27, notes={"episode": 2, "best": np.ones(2)})
+    expected, weights = step(env, 30), network.weight.detach().clone()
+
+    network = torch.nn.Linear(3, 1)
+    optimiser = torch.optim.Adam(network.parameters())
+    env = build()
+    found = resume_run(tmp_path / "run", {"network": network, "optimiser": optimiser}, env)
+    assert (found.steps, found.notes["episode"], found.notes["best"].tolist()) == (27, 2, [1, 1])
+    assert step(env, 30) == expected
+    assert torch.equal(network.weight, weights)
+
+
+def test_vector_environments_of_gymnasium_go_on_with_their_history(tmp_path):
+    def build() -> FeedbackVectorEnv:
+        envs = SyncVectorEnv([lambda: make("CartPole-v1")] * 2)
+        return FeedbackVectorEnv(envs, rewards=reward_for("CartPole-v1", "lstm"))
+
+    actions = np.random.default_rng(0).integers(2, size=(70, 2))
+    env = build()
+    env.reset(seed=1)
+    for action in actions[:29]:
+        env.step(action)
+    save_run(tmp_path / "run", {}, env, steps=58)
+    other = build()
+    resume_run(tmp_path / "run", {}, other)
+    for action in actions[29:]:
+        one, two = env.step(action), other.step(action)
+        for here, there in zip(one[:4], two[:4], strict=True):
+            np.testing.assert_array_equal(here, there)
+        assert repr(one[4].get("learned_return")) == repr(two[4].get("learned_return"))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    agent, _ = built("PPO", "CartPole-v1", reward_for("CartPole-v1"))
+    learn(agent, 64, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def fresh(env_id: str = "CartPole-v1") -> Any:
+    return built("PPO", env_id, reward_for(env_id))[0]
+
+
+def test_a_damaged_checkpoint_is_refused(saved):
+    agent = fresh()
+    file = version_folder(saved, 1) / "tensors.safetensors"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(CheckpointError, match=r"another tensors\.safetensors than was written"):
+        resume_run(saved, agent)
+    file.unlink()
+    with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
+        resume_run(saved, agent)
+
+
+def test_a_checkpoint_of_another_run_is_refused(saved, tmp_path):
+    with pytest.raises(CheckpointError, match=r"observations of the run in .*saved"):
+        resume_run(saved, fresh("Pendulum-v1"))
+    other = agent_on("PPO", FeedbackVecEnv(make_vec_env(lambda: make("CartPole-v1"), 3)))
+    with pytest.raises(CheckpointError, match=r"environments .*expected 2, .*got 3"):
+        resume_run(saved, other)
+    bare = agent_on("PPO", make_vec_env(lambda: make("CartPole-v1"), 2))
+    with pytest.raises(CheckpointError, match=r"FeedbackVecEnv > DummyVecEnv.*got DummyVecEnv"):
+        resume_run(saved, bare)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        resume_run(tmp_path / "nothing", fresh())
+
+
+def test_another_format_is_refused(saved):
+    about = version_folder(saved, 1) / "checkpoint.json"
+    about.write_text(json.dumps(json.loads(about.read_text()) | {"format": 7}))
+    with pytest.raises(CheckpointError, match="expected 1, got 7"):
+        resume_run(saved, fresh())
+
+
+def test_other_versions_are_said(saved, caplog):
+    about = version_folder(saved, 1) / "checkpoint.json"
+    told = json.loads(about.read_text())
+    told["versions"]["packages"]["torch"] = "1.0"
+    about.write_text(json.dumps(told))
+    resume_run(saved, fresh())
+    assert "torch 1.0 to" in caplog.text
+
+
+def test_the_one_before_stays_until_the_next_is_whole(saved, monkeypatch):
+    agent = fresh()
+    resume_run(saved, agent)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_folder, "write_json", full)
+    with pytest.raises(StorageError, match="No space left"):
+        save_run(saved, agent)
+    assert versions(saved) == [1]
+    assert [path.name for path in saved.iterdir()] == ["00001"]
+    resume_run(saved, agent)
+
+
+def test_learning_goes_on_while_the_disk_is_full(saved, monkeypatch, caplog):
+    agent = fresh()
+    resume_run(saved, agent)
+    whole, tries = checkpoint_folder.write_json, []
+
+    def full(*what: Any) -> None:
+        tries.append(agent.num_timesteps)
+        if len(tries) == 1:
+            raise OSError(28, "No space left on device")
+        whole(*what)
+
+    monkeypatch.setattr(checkpoint_folder, "write_json", full)
+    learn(agent, 256, saved)
+    assert tries == [128, 192, 256]
+    assert "No checkpoint after 128 steps" in caplog.text
+    assert "No space left" in caplog.text
+    assert resume_run(saved, fresh()).steps == 256
+
+
+def test_what_a_killed_save_left_behind_goes(saved):
+    (saved / ".00002.abc" / "00002").mkdir(parents=True)
+    agent = fresh()
+    resume_run(saved, agent)
+    assert save_run(saved, agent).name == "00002"
+    assert [path.name for path in saved.iterdir()] == ["00002"]
+
+
+def test_another_run_is_not_written_over(saved, tmp_path):
+    with pytest.raises(ConfigError, match=r"64 steps.*got one of 0 steps"):
+        learn(fresh(), 64, saved)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    with pytest.raises(StorageError, match="something else"):
+        save_run(tmp_path / "mine", fresh())
+
+
+def test_nothing_is_saved_in_the_middle_of_a_rollout(tmp_path):
+    agent = fresh()
+    agent.learn(64, callback=[SaveRunCallback(tmp_path / "run", every=1), Stop(40)])
+    assert not has_run(tmp_path / "run")
+
+
+class Stop(Kill):
+    def _on_step(self) -> bool:
+        return self.model.num_timesteps < self.at
+
+
+def test_settings_out_of_range_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="every"):
+        SaveRunCallback(tmp_path, every=0)
+    with pytest.raises(ConfigError, match="env: expected what the agent acts in"):
+        save_run(tmp_path, {"network": torch.nn.Linear(1, 1)})
+
+
+def test_rewards_that_stay_are_the_scripts(saved):
+    agent, _ = built("PPO", "CartPole-v1", reward_for("CartPole-v1", seed=4))
+    resume_run(saved, agent)
+    window = np.ones((3, 1, 4), np.float32), np.ones((3, 1), int), np.ones((3, 1), bool)
+    np.testing.assert_array_equal(
+        agent.get_env().learned_reward(*window), reward_for("CartPole-v1", seed=4)(*window)
+    )

@@ -1,0 +1,156 @@
+"""The service killed at any moment, under load, with readers beside it: nothing half, nothing lost.
+
+`PREFERL_KILLS` sets how often it is killed; the default is quick.
+"""
+
+import multiprocessing
+import os
+import random
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+from answered_store import Answering
+
+from preferl.online.service import serve_reward
+from preferl.online.service_config import ServiceConfig
+from preferl.store.store import Store
+from preferl.training.publish import PublishedReward
+from preferl.training.reward_presets import RewardSettings
+from preferl.training.versions import versions
+
+KILLS = int(os.environ.get("PREFERL_KILLS", "10"))
+
+pytestmark = pytest.mark.slow
+
+
+def serve(folder, out):
+    """What a process does that serves rewards."""
+    config = ServiceConfig(
+        out=out,
+        reward=RewardSettings(hidden=(64,), epochs=3, members=3),
+        first_epochs=3,
+        min_answers=5,
+        min_new_answers=1,
+        max_wait=0.0,
+        poll_seconds=0.01,
+        beat_seconds=0.1,
+    )
+    with Store.open(folder) as store:
+        serve_reward(config, store)
+
+
+def read(out, stop, seen):
+    """What a process does that pays rewards: takes up versions as fast as it can."""
+    published = PublishedReward(out)
+    step = (np.ones((1, 1, 3), np.float32), np.ones((1, 1, 1), np.float32), np.ones((1, 1), bool))
+    while not stop.is_set():
+        before = published.version
+        changed = published.refresh()
+        if published.problem is not None:
+            seen.put(("problem", published.problem))
+        if changed:
+            whole = published.version > before and np.isfinite(published.reward(*step)).all()
+            seen.put(("version" if whole else "half", published.version))
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def processes():
+    """Processes that start as programs do, with their imports done once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["preferl.online.service"])
+    return context
+
+
+def go_on(world):
+    """There always is something to answer, and somebody does."""
+    if not world.answer(1):
+        world.ask(20)
+        world.answer(1)
+    time.sleep(0.02)
+
+
+def drain(queue):
+    found = []
+    while not queue.empty():
+        found.append(queue.get())
+    return found
+
+
+def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_path, processes):
+    out, folder = tmp_path / "rewards", tmp_path / "store"
+    rng = random.Random(7)
+    stop, seen = processes.Event(), processes.Queue()
+    reader = processes.Process(target=read, args=(out, stop, seen), daemon=True)
+    with Store.open(folder) as store:
+        world = Answering(store)
+        reader.start()
+        restarted_at = []
+        for _ in range(KILLS):
+            service = processes.Process(target=serve, args=(folder, out), daemon=True)
+            service.start()
+            known = max(versions(out), default=0)
+            alive = time.monotonic() + 60
+            while max(versions(out), default=0) == known and time.monotonic() < alive:
+                go_on(world)
+            moment = time.monotonic() + rng.uniform(0.0, 0.5)
+            while time.monotonic() < moment:
+                go_on(world)
+            service.kill()
+            service.join()
+            assert service.exitcode == -9, "it was at work until it was killed"
+            restarted_at.append(max(versions(out), default=0))
+        assert restarted_at == sorted(set(restarted_at)), "each one went on from the last"
+
+        go_on(world)
+        answers = store.progress(world.project.id).answered
+        service = processes.Process(target=serve, args=(folder, out), daemon=True)
+        service.start()
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            rewards = store.live.rewards(world.project.id)
+            if rewards and rewards[-1].answers == answers:
+                break
+            time.sleep(0.05)
+        assert rewards[-1].answers == answers, "every acknowledged answer is learned from"
+        time.sleep(0.5)
+        service.kill()
+        service.join()
+        stop.set()
+        told = drain(seen)
+        reader.join(10)
+        assert {kind for kind, _ in told} == {"version"}, told
+        assert [number for _, number in told] == sorted({number for _, number in told})
+        assert rewards[-1].version == max(versions(out)) == told[-1][1]
+        assert not [p.name for p in out.iterdir() if p.name.startswith(".")]
+        assert PublishedReward(out).refresh()
+        assert rewards[-1].accuracy is not None
+
+
+def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, processes):
+    out, folder = tmp_path / "rewards", tmp_path / "store"
+    with Store.open(folder) as store:
+        world = Answering(store)
+        world.ask(40)
+        service = processes.Process(target=serve, args=(folder, out), daemon=True)
+        service.start()
+        world.answer(20)
+        until = time.monotonic() + 60
+        while not store.live.rewards(world.project.id) and time.monotonic() < until:
+            time.sleep(0.05)
+        world.answer(5)
+        other = sqlite3.connect(folder / "labels.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(13)  # longer than a transaction waits
+        assert service.is_alive()
+        other.execute("ROLLBACK")
+        other.close()
+        until = time.monotonic() + 60
+        while store.live.rewards(world.project.id)[-1].answers < 25 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert store.live.rewards(world.project.id)[-1].answers == 25
+        assert service.is_alive()
+        service.kill()
+        service.join()

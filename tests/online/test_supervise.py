@@ -1,0 +1,322 @@
+"""Programs that die, hang or never come up are said and started again, and end with their block."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from answered_store import Answering
+
+from preferl.errors import ConfigError, StorageError
+from preferl.online.programs import Program, RunningProgram, identity, lives
+from preferl.online.supervise import _Signs, _stale, launch
+from preferl.online.supervisor import SuperviseConfig, Supervisor
+from preferl.store.schema import Service
+from preferl.store.store import Store
+from preferl.training.versions import versions
+
+FAST = SuperviseConfig(
+    start_seconds=20, stop_seconds=2, look_seconds=0.02, first_pause=0.05, longest_pause=0.2
+)
+SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
+
+
+def program(code, name="worker", **more):
+    """A Python program that starts quickly."""
+    return Program(name, (sys.executable, "-I", "-S", "-c", code), **more)
+
+
+def up(said, _age):
+    return "up" in said
+
+
+def wait_for(condition, seconds=20.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def process_of(supervisor, place=0):
+    return supervisor._kept[place].running._process
+
+
+def test_programs_run_while_the_block_does(tmp_path):
+    lines = []
+    with Supervisor(
+        [program(SLEEPS, is_up=up), program(SLEEPS, name="other", is_up=up)],
+        tmp_path,
+        FAST,
+        say=lines.append,
+    ) as supervisor:
+        running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
+        assert all(lives(known) for known in running)
+        assert supervisor.problems == []
+    assert not any(lives(known) for known in running)
+    assert lines == []
+    assert (tmp_path / "worker.log").read_text() == "up\n"
+    assert (tmp_path / "worker.log").stat().st_mode & 0o777 == 0o600, "logs hold links"
+
+
+def test_one_that_is_killed_is_said_within_seconds_and_started_again(tmp_path):
+    lines = []
+    with Supervisor([program(SLEEPS, is_up=up)], tmp_path, FAST, say=lines.append) as supervisor:
+        first = process_of(supervisor)
+        first.kill()
+        wait_for(lambda: lines, seconds=3)
+        assert lines[0].startswith("worker ended with signal 9: up. It is started again in 0.05 s")
+        assert str(tmp_path / "worker.log") in lines[0]
+        wait_for(lambda: lines[1:] == ["worker is up again."])
+        assert supervisor.problems == []
+        assert process_of(supervisor).pid != first.pid
+
+
+def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
+    lines, config = [], SuperviseConfig(**{**vars(FAST), "restarts": 3})
+    code = (
+        "import sys, time; print('up', flush=True); time.sleep(0.05)\n"
+        "print('no room', flush=True); sys.exit(3)"
+    )
+    with Supervisor([program(code, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
+        wait_for(lambda: "given up" in "".join(supervisor.problems))
+        told = [line for line in lines if "ended with status 3: no room" in line]
+        assert [line.split("again in ")[1].split(";")[0] for line in told[:3]] == [
+            "0.05 s",
+            "0.1 s",
+            "0.2 s",
+        ]
+        assert "given up after 3 restarts in a row" in told[3]
+        time.sleep(0.5)
+        assert len([line for line in lines if "ended with" in line]) == 4
+        assert len(supervisor.problems) == 1
+
+
+def test_a_steady_program_is_forgiven(tmp_path):
+    config = SuperviseConfig(**{**vars(FAST), "restarts": 1, "steady_seconds": 0.1})
+    lines = []
+    with Supervisor([program(SLEEPS, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
+        for times in range(1, 4):
+            wait_for(lambda: supervisor._kept[0].failures == 0)
+            process_of(supervisor).kill()
+            wait_for(lambda times=times: lines.count("worker is up again.") == times)
+
+
+def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_path):
+    lines, hanging = [], threading.Event()
+
+    def lost(name, age):
+        return f"hangs ({name})" if hanging.is_set() and age > 0.2 else None
+
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
+    config = SuperviseConfig(**{**vars(FAST), "stop_seconds": 0.3})
+    with Supervisor(
+        [program(code, is_up=up)], tmp_path, config, lost=lost, say=lines.append
+    ) as supervisor:
+        first = process_of(supervisor)
+        hanging.set()
+        wait_for(lambda: lines)
+        hanging.clear()
+        assert lines[0].startswith("worker hangs (worker). It is started again")
+        assert first.returncode == -9, "by force, where asking does not help"
+        wait_for(lambda: "worker is up again." in lines)
+
+
+def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
+    with pytest.raises(
+        StorageError, match=r"status 2: port taken\. All it said is in .*worker.log"
+    ):
+        Supervisor(
+            [program("print('port taken'); raise SystemExit(2)", is_up=up)], tmp_path, FAST
+        ).__enter__()
+    late = SuperviseConfig(**{**vars(FAST), "start_seconds": 0.3})
+    silent = program("import time; time.sleep(60)", is_up=up)
+    supervisor = Supervisor([program(SLEEPS, name="good"), silent], tmp_path, late)
+    with pytest.raises(StorageError, match=r"nothing in 0.3 s"):
+        supervisor.__enter__()
+    assert process_of(supervisor).returncode is not None, "the other one is ended, too"
+    with pytest.raises(StorageError, match="one that starts"):
+        Supervisor([Program("none", ("/no/such/program",))], tmp_path, FAST).__enter__()
+
+
+def test_one_that_is_up_says_so_while_another_is_still_starting(tmp_path):
+    seen = []
+
+    def other_is_seen(_said, _age):
+        return "page" in seen
+
+    def tells(_said, _age):
+        seen.append("page")
+        return True
+
+    slow = program(SLEEPS, name="slow", is_up=other_is_seen)
+    page = program(SLEEPS, name="page", is_up=tells)
+    with Supervisor([slow, page], tmp_path, FAST) as supervisor:
+        assert supervisor.problems == []
+
+
+def test_complaints_are_said_once_until_they_change(tmp_path):
+    lines, now = [], [None]
+    with Supervisor([], tmp_path, FAST, complaints=[lambda: now[0]], say=lines.append) as watching:
+        for text in ("stale", None, "stale", "staler"):
+            now[0] = text
+            wait_for(lambda text=text: watching.problems == ([text] if text else []))
+            time.sleep(0.1)
+    assert lines == ["stale", "stale", "staler"]
+
+
+def test_a_complaint_that_fails_ends_nothing(tmp_path):
+    lines, fails = [], [1]
+
+    def complaint():
+        if fails:
+            fails.pop()
+            raise ZeroDivisionError
+        return "well said"
+
+    with Supervisor([], tmp_path, FAST, complaints=[complaint], say=lines.append):
+        wait_for(lambda: lines == ["well said"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(tmp_path):
+    worker = program(SLEEPS, is_up=up)
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from preferl.online.programs import Program, RunningProgram\n"
+        f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
+        "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        left = identity(int(launcher.stdout.readline()))
+        with pytest.raises(StorageError, match=f"of process {launcher.pid}, which works"):
+            RunningProgram(worker, tmp_path).end_leftover(1)
+        assert lives(left)
+        launcher.kill()
+        launcher.wait()
+    assert lives(left)
+    lines = []
+    with Supervisor([worker], tmp_path, FAST, say=lines.append):
+        assert not lives(left)
+        assert lines == ["worker of a run that was killed is ended."]
+
+
+def test_settings_out_of_range_are_refused():
+    for wrong in ({"look_seconds": 0}, {"longest_pause": 0.1}, {"restarts": -1}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            SuperviseConfig(**wrong)
+
+
+def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        world = Answering(store)
+        signs = _Signs(store, world.project.id)
+        assert not signs.since("reward", 100)
+        assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
+        store.live.beat(world.project.id, "reward", "failed", every=0.1, detail={"problem": "full"})
+        assert signs.since("reward", 100)
+        assert signs.lost("reward", 100) is None
+        assert "full" in signs.failing()
+        wait_for(lambda: signs.lost("reward", 100), seconds=3)
+        assert "no sign of life" in signs.lost("reward", 100)
+        assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
+        assert signs.failing() is None
+        store.live.beat(world.project.id, "reward", "stuck")
+        assert "stuck" in signs.lost("reward", 100)
+
+
+def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
+    monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
+    with Store.open(tmp_path / "store") as store:
+        world = Answering(store)
+        signs = _Signs(store, world.project.id)
+        store.live.beat(world.project.id, "reward", "waiting", every=0.2)
+        held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
+        held.execute("BEGIN EXCLUSIVE")
+        time.sleep(0.7)
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            assert signs.lost("reward", 100) is None
+        held.execute("ROLLBACK")
+        assert signs.lost("reward", 100) is None, "it has not had the time to say so"
+        store.live.beat(world.project.id, "reward", "waiting", every=0.2)
+        assert signs.lost("reward", 100) is None
+        wait_for(lambda: signs.lost("reward", 100), seconds=3)
+        held.close()
+
+
+def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        world = Answering(store)
+        about = (world.project.id, "reward")
+        signs = _Signs(store, world.project.id)
+        store.live.beat(*about, "waiting", every=0.2)
+        with store.database.write() as session:
+            session.get_one(Service, about).beat_at += 3600
+        assert not signs.since("reward", 100), "a new process has not given it"
+        assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
+        wait_for(lambda: signs.lost("reward", 100), seconds=3)
+        assert "since the clock was set back" in signs.lost("reward", 100)
+        store.live.beat(*about, "waiting", every=0.2)
+        assert signs.lost("reward", 100) is None
+        assert signs.since("reward", 100)
+
+
+def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        world = Answering(store)
+        world.ask(12)
+        by_answers = _stale(store, world.project.id, 5, 1e9)
+        by_time = _stale(store, world.project.id, 10**9, 0.2)
+        world.answer(6)
+        assert by_answers() is None, "before the first version nothing is stale"
+        store.live.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
+        assert by_answers() is None
+        world.answer(1)
+        assert by_answers() is None
+        assert by_time() is None
+        time.sleep(0.3)
+        assert "since version 1" in by_time()
+        world.answer(4)
+        assert "since version 1" in by_answers()
+        store.live.beat(world.project.id, "reward", "waiting", detail={"looked_at": 11})
+        assert by_answers() is None, "it has looked, and there was nothing to learn"
+        assert by_time() is None
+
+
+@pytest.mark.slow
+def test_the_real_programs_come_up_answer_and_end(tmp_path):
+    rewards = tmp_path / "rewards"
+    lines = []
+    with Store.open(tmp_path / "store") as store:
+        world = Answering(store)
+        world.ask(40)
+        quick = ("--min-answers", "10", "--max-wait", "0.1", "--epochs", "3", "--hidden", "16")
+        quick += ("--beat-seconds", "0.5", "--poll-seconds", "0.1")
+        with launch(
+            tmp_path / "store",
+            "dots",
+            rewards,
+            page_options=("--port", "0", "--no-render"),
+            reward_options=quick,
+            say=lines.append,
+        ) as supervisor:
+            link = next(line for line in lines if "Answer here: http" in line)
+            assert link.startswith("Answer here: http://127.0.0.1:")
+            world.answer(12)
+            wait_for(lambda: versions(rewards) == [1], seconds=60)
+            os.kill(process_of(supervisor).pid, signal.SIGKILL)
+            wait_for(lambda: any("reward ended with signal 9" in line for line in lines), 5)
+            world.answer(5)
+            wait_for(lambda: 2 in versions(rewards), seconds=90)
+            wait_for(lambda: "reward is up again." in lines)
+            assert supervisor.problems == []
+            running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
+        assert not any(lives(known) for known in running)
+        states = {s.name: s.state for s in store.live.services(world.project.id)}
+        assert states["reward"] == "stopped", "it was asked to end, and did"

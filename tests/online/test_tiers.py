@@ -1,0 +1,47 @@
+"""Which checkpoint is the expert, and which is medium."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from preferl.errors import ConfigError, StorageError
+from preferl.online.tiers import Checkpoint, expert, judged, medium
+
+
+def way(*means: float) -> list[Checkpoint]:
+    return [Checkpoint(10 * k, mean, Path(f"{k}")) for k, mean in enumerate(means, 1)]
+
+
+def test_the_expert_is_the_best_and_the_earlier_of_equals():
+    assert expert(way(1, 9, 9, 4)).step == 20
+
+
+@pytest.mark.parametrize(
+    ("random", "means", "step"),
+    [
+        (0.0, (10, 40, 90, 100), 20),  # a third of 100 is 33.3
+        (-300.0, (-280, -90, 150, 300), 20),  # -300 + 600 / 3 = -100
+        (0.0, (10, 99, 100, 33), 10),  # what comes after the expert is not on its way
+    ],
+)
+def test_medium_is_a_third_of_the_way_from_random(random, means, step):
+    assert medium(way(*means), random).step == step
+
+
+def test_without_a_checkpoint_before_the_expert_nobody_is_medium():
+    with pytest.raises(ConfigError, match=r"a checkpoint before the expert's.*after 10 steps"):
+        medium(way(5, 4, 3), 0.0)
+
+
+def test_judgements_are_read_in_the_order_of_training(tmp_path):
+    (tmp_path / "judged").mkdir()
+    for step, value in (("000000200", 2.0), ("000000100", 1.0), ("000001000", 3.0)):
+        report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}
+        (tmp_path / "judged" / f"{step}.json").write_text(json.dumps(report))
+    found = judged(tmp_path)
+    assert [(one.step, one.mean) for one in found] == [(100, 1.5), (200, 2.5), (1000, 3.5)]
+    assert found[2].policy == tmp_path / "checkpoints" / "000001000"
+    (tmp_path / "judged" / "000000100.json").write_text("{")
+    with pytest.raises(StorageError, match="judgement of a checkpoint"):
+        judged(tmp_path)

@@ -1,0 +1,286 @@
+"""Published rewards are whole or absent, whatever happens to their publisher or their disk."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.training import one_publisher
+from preferl.training import publish as publishing
+from preferl.training.one_publisher import NAME, OnePublisher
+from preferl.training.publish import PublishedReward, Publisher, publish
+from preferl.training.reward_function import RewardFunction
+from preferl.training.versions import tell_spaces, told_spaces, version_folder, versions
+
+OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
+STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
+
+
+def reward_of(seed=0, hidden=(8,)):
+    return RewardFunction(MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden), seed=seed))
+
+
+def paid(reward):
+    return float(reward(*STEP)[0])
+
+
+def test_versions_rise_and_the_newest_is_taken_up(tmp_path):
+    folder = tmp_path / "rewards"
+    published = PublishedReward(folder)
+    assert (published.version, published.reward, published.refresh()) == (0, None, False)
+    assert [publish(folder, reward_of(seed), metrics={"n": seed}) for seed in (1, 2)] == [1, 2]
+    assert published.version == 0, "nothing changes before it is asked for"
+    assert published.refresh()
+    assert (published.version, published.metrics, published.problem) == (2, {"n": 2}, None)
+    assert paid(published.reward) == paid(reward_of(2)) != paid(reward_of(1))
+    assert not published.refresh()
+    assert publish(folder, reward_of(7), version=42) == 42
+    assert published.refresh()
+    assert published.version == 42
+    assert sorted(p.name for p in folder.iterdir()) == ["00001", "00002", "00042", NAME]
+
+
+def test_the_oldest_go(tmp_path):
+    for seed in range(4):
+        publish(tmp_path, reward_of(seed), keep=2)
+    assert versions(tmp_path) == [3, 4]
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_wrong_numbers_and_metrics_are_refused(tmp_path):
+    publish(tmp_path, reward_of(), version=5)
+    with pytest.raises(ConfigError, match="above 5"):
+        publish(tmp_path, reward_of(), version=5)
+    for metrics in ({"loss": float("nan")}, {"what": object()}):
+        with pytest.raises(ConfigError, match="what JSON holds"):
+            publish(tmp_path, reward_of(), metrics=metrics)
+    with pytest.raises(ConfigError, match="keep"):
+        publish(tmp_path, reward_of(), keep=0)
+    with pytest.raises(ConfigError, match="combine"):
+        publish(tmp_path, RewardFunction(reward_of().model, combine=lambda members: members[0]))
+    assert versions(tmp_path) == [5]
+
+
+def test_numbers_depend_on_no_clock(tmp_path, monkeypatch):
+    publish(tmp_path, reward_of(1))
+    os.utime(version_folder(tmp_path, 1), (4e9, 4e9))  # in the year 2096
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    publish(tmp_path, reward_of(2))
+    os.utime(version_folder(tmp_path, 2), (0, 0))
+    published = PublishedReward(tmp_path)
+    assert published.refresh()
+    assert published.version == 2
+    assert not published.refresh()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "reward.json"])
+@pytest.mark.parametrize("harm", ["cut", "gone", "changed"])
+def test_a_broken_version_is_said_and_the_older_one_stays(tmp_path, name, harm, caplog):
+    publish(tmp_path, reward_of(1))
+    published = PublishedReward(tmp_path)
+    published.refresh()
+    publish(tmp_path, reward_of(2))
+    file = version_folder(tmp_path, 2) / name
+    whole = file.read_bytes()
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(whole[:-7] if harm == "cut" else whole[:-1] + b"?")
+    for _ in range(2):
+        assert not published.refresh()
+    assert published.version == 1
+    assert "version 2 cannot be read" in published.problem
+    assert name in published.problem
+    assert [r.getMessage().endswith("Version 1 stays in use.") for r in caplog.records] == [True]
+    file.write_bytes(whole)
+    assert published.refresh(), "it is tried again"
+    assert (published.version, published.problem) == (2, None)
+
+
+def test_a_version_that_is_half_copied_is_said(tmp_path):
+    publish(tmp_path, reward_of(1))
+    publish(tmp_path, reward_of(2))
+    (version_folder(tmp_path, 2) / "version.json").unlink()
+    published = PublishedReward(tmp_path)
+    assert published.refresh()
+    assert published.version == 1
+    assert "00002" in published.problem
+    assert publish(tmp_path, reward_of(3)) == 3, "its number is not used again"
+    assert published.refresh()
+    assert (published.version, published.problem) == (3, None)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b'{"files": 3, "metrics": {}}'])
+def test_nothing_in_a_version_can_stop_its_readers(tmp_path, content):
+    publish(tmp_path, reward_of(1))
+    (version_folder(tmp_path, 1) / "version.json").write_bytes(content)
+    published = PublishedReward(tmp_path)
+    assert not published.refresh()
+    assert published.problem is not None
+
+
+def test_a_folder_that_cannot_be_read_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    published = PublishedReward(tmp_path / "file")
+    assert not published.refresh()
+    assert "cannot be read" in published.problem
+
+
+def test_what_a_killed_publisher_left_is_ignored_and_cleaned(tmp_path):
+    publish(tmp_path, reward_of(1))
+    draft = tmp_path / ".00002.abc123" / "00002"
+    shutil.copytree(version_folder(tmp_path, 1), draft)
+    shutil.copytree(version_folder(tmp_path, 1), tmp_path / ".00001.old")
+    published = PublishedReward(tmp_path)
+    assert published.refresh()
+    assert (published.version, published.problem) == (1, None)
+    assert publish(tmp_path, reward_of(2)) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["00001", "00002", NAME]
+
+
+def test_a_write_that_fails_publishes_nothing(tmp_path, monkeypatch):
+    publish(tmp_path, reward_of(1))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with Publisher(tmp_path) as publisher:
+        with pytest.raises(StorageError, match="No space left"):
+            publisher.publish(reward_of(2), beside=full)
+        monkeypatch.setattr(publishing, "describe_version", full)
+        with pytest.raises(StorageError, match="No space left"):
+            publisher.publish(reward_of(2))
+        monkeypatch.undo()
+        assert versions(tmp_path) == [1]
+        assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+        assert publisher.publish(reward_of(2)) == 2
+
+
+def test_a_full_disk_publishes_nothing_until_there_is_room(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    try:
+        publish(disk, reward_of(1))
+        published = PublishedReward(disk)
+        filler = disk / "filler"
+        filler.write_bytes(bytes(180 * 1024))
+        for _ in range(2):
+            with pytest.raises(StorageError, match="free some space"):
+                publish(disk, reward_of(2, hidden=(128, 128)))
+            assert versions(disk) == [1]
+        assert published.refresh()
+        assert (published.version, published.problem) == (1, None)
+        filler.unlink()
+        assert publish(disk, reward_of(2, hidden=(128, 128))) == 2
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_one_publisher_at_a_time(tmp_path):
+    with Publisher(tmp_path) as first:
+        with pytest.raises(StorageError, match=f"process {os.getpid()} on "):
+            publish(tmp_path, reward_of())
+        assert first.publish(reward_of()) == 1
+    assert publish(tmp_path, reward_of()) == 2
+
+
+def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, caplog):
+    code = (
+        "import pathlib, runpy, sys, time\n"
+        "lock = runpy.run_path(sys.argv[1])['OnePublisher'](pathlib.Path(sys.argv[2]))\n"
+        "lock.take(); print('mine', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, one_publisher.__file__, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "mine\n"
+        with pytest.raises(StorageError, match=f"process {other.pid} on "):
+            publish(tmp_path, reward_of())
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    assert publish(tmp_path, reward_of()) == 1
+    assert f"process {other.pid} on " in caplog.text
+    caplog.clear()
+    assert publish(tmp_path, reward_of()) == 2
+    assert not caplog.text, "who leaves in order is not missed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [({}, True), ({"pid": 2**22 + 1}, False), ({"boot": "another"}, False), ({"host": "x"}, True)],
+)
+def test_without_locks_a_disk_is_shared_by_process_and_boot(tmp_path, monkeypatch, changes, taken):
+    import fcntl
+
+    def unknown(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    first = OnePublisher(tmp_path)
+    first.take()
+    said = json.loads((tmp_path / NAME).read_text())
+    (tmp_path / NAME).write_text(json.dumps(said | changes))
+    second = OnePublisher(tmp_path)
+    if taken:
+        with pytest.raises(StorageError):
+            second.take()
+    else:
+        second.take()
+    first.release()
+    second.release()
+
+
+def test_watching_reads_and_taking_brings_into_use(tmp_path, monkeypatch):
+    with PublishedReward(tmp_path).watch(0.01) as published:
+        assert not published.take()
+        publish(tmp_path, reward_of(1))
+        wait_for(lambda: published.next is not None)
+        assert published.version == 0
+        assert published.take()
+        assert (published.version, paid(published.reward)) == (1, paid(reward_of(1)))
+        publish(tmp_path, reward_of(2))
+        wait_for(lambda: published.next.number == 2)
+        version_folder(tmp_path, 2).rename(tmp_path / "elsewhere")
+        assert published.take(), "it needs no disk"
+        assert not published.take()
+        watcher = published._watcher
+    assert not watcher.is_alive()
+    assert published.version == 2
+
+
+def test_watching_outlives_what_it_cannot_read(tmp_path):
+    with PublishedReward(tmp_path).watch(0.01) as published:
+        publish(tmp_path, reward_of(1))
+        wait_for(lambda: published.next is not None)
+        (tmp_path / "00002").mkdir()
+        wait_for(lambda: published.problem is not None)
+        publish(tmp_path, reward_of(3))
+        wait_for(lambda: published.next.number == 3)
+        assert published.problem is None
+
+
+def test_spaces_are_left_for_who_fits(tmp_path):
+    assert told_spaces(tmp_path) is None
+    tell_spaces(tmp_path / "rewards", OBSERVATIONS, spaces.Discrete(4))
+    assert told_spaces(tmp_path / "rewards") == (OBSERVATIONS, spaces.Discrete(4))
+    (tmp_path / "rewards" / "spaces.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="two spaces"):
+        told_spaces(tmp_path / "rewards")
+
+
+def wait_for(condition, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.005)
