@@ -1,21 +1,18 @@
-"""Environments of tasks: found by id, worded where there are none, put right where they are off."""
+"""Environments of tasks, put right where they are off."""
 
 import pickle
-import subprocess
-import sys
 
 import gymnasium
 import numpy as np
 import pytest
 
-from preferl.errors import ConfigError, MissingExtraError
 from preferl.evaluation import RandomPolicy, evaluate_policy
 from preferl.evaluation.environments import (
     CORRECTIONS,
-    PACKAGES,
     make_task_env,
     task_env,
 )
+from preferl.simulators import PACKAGES
 
 
 def test_ordinary_ids_are_gymnasium_s_own():
@@ -23,46 +20,9 @@ def test_ordinary_ids_are_gymnasium_s_own():
     assert env.spec == gymnasium.make("Pendulum-v1", max_episode_steps=7).spec
 
 
-@pytest.mark.parametrize(
-    ("wrong", "near"), [("Pendulum-v", "Pendulum-v1"), ("AdroitDoor-v1", "AdroitHandDoor-v1")]
-)
-def test_unknown_ids_list_near_ones(wrong, near):
-    with pytest.raises(ConfigError, match=rf"Did you mean .*{near}"):
-        make_task_env(wrong)
-
-
-def test_ids_like_no_other_are_refused():
-    with pytest.raises(ConfigError, match="zzzzzz"):
-        make_task_env("zzzzzz")
-    with pytest.raises(ConfigError, match="nowhere"):
-        make_task_env("nowhere:Moon-v0")
-
-
-def test_what_an_environment_lacks_is_worded(monkeypatch):
-    monkeypatch.setitem(sys.modules, "Box2D", None)
-    with pytest.raises(ConfigError, match=r"LunarLander-v3.*can be made.*[Bb]ox2[Dd]"):
-        make_task_env("LunarLander-v3")
-
-
-def test_a_missing_package_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
-    with pytest.raises(MissingExtraError, match=r"preferl\[robotics\]"):
-        make_task_env("AdroitHandDoor-v1")
-
-
 def test_makers_can_be_sent_to_other_processes():
     env = pickle.loads(pickle.dumps(task_env("Pendulum-v1")))(max_episode_steps=3)
     assert env.spec.max_episode_steps == 3
-
-
-def test_importing_the_package_prints_nothing():
-    pytest.importorskip("gymnasium_robotics")
-    code = (
-        "from preferl.evaluation.environments import make_task_env\n"
-        "make_task_env('AdroitHandDoor-v1')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("env_id", sorted(CORRECTIONS))

@@ -1,15 +1,12 @@
-import io
 from typing import Any, ClassVar
 
-import av
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, DataError
+from preferl.errors import ConfigError
 from preferl.evaluation import RandomPolicy, film, frame_rate
-from preferl.evaluation.video import encode
 
 
 class Painter(gymnasium.Env[Any, Any]):
@@ -64,38 +61,3 @@ def test_film_of_a_registered_environment() -> None:
     frames = film(policy, "Pendulum-v1", seed=0, steps=3)
     assert frames.shape == (3, 500, 500, 3)
     assert frames.std() > 0
-
-
-def test_video_holds_the_frames() -> None:
-    ramp = np.arange(0, 250, 10, dtype=np.uint8)
-    frames = np.broadcast_to(ramp[:, None, None, None], (25, 33, 47, 3))
-    with av.open(io.BytesIO(encode(frames, 12))) as container:
-        stream = container.streams.video[0]
-        assert (stream.codec_context.name, stream.codec_context.pix_fmt) == ("h264", "yuv420p")
-        assert stream.average_rate == 12
-        decoded = np.stack([f.to_ndarray(format="rgb24") for f in container.decode(stream)])
-    assert decoded.shape == (25, 34, 48, 3)
-    np.testing.assert_allclose(decoded.mean((1, 2, 3)), ramp, atol=4)
-
-
-def test_video_begins_with_its_index_and_repeats_itself() -> None:
-    frames = np.zeros((4, 16, 16, 3), np.uint8)
-    video = encode(frames, 10)
-    assert video.index(b"moov") < video.index(b"mdat")
-    assert video == encode(frames, 10)
-
-
-@pytest.mark.parametrize(
-    "frames",
-    [
-        np.zeros((0, 4, 4, 3), np.uint8),
-        np.zeros((1, 4, 4, 3)),
-        np.zeros((1, 4, 4), np.uint8),
-        np.zeros((1, 4, 4, 4), np.uint8),
-    ],
-)
-def test_wrong_frames_are_told(frames: Any) -> None:
-    with pytest.raises(DataError, match="frames"):
-        encode(frames, 10)
-    with pytest.raises(ConfigError, match="fps"):
-        encode(np.zeros((1, 4, 4, 3), np.uint8), 0)

@@ -11,8 +11,8 @@ import pytest
 
 from preferl.errors import DataError
 from preferl.evaluation import Calibration
+from preferl.evaluation.drawing import VARIABLES
 from preferl.evaluation.plots import (
-    VARIABLES,
     Curve,
     Share,
     _like,
@@ -76,6 +76,15 @@ def test_labels_are_text_and_escaped() -> None:
     )
     texts = [element.text for element in ET.fromstring(svg).iter() if element.text]
     assert {"a <b> & c", "oracle", "environment steps", "20k"} <= set(texts)
+
+
+def test_there_is_no_epoch_two_and_a_half() -> None:
+    def ticks(steps: np.ndarray) -> set[str | None]:
+        svg = learning_curves([Curve("taught", steps, np.arange(15.0))], x_label="epoch")
+        return {element.text for element in ET.fromstring(svg).iter()}
+
+    assert "2.5" not in ticks(np.arange(1, 16))
+    assert "2.5" in ticks(np.arange(1, 16) - 0.5)
 
 
 def test_references_outside_the_curve_are_drawn_and_their_names_kept_apart() -> None:

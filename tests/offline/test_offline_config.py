@@ -23,7 +23,7 @@ LABELS = Path("labels")
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "steps": 0}, "steps"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "members": 0}, "members"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "budget": 0}, "budget"),
-        ({"demonstrations": "a", "labels": LABELS, "env": "E", "model": "cnn"}, "pt-readme"),
+        ({"demonstrations": "a", "labels": LABELS, "env": "E", "model": "gpt"}, "pt-readme"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "policy": "cql"}, "iql"),
     ],
 )

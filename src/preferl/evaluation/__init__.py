@@ -1,6 +1,6 @@
 """How good is it, and is it more than luck: rewards and policies against controls, and a page.
 
-`plots`, `page` and `video` are imported by name, since they load matplotlib, Jinja2 and PyAV.
+`plots` and `page` are imported by name, since they load matplotlib and Jinja2.
 """
 
 from preferl.data.tasks import normalised_score
@@ -8,16 +8,17 @@ from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
 from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
 from preferl.evaluation.epic import epic_distance, markovian, step_rewards
 from preferl.evaluation.filming import film, frame_rate
-from preferl.evaluation.intervals import bootstrap_interval, spearman, wilson_interval
 from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
-from preferl.evaluation.protocols import Policy, Reward
+from preferl.evaluation.protocols import PaidPolicy, Policy, Reward
 from preferl.evaluation.reward_report import Calibration, RewardReport, evaluate_reward
+from preferl.statistics import bootstrap_interval, spearman, wilson_interval
 
 __all__ = [
     "CONTROLS",
     "CORRECTIONS",
     "Calibration",
+    "PaidPolicy",
     "Policy",
     "PolicyReport",
     "RandomPolicy",

@@ -40,18 +40,19 @@ def preference_attention(
     """
     model = reward.model.eval()
     parts = model.models if isinstance(model, Ensemble) else [model]
+    looking = [
+        part
+        for part in parts
+        if isinstance(part, PreferenceTransformer) and part.config.head == "preference"
+    ]
+    if not looking:
+        return None
     features = model.encoder(
         to_tensors(take(episodes.observations, rows), model.device),
         to_tensor(episodes.actions[rows], model.device),
     )[None]
     mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
-    looked = [
-        part.attention(features, mask)
-        for part in parts
-        if isinstance(part, PreferenceTransformer) and part.config.head == "preference"
-    ]
-    if not looked:
-        return None
+    looked = [part.attention(features, mask) for part in looking]
     shares = torch.cat([maps.preference for maps in looked if maps.preference is not None])
     importance = torch.cat([maps.importance for maps in looked])
     return StepAttention(shares.mean(0).cpu().numpy(), importance.mean(0).cpu().numpy())

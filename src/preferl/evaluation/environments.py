@@ -4,29 +4,16 @@ Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", wh
 meant for the rewards of the original simulators.
 """
 
-import contextlib
-import io
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, SupportsFloat, final
 
 import gymnasium
 import numpy as np
-from gymnasium.error import Error as GymnasiumError
-from gymnasium.error import UnregisteredEnv
 
-from preferl._optional import require
-from preferl.errors import ConfigError, mismatch
 from preferl.shapes import Array, FloatArray
-
-logger = logging.getLogger(__name__)
-
-Environment = gymnasium.Env[Any, Any]
+from preferl.simulators import Environment, make_registered
 
 REACH_WEIGHT = 0.1
 """What a metre between palm and object costs in the original hand environments."""
@@ -86,11 +73,6 @@ CORRECTIONS: Mapping[str, Callable[[Environment], Environment]] = MappingProxyTy
 )
 """Ids to what puts their environment right; others are taken as they are."""
 
-PACKAGES: Mapping[str, str] = MappingProxyType(
-    {f"AdroitHand{task}-v1": "gymnasium_robotics" for task in ("Door", "Hammer", "Pen", "Relocate")}
-)
-"""Ids to the package that registers them, for those that gymnasium does not bring itself."""
-
 
 def make_task_env(env_id: str, **options: Any) -> Environment:
     """The environment of an id as the scores of its task are defined.
@@ -106,56 +88,10 @@ def make_task_env(env_id: str, **options: Any) -> Environment:
     >>> make_task_env("Pendulum-v1").spec.max_episode_steps
     200
     """
-    _register(env_id)
-    try:
-        env: Environment = gymnasium.make(env_id, **options)
-    except (UnregisteredEnv, ModuleNotFoundError) as error:
-        raise _unknown(env_id, error) from error
-    except GymnasiumError as error:
-        raise ConfigError(
-            mismatch(f"environment {env_id!r}", expected="one that can be made", got=error)
-        ) from error
-    return CORRECTIONS.get(env_id, _as_it_is)(env)
+    env = make_registered(env_id, **options)
+    return CORRECTIONS[env_id](env) if env_id in CORRECTIONS else env
 
 
 def task_env(env_id: str) -> Callable[..., Environment]:
     """What makes the environment of an id, as evaluation takes it and other processes, too."""
     return partial(make_task_env, env_id)
-
-
-def _as_it_is(env: Environment) -> Environment:
-    return env
-
-
-def _register(env_id: str) -> None:
-    """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
-    if env_id in PACKAGES:
-        with _notice_to_log():
-            require(PACKAGES[env_id], extra="robotics")
-    elif env_id not in gymnasium.registry and ":" not in env_id and find_spec("gymnasium_robotics"):
-        with _notice_to_log():
-            require("gymnasium_robotics", extra="robotics")
-
-
-@contextmanager
-def _notice_to_log() -> Iterator[None]:
-    """Keep what a package prints when it is imported for those who ask for it.
-
-    Version 1.4.2 of gymnasium-robotics prints that the rewards of its hand environments differ
-    from those of version 1.2.0. Here they are corrected, so that the notice would mislead.
-    """
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        yield
-    if said.getvalue():
-        logger.debug("%s", said.getvalue().strip())
-
-
-def _unknown(env_id: str, error: Exception) -> ConfigError:
-    known = sorted({*gymnasium.registry, *PACKAGES})
-    close = get_close_matches(env_id, known, n=3, cutoff=0.5)
-    near = f"Did you mean {' or '.join(close)}?" if close else "Register it before, or install it."
-    return ConfigError(
-        mismatch("environment", expected="the id of a registered one", got=f"{env_id!r} ({error})")
-        + f" {near}"
-    )

@@ -24,9 +24,9 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, mismatch
-from preferl.evaluation.intervals import pearson
 from preferl.evaluation.protocols import Reward
 from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations, take
+from preferl.statistics import pearson
 
 TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
 """`[B, *obs]`, `[B, *act]` and the `[B, *obs]` that followed, to `[B]` rewards."""

@@ -1,7 +1,5 @@
 """A policy at work, as pictures."""
 
-import os
-import sys
 from typing import Any
 
 import gymnasium
@@ -9,8 +7,9 @@ import numpy as np
 
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.evaluation.policy import EnvSource, make_env
-from preferl.evaluation.protocols import Policy
+from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import Array
+from preferl.simulators import draw_off_screen, draw_plainly
 
 
 def film(
@@ -40,10 +39,10 @@ def film(
     """
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
-    _render_without_display()
+    draw_off_screen()
     stage = make_env(env, render_mode="rgb_array")
     try:
-        _draw_plainly(stage)
+        draw_plainly(stage)
         return np.stack(_shoot(policy, stage, seed, steps, every, deterministic))
     finally:
         stage.close()
@@ -74,7 +73,9 @@ def _shoot(
             frames.append(_frame(stage))
         batch = _batch_of_one(observation)
         actions, state = policy.predict(batch, state, start, deterministic)
-        observation, _, terminated, truncated, _ = stage.step(actions[0])
+        observation, reward, terminated, truncated, _ = stage.step(actions[0])
+        if isinstance(policy, PaidPolicy):
+            policy.earned(state, np.array([float(reward)]))
         start = np.array([terminated or truncated])
         if start[0]:
             seed += 1
@@ -100,19 +101,3 @@ def _batch_of_one(observation: Any) -> Any:
     if isinstance(observation, dict):
         return {key: np.asarray(value)[None] for key, value in observation.items()}
     return np.asarray(observation)[None]
-
-
-def _render_without_display() -> None:
-    """Let MuJoCo and pygame draw off screen where there is none; a choice that was made stands."""
-    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-
-
-def _draw_plainly(stage: gymnasium.Env[Any, Any]) -> None:
-    """Leave out MuJoCo's shadows and mirrors, nine tenths of its time without a GPU."""
-    model: Any = getattr(stage.unwrapped, "model", None)
-    if type(model).__module__.split(".")[0] == "mujoco":
-        model.light_castshadow[:] = 0
-        model.mat_reflectance[:] = 0
-        model.vis.quality.offsamples = 0

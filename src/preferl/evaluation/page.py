@@ -37,7 +37,8 @@ class Table:
 
     Attributes:
         caption: what the table shows.
-        columns: heads, one per column.
+        columns: heads, one per column; where all are empty the rows are names and values, which
+            wrap where the screen is narrow.
         rows: as many cells each.
         emphasis: which row the page is about; None for none.
 
@@ -92,7 +93,7 @@ class Clip:
     """A video.
 
     Attributes:
-        mp4: what `preferl.evaluation.video.encode` gave.
+        mp4: what `preferl.video.encode` gave.
         title: above it, such as "Before".
         alt: what is seen, in words.
         caption: below it.

@@ -1,72 +1,32 @@
-"""Figures as SVG that sits inside a page and takes on its colours and font.
+"""Charts of runs and rewards, as SVG for a page."""
 
-Every colour is written as `var(--plot-..., fallback)`: alone a figure looks right on white, and on
-a page that defines the variables it follows light and dark. The series colours are those of Okabe
-and Ito (2008), which people with any colour vision can tell apart. Each figure is as wide as its
-number of pixels at full size, so that text is read at 13 px.
-"""
-
-import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from preferl.errors import DataError, mismatch
-from preferl.evaluation.intervals import bootstrap_interval, wilson_interval
+from preferl.evaluation.drawing import (
+    HALF,
+    INK,
+    MUTED,
+    SERIES,
+    STYLE,
+    WIDE,
+    canvas,
+    colours,
+    legend,
+    thousands,
+    to_svg,
+)
 from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
-
-INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-"""Blue, vermilion, green, pink; a fifth series begins again."""
-
-VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
-    colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
-}
-
-WIDE, HALF = 620, 400
-"""Widths in pixels: one figure to a row, or two."""
-
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 13,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": GRID,
-    "axes.linewidth": 1,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.labelpad": 7,
-    "grid.color": GRID,
-    "grid.linewidth": 1,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.major.pad": 7,
-    "ytick.major.pad": 7,
-    "lines.linewidth": 2.25,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.handlelength": 1.2,
-    "legend.borderaxespad": 0,
-    "legend.columnspacing": 1.6,
-    "svg.fonttype": "none",
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.04,
-    "figure.constrained_layout.w_pad": 0.04,
-}
+from preferl.statistics import bootstrap_interval, wilson_interval
 
 
 @final
@@ -117,20 +77,22 @@ def learning_curves(
     if not curves:
         raise DataError("There are no curves to draw. Pass at least one.")
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(WIDE, 300)
-        for curve, colour in zip(curves, _colours(len(curves)), strict=True):
+        figure, axes = canvas(WIDE, 300)
+        for curve, colour in zip(curves, colours(len(curves)), strict=True):
             _draw_curve(axes, curve, colour)
         axes.margins(x=0.01)
         _references(axes, references or {})
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.xaxis.set_major_locator(MaxNLocator(6))
+        # There is no epoch 2.5, but a return asked for may lie anywhere.
+        whole = all(np.equal(np.rint(curve.steps), curve.steps).all() for curve in curves)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
         axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(_thousands)
+        axes.yaxis.set_major_formatter(thousands)
         if len(curves) > 1:
-            _legend(axes)
-        return _svg(figure)
+            legend(axes)
+        return to_svg(figure)
 
 
 def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
@@ -150,7 +112,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     if true is not None and np.shape(true) != mean.shape:
         raise DataError(mismatch("true reward", expected=mean.shape, got=np.shape(true)))
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(WIDE, 250)
+        figure, axes = canvas(WIDE, 250)
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
             axes.fill_between(steps, low, high, color=SERIES[0], alpha=0.18, linewidth=0)
@@ -163,8 +125,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
         axes.set_ylabel("reward")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
-        _legend(axes)
-        return _svg(figure)
+        legend(axes)
+        return to_svg(figure)
 
 
 def calibration_diagram(calibration: Calibration) -> str:
@@ -177,7 +139,7 @@ def calibration_diagram(calibration: Calibration) -> str:
     intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
     low, high = np.array(intervals).reshape(-1, 2).T
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(HALF, 380)
+        figure, axes = canvas(HALF, 380)
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
         axes.vlines(predicted, low, high, color=SERIES[0], alpha=0.45, linewidth=2)
         area = 30 + 170 * count / max(1.0, count.max(initial=0))
@@ -188,7 +150,7 @@ def calibration_diagram(calibration: Calibration) -> str:
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, symbol=" %"))
             axis.set_major_locator(MaxNLocator(4, steps=[2.5, 5, 10]))
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str:
@@ -208,7 +170,7 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
     low, high = np.array([share.interval for share in shares]).T
     with matplotlib.rc_context(STYLE):
         places = max(4, len(shares))
-        figure, axes = _canvas(HALF, max(380, 78 + 48 * places))
+        figure, axes = canvas(HALF, max(380, 78 + 48 * places))
         colours = [SERIES[0], *[MUTED] * (len(shares) - 1)]
         axes.barh(rows, values, height=0.42, color=colours, alpha=0.32, linewidth=0)
         axes.hlines(rows, low, high, color=colours, linewidth=2)
@@ -223,7 +185,7 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
         axes.grid(visible=False, axis="y")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def episode_returns(
@@ -243,7 +205,7 @@ def episode_returns(
         raise DataError("There are no returns to draw. Pass at least one policy.")
     rng = np.random.default_rng(0)
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(WIDE, 76 + 54 * len(returns))
+        figure, axes = canvas(WIDE, 76 + 54 * len(returns))
         for row, (name, values) in enumerate(returns.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             scatter = row + rng.uniform(-0.2, 0.2, len(values))
@@ -255,9 +217,9 @@ def episode_returns(
         axes.set_ylim(len(returns) - 0.5, -0.5)
         axes.set_xlabel(x_label)
         axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(_thousands)
+        axes.xaxis.set_major_formatter(thousands)
         axes.grid(visible=False, axis="y")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def arm_scores(
@@ -276,7 +238,7 @@ def arm_scores(
     if not scores:
         raise DataError("There are no scores to draw. Pass at least one arm.")
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(WIDE, 76 + 40 * len(scores))
+        figure, axes = canvas(WIDE, 76 + 40 * len(scores))
         for row, (name, values) in enumerate(scores.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             low, high = values.min(), values.max()
@@ -287,9 +249,9 @@ def arm_scores(
         axes.set_ylim(len(scores) - 0.5, -0.5)
         axes.set_xlabel(x_label)
         axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(_thousands)
+        axes.xaxis.set_major_formatter(thousands)
         axes.grid(visible=False, axis="y")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def attention_map(attention: FloatArray) -> str:
@@ -305,13 +267,13 @@ def attention_map(attention: FloatArray) -> str:
     if shares.shape[0] != shares.shape[1]:
         raise DataError(mismatch("attention", expected="a square [L, L]", got=shares.shape))
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(HALF, 380)
+        figure, axes = canvas(HALF, 380)
         _pixels(axes, shares)
         axes.set(xlabel="step that is looked at", ylabel="step that looks")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.grid(visible=False)
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
@@ -327,7 +289,7 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     shares = _shares("importance weights", weights, 1)
     steps = offset + np.arange(len(shares))
     with matplotlib.rc_context(STYLE):
-        figure, axes = _canvas(WIDE, 170)
+        figure, axes = canvas(WIDE, 170)
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
         axes.axhline(1 / len(shares), color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
         axes.set(xlabel="step of the clip", ylabel="importance")
@@ -336,7 +298,7 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
         axes.yaxis.set_major_locator(MaxNLocator(3))
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1, symbol=" %"))
         axes.grid(visible=False, axis="x")
-        return _svg(figure)
+        return to_svg(figure)
 
 
 def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
@@ -353,17 +315,6 @@ def _pixels(axes: Axes, shares: FloatArray) -> None:
     picture[..., :3] = red, green, blue
     picture[..., 3] = shares / (shares.max() or 1.0)
     axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
-
-
-def _canvas(width: int, height: int) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width / 72, height / 72), facecolor="none")
-    axes = figure.subplots()
-    axes.set_facecolor("none")
-    return figure, axes
-
-
-def _colours(count: int) -> list[str]:
-    return [SERIES[i % len(SERIES)] for i in range(count)]
 
 
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
@@ -401,17 +352,8 @@ def _references(axes: Axes, references: Mapping[str, float]) -> None:
     axes.set_ylim(low, high)
 
 
-def _thousands(value: float, position: float | None = None) -> str:
-    del position
-    return f"{value:,g}".replace("-", "−")
-
-
 def _value(axes: Axes, x: float, row: float, text: str) -> None:
     axes.text(x, row, text, va="center", ha="left", color=INK, fontsize=13)
-
-
-def _legend(axes: Axes) -> None:
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.03), ncols=4, labelcolor=INK)
 
 
 def _learned_label(members: int) -> str:
@@ -421,29 +363,3 @@ def _learned_label(members: int) -> str:
 def _like(values: FloatArray, model: FloatArray) -> FloatArray:
     deviation = values.std() or 1.0
     return np.asarray((values - values.mean()) / deviation * model.std() + model.mean())
-
-
-def _svg(figure: Figure) -> str:
-    """The figure without what only a file of its own needs, and with names for its colours."""
-    file = io.StringIO()
-    # Marks are named by a hash of their drawing, so equal names on one page are equal marks.
-    with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    svg = file.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
-    svg = re.sub(r'width="([\d.]+)pt" height="[\d.]+pt"', _root_attributes, svg, count=1)
-    for colour, name in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--plot-{name}, {colour})")
-    return svg.strip()
-
-
-def _root_attributes(match: re.Match[str]) -> str:
-    width = float(match[1])
-    return (
-        f'style="width: 100%; max-width: {1.2 * width:g}px; height: auto; font-family: system-ui, '
-        'sans-serif" stroke-linejoin="round" aria-hidden="true"'
-    )

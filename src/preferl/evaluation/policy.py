@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from preferl.errors import DataError, mismatch, require_in
-from preferl.evaluation.intervals import bootstrap_interval
-from preferl.evaluation.protocols import Policy
+from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
+from preferl.statistics import bootstrap_interval
 
 EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 """The id of a registered environment, or a function that makes one."""
@@ -195,10 +195,12 @@ def _play(
         actions, state = policy.predict(batch, state, start, deterministic)
         start = np.zeros(len(envs), bool)
         each = list(iterate(actions_space, actions))
+        paid = np.zeros(len(envs))
         for v in np.flatnonzero(playing < episodes):
             k = playing[v]
             observations[v], reward, terminated, truncated, info = envs[v].step(each[v])
-            returns[k] += float(reward)
+            paid[v] = float(reward)
+            returns[k] += paid[v]
             lengths[k] += 1
             if "success" in info:
                 told = True
@@ -208,4 +210,6 @@ def _play(
                 if following < episodes:
                     observations[v], _ = envs[v].reset(seed=seed + following)
                 following += 1
+        if isinstance(policy, PaidPolicy):
+            policy.earned(state, paid)
     return PolicyReport(returns, lengths, success if told else None)

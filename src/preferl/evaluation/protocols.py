@@ -1,6 +1,6 @@
 """What evaluation asks of a reward and of a policy: no more than it calls."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from preferl.data.segments import Segments
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
@@ -39,4 +39,13 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions, and what to pass as `state` next."""
+        ...
+
+
+@runtime_checkable
+class PaidPolicy(Policy, Protocol):
+    """A policy that goes by what its actions earn, as a Decision Transformer does."""
+
+    def earned(self, state: Any, rewards: FloatArray) -> None:
+        """Told, between two calls of `predict`, what the environments paid, `[V]`."""
         ...

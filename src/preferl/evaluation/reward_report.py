@@ -10,9 +10,9 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, mismatch
 from preferl.evaluation.epic import TransitionReward, epic_distance, markovian, step_rewards
-from preferl.evaluation.intervals import spearman, wilson_interval
 from preferl.evaluation.protocols import Reward
 from preferl.shapes import FloatArray
+from preferl.statistics import spearman, wilson_interval
 
 
 @final

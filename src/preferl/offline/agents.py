@@ -10,7 +10,7 @@ from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.iql import IQL
 from preferl.offline.learner import Metrics, OfflineLearner
-from preferl.offline.policy import CONFIG, OfflinePolicy
+from preferl.offline.policy import CONFIG
 from preferl.offline.resume import train
 from preferl.offline.transitions import Transitions
 from preferl.reporting import MetricSink
@@ -56,7 +56,7 @@ class AgentTrainer:
                 inputs.action_space,
                 self._config.agent,
                 seeds=arms.agent_seeds,
-                steps=self._config.steps,
+                steps=self._config.updates,
                 device=self._config.device,
             )
             data = Transitions.of(
@@ -76,15 +76,11 @@ class AgentTrainer:
                 inputs.action_space,
                 CloningConfig(**shared),
                 seeds=seeds,
-                steps=self._config.steps,
+                steps=self._config.clone_updates,
                 device=self._config.device,
             )
             data = Transitions.of(inputs.episodes, device=self._config.device)
             self._train("cloning", learner, data, {CLONING: names}, on_update)
-
-    def policy(self, name: str) -> OfflinePolicy:
-        """What an agent has learned."""
-        return OfflinePolicy.load(self._folder.path(f"policies/{name}"))
 
     def _train(
         self,

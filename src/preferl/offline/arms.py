@@ -71,6 +71,7 @@ def build_arms(
     seeds: Sequence[int],
     task: str | Task | None = None,
     controls: bool = True,
+    scaled: bool = True,
 ) -> Arms:
     """The rewards of each arm, scaled by the range of returns as the learned ones are.
 
@@ -85,6 +86,8 @@ def build_arms(
         seeds: one per agent of an arm.
         task: how rewards are scaled; by the longest episode if None.
         controls: whether there are other arms than the learned one.
+        scaled: whether rewards are scaled at all. A Decision Transformer scales returns itself,
+            and is paid the same rewards as it acts.
 
     Raises:
         ConfigError: no seeds, or seeds that are equal, negative or too large.
@@ -93,7 +96,7 @@ def build_arms(
     require_seeds(seeds)
     if learned.shape != (episodes.steps,):
         raise DataError(mismatch("learned", expected=(episodes.steps,), got=learned.shape))
-    scale = partial(_scaled, episodes, task=task)
+    scale = partial(_scaled, episodes, task=task) if scaled else _as_they_are
     once = {LEARNED: scale(learned)}
     if controls:
         if np.ptp(episodes.rewards) > 0:
@@ -114,6 +117,11 @@ def require_seeds(seeds: Sequence[int]) -> None:
         raise ConfigError(
             mismatch("seeds", expected="different whole numbers of at least 0", got=list(seeds))
         )
+
+
+def _as_they_are(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
+    del learned
+    return rewards
 
 
 def _scaled(

@@ -1,18 +1,29 @@
 """What an offline run is made of: data, labels or a reward, agents, and how they are judged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, final, get_args
+from typing import Final, Literal, final, get_args
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.offline.arms import require_seeds
+from preferl.offline.dt_config import DTConfig
+from preferl.offline.dtr import DTRConfig
 from preferl.offline.iql import IQLConfig
 from preferl.training.precision import Precision
 from preferl.training.reward_presets import PresetName, RewardSettings
 
-PolicyName = Literal["iql", "bc"]
+PolicyName = Literal["iql", "bc", "dt", "dtr"]
+
+SEQUENCE_POLICIES: Final = ("dt", "dtr")
+"""Policies that are asked for a return."""
+
+UPDATES: Final = 100_000
+"""Of an agent: a tenth of what the papers make, enough for a few thousand recorded steps."""
+
+SEQUENCE_UPDATES: Final = 10_000
+"""The same of a Decision Transformer, whose update sees twenty times as many steps."""
 
 
 @final
@@ -40,13 +51,20 @@ class OfflineConfig:
         length: steps per labelled segment, where the file names do not say.
         crossing: what becomes of pairs with a segment that runs across an episode's end; None
             does what suits the kind of label folder.
-        policy: `"iql"` learns from rewards; `"bc"` only imitates, and needs none.
+        policy: `"iql"` learns from rewards; `"dt"`, a Decision Transformer, which actions led to
+            which returns; `"dtr"` also draws it towards actions of higher value (both take the
+            extra `hub`); `"bc"` only imitates, and needs no reward.
+        target_return: what a Decision Transformer is asked for: a number, or a quantile of the
+            returns that the learned reward gives the recorded episodes, such as `q0.95`. None
+            takes that of `dt`.
         task: row of `preferl.data.TASKS`, which says how scores are normalised and rewards
             scaled; found by `env` if None.
         env: id of the environment that policies are judged in; the task's if None.
         iql: settings of the agents; None takes those published for the task.
-        steps: updates of each agent. 100,000 is a tenth of what the papers make, and enough for
-            a few thousand recorded steps.
+        dt: settings of Decision Transformers; None takes the published ones.
+        steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
+            papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
+            Transformer (its clones 100,000).
         episodes: judged per policy, once training is over; 0 trains without an environment.
         controls: whether agents are trained on true, zero, random and negated rewards and by
             cloning beside the learned one. They cost time and say what the result is worth.
@@ -70,10 +88,12 @@ class OfflineConfig:
     length: int | None = None
     crossing: Crossing | None = None
     policy: PolicyName = "iql"
+    target_return: str | None = None
     task: str | None = None
     env: str | None = None
     iql: IQLConfig | None = None
-    steps: int = 100_000
+    dt: DTConfig | None = None
+    steps: int | None = None
     episodes: int = 100
     controls: bool = True
     device: str = "cpu"
@@ -88,7 +108,7 @@ class OfflineConfig:
                     got="both" if both else "neither",
                 )
             )
-        if self.policy == "iql" and self.labels is None and self.reward is None:
+        if self.policy != "bc" and self.labels is None and self.reward is None:
             raise ConfigError(
                 mismatch(
                     "a reward",
@@ -105,6 +125,14 @@ class OfflineConfig:
         for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), low, float("inf"))
+        if self.target_return is not None and self.policy not in SEQUENCE_POLICIES:
+            raise ConfigError(
+                mismatch(
+                    "target_return",
+                    expected=f"a policy that is asked for one, {' or '.join(SEQUENCE_POLICIES)}",
+                    got=self.policy,
+                )
+            )
         if self.episodes and self.env_id is None:
             raise ConfigError(
                 mismatch(
@@ -145,6 +173,29 @@ class OfflineConfig:
             normalise=self.normalise,
             precision=self.precision,
         )
+
+    @property
+    def updates(self) -> int:
+        """Of each agent that learns from rewards."""
+        default = SEQUENCE_UPDATES if self.policy in SEQUENCE_POLICIES else UPDATES
+        return self.steps or default
+
+    @property
+    def clone_updates(self) -> int:
+        """Of each clone."""
+        return self.steps or UPDATES
+
+    @property
+    def transformer(self) -> DTConfig:
+        """Settings of Decision Transformers: as given, or the published ones."""
+        row, chosen = self.row, self.dt
+        if chosen is None:
+            chosen = DTConfig(horizon=row.max_episode_steps) if row else DTConfig()
+        if self.target_return is not None:
+            chosen = replace(chosen, target=self.target_return)
+        if self.policy == "dtr":
+            return replace(chosen, regulariser=chosen.regulariser or DTRConfig())
+        return replace(chosen, regulariser=None)
 
     @property
     def agent(self) -> IQLConfig:

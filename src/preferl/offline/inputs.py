@@ -76,6 +76,13 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     return Inputs(episodes, *spaces_of_agents, labelled.comparisons, labelled.report, reward)
 
 
+def clonable(inputs: Inputs) -> bool:
+    """Whether behaviour cloning knows such spaces: states of numbers and continuous actions."""
+    seen: Any = inputs.episodes.observations
+    pictures = not isinstance(seen, dict) and seen.dtype.kind != "f"
+    return not pictures and isinstance(inputs.action_space, spaces.Box)
+
+
 def reward_folder(path: Path) -> Path:
     """Where the reward is: in a run's folder, or the folder itself.
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from preferl.data.arrays import load_arrays, save_arrays
 from preferl.evaluation.controls import negated, random, zero
-from preferl.evaluation.intervals import spearman
 from preferl.evaluation.protocols import Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.files import write_json
@@ -18,6 +17,7 @@ from preferl.offline.inputs import Inputs
 from preferl.offline.resume import read_json
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
+from preferl.statistics import spearman
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward, save_reward
 from preferl.training.scaling import RewardScaler

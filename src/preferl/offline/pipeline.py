@@ -12,16 +12,20 @@ from preferl.errors import require_in
 from preferl.evaluation.environments import task_env
 from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.policy import PolicyReport
+from preferl.evaluation.protocols import Policy
 from preferl.files import write_json
 from preferl.offline.agents import CLONING, AgentTrainer
-from preferl.offline.arms import agent_name, build_arms
-from preferl.offline.config import OfflineConfig, OfflineRun
-from preferl.offline.inputs import Inputs, load_inputs
+from preferl.offline.arms import LEARNED, agent_name, build_arms
+from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig, OfflineRun
+from preferl.offline.following import ASKED, Following, asking_name
+from preferl.offline.inputs import Inputs, clonable, load_inputs
 from preferl.offline.learned import LearnedReward, learn_reward
+from preferl.offline.policy import OfflinePolicy
 from preferl.offline.resume import open_run, read_json
 from preferl.offline.scores import ArmScore, score_arms
+from preferl.offline.sequence_agents import SequenceTrainer, load_sequence_policy
 from preferl.offline.verdict import Verdict, compare
-from preferl.reporting import open_sinks, require_places
+from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder
 
 OnProgress = Callable[[str, int, int], None]
@@ -29,6 +33,9 @@ OnProgress = Callable[[str, int, int], None]
 
 FIRST_EPISODE = 10_000
 """Seed of the first episode that policies are judged in; the same for all of them."""
+
+FOLLOWED = 20
+"""Most episodes for each return that is asked for; more would show no more."""
 
 SIMULATORS = ("gymnasium", "gymnasium-robotics", "mujoco")
 """Whose versions belong beside every score."""
@@ -49,7 +56,8 @@ def run_offline(
 
     A reward is fitted to the labels (or taken from another run), pays each recorded step, and is
     scaled by the range of returns. Agents for all arms and seeds then learn side by side by
-    implicit Q-learning, and clones beside them. What counts is the policy after the last update:
+    implicit Q-learning, or one after the other as Decision Transformers, and clones beside them.
+    What counts is the policy after the last update:
     none is picked by how it does in the environment.
 
     The folder holds config and versions, metrics, the reward, every policy, `result.json` and
@@ -84,9 +92,8 @@ def run_offline(
     folder = open_run(out, run, inputs.about, resume=resume)
     stages = _Stages(run, inputs, folder, processes, on_progress or (lambda *_: None))
     with closing(open_sinks(places, folder.folder)) as sink:
-        trainer = AgentTrainer(config, inputs, folder, sink, checkpoint_every=checkpoint_every)
         try:
-            return stages.run(trainer)
+            return stages.run(sink, checkpoint_every)
         except KeyboardInterrupt:
             return {"interrupted": True, "stage": stages.doing}
 
@@ -108,19 +115,21 @@ class _Stages:
         self._inputs, self._folder = inputs, folder
         self._processes, self._tell = processes, tell
 
-    def run(self, trainer: AgentTrainer) -> dict[str, Any]:
+    def run(self, sink: MetricSink, checkpoint_every: int) -> dict[str, Any]:
         """Everything in order; what `result.json` holds."""
         from preferl.offline.report import write_page  # loads what draws
 
         began = time.perf_counter()
-        learned = self._reward() if self._config.policy == "iql" else None
-        agents = self._train(trainer, learned)
-        arms = self._judge(trainer, agents)
+        learned = self._reward() if self._config.policy != "bc" else None
+        agents = self._train(sink, checkpoint_every, learned)
+        arms = self._judge(agents, learned)
+        following = self._follow(learned)
         verdict = compare(
             {arm: score.returns for arm, score in arms.items()},
             {arm: score.episodes for arm, score in arms.items()},
         )
         result = self._result(arms, verdict, learned, time.perf_counter() - began)
+        result["following"] = None if following is None else following.to_json()
         self._begin("writing the report")
         write_page(self._folder, self._config, self._inputs, result, arms, learned)
         self._folder.result(result)
@@ -132,54 +141,106 @@ class _Stages:
         return learn_reward(self._config, self._inputs, self._folder, self._seeds[0], on_epoch)
 
     def _train(
-        self, trainer: AgentTrainer, learned: LearnedReward | None
-    ) -> dict[str, Sequence[str]]:
-        """Arms to the names of their agents, all of them trained."""
+        self, sink: MetricSink, checkpoint_every: int, learned: LearnedReward | None
+    ) -> dict[str, Sequence[int]]:
+        """Arms to the seeds of their agents, all of them trained."""
+        config, inputs = self._config, self._inputs
+        where = (config, inputs, self._folder, sink)
+        trainer = AgentTrainer(*where, checkpoint_every=checkpoint_every)
         names: list[str] = []
         if learned is not None:
             arms = build_arms(
-                self._inputs.episodes,
+                inputs.episodes,
                 learned.paid,
                 seeds=self._seeds,
-                task=self._config.row,
-                controls=self._config.controls,
+                task=config.row,
+                controls=config.controls,
+                scaled=not self._sequences,
             )
             names += arms.names
-            trainer.learn(arms, self._begin(f"training {len(arms.agents)} agents"))
-        if learned is None or self._config.controls:
+            tell = self._begin(f"training {len(arms.agents)} agents")
+            if self._sequences:
+                SequenceTrainer(*where, checkpoint_every=checkpoint_every).learn(arms, tell)
+            else:
+                trainer.learn(arms, tell)
+        if learned is None or (config.controls and clonable(inputs)):
             names.append(CLONING)
             trainer.clone(self._seeds, self._begin(f"training {len(self._seeds)} clones"))
-        return {arm: [agent_name(arm, seed) for seed in self._seeds] for arm in names}
+        return dict.fromkeys(names, self._seeds)
+
+    def _policy(self, arm: str, seed: int, learned: LearnedReward | None) -> Policy:
+        if self._sequences and arm != CLONING:
+            reward = None if learned is None else learned.reward
+            return load_sequence_policy(self._folder, arm, seed, reward)
+        return OfflinePolicy.load(self._folder.path(f"policies/{agent_name(arm, seed)}"))
 
     def _judge(
-        self, trainer: AgentTrainer, agents: dict[str, Sequence[str]]
+        self, agents: dict[str, Sequence[int]], learned: LearnedReward | None
     ) -> dict[str, ArmScore]:
-        config = self._config
-        if not config.episodes or config.env_id is None:
+        if not self._judges:
             return {}
-        names = [name for group in agents.values() for name in group]
+        each = {agent_name(arm, s): (arm, s) for arm, seeds in agents.items() for s in seeds}
+        reports = self._evaluate(
+            f"judging {len(each)} policies",
+            each,
+            lambda name: self._policy(*each[name], learned),
+            self._config.episodes,
+        )
+        named = {arm: [agent_name(arm, s) for s in seeds] for arm, seeds in agents.items()}
+        return score_arms(reports, named, self._config.row)
+
+    def _follow(self, learned: LearnedReward | None) -> Following | None:
+        """What the taught policies earn when they are asked for more or less."""
+        if not (self._judges and self._sequences) or learned is None:
+            return None
+        agents = {agent_name(LEARNED, seed): seed for seed in self._seeds}
+        policies = {
+            name: load_sequence_policy(self._folder, LEARNED, seed, learned.reward)
+            for name, seed in agents.items()
+        }
+        each = {asking_name(name, target): (name, target) for name in agents for target in ASKED}
+        reports = self._evaluate(
+            f"asking for {len(ASKED)} returns",
+            each,
+            lambda one: policies[each[one][0]].asking(each[one][1]),
+            min(FOLLOWED, self._config.episodes),
+        )
+        return Following.of(reports, list(policies.values()), list(agents))
+
+    def _evaluate(
+        self, doing: str, names: Iterable[str], policy: Callable[[str], Policy], episodes: int
+    ) -> dict[str, PolicyReport]:
+        """Reports by name; those that the folder has are not made again."""
+        config = self._config
         files = {name: self._folder.path(f"evaluations/{name}.json") for name in names}
-        left = [name for name in names if not files[name].is_file()]
-        tell = self._begin(f"judging {len(names)} policies")
-        done = len(names) - len(left)
+        left = [name for name, file in files.items() if not file.is_file()]
+        tell, done = self._begin(doing), len(files) - len(left)
 
         def keep(name: str, report: PolicyReport) -> None:
             nonlocal done
             write_json(files[name], report.to_json())
             done += 1
-            tell(done, len(names))
+            tell(done, len(files))
 
         evaluate_policies(
-            {name: trainer.policy(name) for name in left},
-            task_env(config.env_id),
-            episodes=config.episodes,
+            {name: policy(name) for name in left},
+            task_env(config.env_id or ""),
+            episodes=episodes,
             seed=FIRST_EPISODE,
             max_steps=config.row.max_episode_steps if config.row else None,
             processes=self._processes,
             on_report=keep,
         )
-        reports = {name: PolicyReport.from_json(read_json(file)) for name, file in files.items()}
-        return score_arms(reports, agents, config.row)
+        return {name: PolicyReport.from_json(read_json(file)) for name, file in files.items()}
+
+    @property
+    def _sequences(self) -> bool:
+        """Whether agents are Decision Transformers."""
+        return self._config.policy in SEQUENCE_POLICIES
+
+    @property
+    def _judges(self) -> bool:
+        return bool(self._config.episodes) and self._config.env_id is not None
 
     def _result(
         self,
@@ -194,7 +255,7 @@ class _Stages:
             "env": config.env_id,
             "policy": config.policy,
             "seeds": list(self._seeds),
-            "steps": config.steps,
+            "steps": config.clone_updates if config.policy == "bc" else config.updates,
             "episodes": config.episodes,
             "simulators": _installed(SIMULATORS),
             "arms": {arm: score.to_json() for arm, score in arms.items()},

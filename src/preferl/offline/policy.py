@@ -233,7 +233,7 @@ class OfflinePolicy:
             key = next(iter(shape))
             first, shape = first[key], shape[key]
         single = np.ndim(first) == len(shape.shape or ())
-        flat = flat_observations(_with_axis(observation) if single else observation)
+        flat = flat_observations(with_axis(observation) if single else observation)
         if flat.shape[1] != self._actor.inputs:
             raise SpaceError(
                 mismatch(
@@ -245,9 +245,10 @@ class OfflinePolicy:
         return single, flat
 
 
-def _with_axis(observation: Any) -> Any:
+def with_axis(observation: Any) -> Any:
+    """A single observation as a batch of one."""
     if isinstance(observation, Mapping):
-        return {key: _with_axis(part) for key, part in observation.items()}
+        return {key: with_axis(part) for key, part in observation.items()}
     return np.asarray(observation)[None]
 
 

@@ -21,12 +21,12 @@ from preferl.evaluation.plots import (
 )
 from preferl.evaluation.reward_report import RewardReport
 from preferl.offline.agents import CLONING
-from preferl.offline.arms import LEARNED, NEGATED, RANDOM, TRUE, ZERO, agent_name
+from preferl.offline.arms import LEARNED, NEGATED, RANDOM, TRUE, ZERO
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.learned import LearnedReward
-from preferl.offline.policy import OfflinePolicy
 from preferl.offline.scores import ArmScore
+from preferl.offline.sequence_agents import taught_policy
 from preferl.offline.showing import Shown, best_window, show
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder, to_json, versions
@@ -64,9 +64,9 @@ def write_page(
         arms: scores; empty where nothing was judged.
         learned: the reward; None for cloning alone.
     """
-    sections = [_earned(config, result, arms) if arms else None]
+    sections = [_earned(config, result, arms) if arms else None, _followed(result)]
     if learned is not None:
-        shown = _shown(folder, config, inputs, result)
+        shown = _shown(folder, config, inputs, result, learned)
         sections += [
             _along(learned, shown, judged=bool(arms)),
             _attention(learned, shown),
@@ -123,7 +123,7 @@ def _facts(
             facts.append(Fact("Held-out accuracy", f"{held_out:.1%}", f"{_share(report)} {note}"))
         else:
             facts.append(Fact("Accuracy", _share(report), note))
-    facts.append(Fact("Updates", f"{config.steps:,}", f"seeds {_list(result['seeds'])}"))
+    facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
     return tuple(facts)
 
 
@@ -166,13 +166,48 @@ def _earned(
     )
 
 
+def _followed(result: Mapping[str, Any]) -> Section | None:
+    """What a Decision Transformer earns beside what it is asked for."""
+    following = result.get("following")
+    if following is None:
+        return None
+    asked, achieved = np.array(following["asked"]), np.array(following["achieved"])
+    curves = [
+        Curve(f"seed {seed}", asked, row)
+        for seed, row in zip(result["seeds"], achieved, strict=True)
+    ]
+    rank = following["rank_correlation"]
+    rows = tuple(
+        (target, _number(asked[k]), _spread(achieved[:, k]))
+        for k, target in enumerate(following["targets"])
+    )
+    return Section(
+        "Asked and achieved",
+        (
+            "Returns asked of the taught policies, by the reward they were taught by: quantiles of "
+            "what it pays the recorded episodes. What they earn is the environment's reward. Rank "
+            f"correlation of both: {_decimal(rank)}.",
+        ),
+        tables=(Table("By what was asked for", ("quantile", "asked", "achieved"), rows, None),),
+        figures=(
+            Figure(
+                learning_curves(curves, x_label="asked for", y_label="achieved"),
+                "What policies earn over what they are asked for, by seed.",
+            ),
+        ),
+    )
+
+
 def _shown(
-    folder: RunFolder, config: OfflineConfig, inputs: Inputs, result: Mapping[str, Any]
+    folder: RunFolder,
+    config: OfflineConfig,
+    inputs: Inputs,
+    result: Mapping[str, Any],
+    learned: LearnedReward,
 ) -> Shown:
     """An episode of the first taught policy, or else the best that was recorded."""
     if config.episodes and config.env_id is not None:
-        name = agent_name(LEARNED, result["seeds"][0])
-        policy = OfflinePolicy.load(folder.path(f"policies/{name}"))
+        policy = taught_policy(folder, config, result["seeds"][0], learned)
         steps = config.row.max_episode_steps if config.row else None
         return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=steps)
     best = int(inputs.episodes.returns.argmax())
@@ -237,7 +272,7 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
 
 
 def _clip(frames: Any, rate: int, title: str, what: str) -> Clip:
-    from preferl.evaluation.video import encode
+    from preferl.video import encode
 
     return Clip(encode(frames, rate), title, f"Pictures of {what}.")
 
@@ -286,25 +321,41 @@ def _training(folder: RunFolder) -> Section | None:
         columns = read_jsonl(folder.path("metrics.jsonl"))
     except StorageError:  # numbers were not asked to go there
         return None
-    curves = []
-    for arm, meaning in MEANING.items():
-        values = columns.get(f"iql/{arm}/value")
-        if values is not None:
-            told = np.isfinite(values)
-            steps, place = _latest(columns["step"][told])
-            curves.append(Curve(meaning, steps, values[told][place]))
-    if not curves:
+    valued = _curves(columns, {f"iql/{arm}/value": MEANING[arm] for arm in MEANING})
+    agents = [name for name in columns if name.startswith("dt/") and name.endswith("/loss")]
+    matched = _curves(columns, {name: name.split("/")[1] for name in agents})
+    if not valued and not matched:
         return None
-    return Section(
-        "How they learned",
-        figures=(
+    figures = []
+    if valued:
+        figures.append(
             Figure(
-                learning_curves(curves, x_label="updates", y_label="expected return"),
+                learning_curves(valued, x_label="updates", y_label="expected return"),
                 "What agents of each arm expect to be paid, over updates.",
                 "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
-            ),
-        ),
-    )
+            )
+        )
+    if matched:
+        figures.append(
+            Figure(
+                learning_curves(matched, x_label="updates", y_label="loss"),
+                "How far predicted actions are from recorded ones, over updates.",
+                "Mean square error of actions in [-1, 1] (in nats where they are discrete), with "
+                "what critics add to it where there are any.",
+            )
+        )
+    return Section("How they learned", figures=tuple(figures))
+
+
+def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
+    """Of those columns that are there."""
+    curves = []
+    for name, label in labels.items():
+        if name in columns:
+            told = np.isfinite(columns[name])
+            steps, place = _latest(columns["step"][told])
+            curves.append(Curve(label, steps, columns[name][told][place]))
+    return curves
 
 
 def _latest(steps: FloatArray) -> tuple[FloatArray, Any]:

@@ -10,7 +10,7 @@ from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError
 from preferl.evaluation.environments import make_task_env, task_env
 from preferl.evaluation.filming import film
-from preferl.offline.policy import OfflinePolicy
+from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import Array, FloatArray, map_observations
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Shown:
     rate: int
 
 
-def show(policy: OfflinePolicy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
+def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
     """Let a policy act for an episode; it is drawn where the environment can.
 
     Args:
@@ -56,12 +56,15 @@ def show(policy: OfflinePolicy, env_id: str, *, seed: int, max_steps: int | None
     return Shown(episode, frames, rate)
 
 
-def _act(policy: OfflinePolicy, env: Any, seed: int, steps: int) -> Episodes:
+def _act(policy: Policy, env: Any, seed: int, steps: int) -> Episodes:
     observation, _ = env.reset(seed=seed)
     seen, done, paid, terminated = [observation], [], [], False
+    state = None
     for _ in range(steps):
-        action, _ = policy.predict(observation)
+        action, state = policy.predict(observation, state)
         observation, reward, terminated, truncated, _ = env.step(action)
+        if isinstance(policy, PaidPolicy):
+            policy.earned(state, np.array([float(reward)]))
         seen.append(observation)
         done.append(action)
         paid.append(float(reward))
@@ -80,7 +83,7 @@ def _act(policy: OfflinePolicy, env: Any, seed: int, steps: int) -> Episodes:
     )
 
 
-def _draw(policy: OfflinePolicy, env_id: str, seed: int, steps: int) -> Array | None:
+def _draw(policy: Policy, env_id: str, seed: int, steps: int) -> Array | None:
     try:
         return film(policy, task_env(env_id), seed=seed, steps=steps)
     except ConfigError:

@@ -1,0 +1,353 @@
+"""A Decision Transformer at work: it is asked for a return, and acts to earn it."""
+
+import json
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Self, final
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from preferl.data.windows import History
+from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
+from preferl.evaluation.protocols import Reward
+from preferl.files import writing
+from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.offline.context import Conditions, Context, Spending
+from preferl.offline.dtr import Critics, DTRConfig
+from preferl.offline.policy import CONFIG, WEIGHTS, with_axis
+from preferl.offline.sequences import action_features, are_pictures
+from preferl.offline.sight import Sight, SightConfig
+from preferl.offline.tokens import TokenShape, next_actions
+from preferl.offline.transitions import ActionScale, flat_observations
+from preferl.shapes import Array, FloatArray
+
+FORMAT: Final = 1
+KIND: Final = "decision-transformer"
+HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"
+"""The names under which Hugging Face's `DecisionTransformerModel.from_pretrained` finds them."""
+
+
+@final
+class DecisionTransformerPolicy:
+    """A policy with stable-baselines3's `predict` whose state is what it has lived through lately.
+
+    It asks itself for a target return, lowered by what it is paid as it goes. Who pays is a
+    learned reward, if that is what its returns were made of (`paid_by`); otherwise whoever steps
+    the environment tells it by `earned`, as `evaluate_policy` does. Spent evenly, nobody need say.
+
+    Attributes:
+        observation_space: what it sees.
+        action_space: what it does.
+        conditions: how its inputs are made.
+        target: the return it asks for.
+        spending: how that goes down.
+        learner: what it was learned by.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        parameters: Mapping[str, Tensor],
+        shape: TokenShape,
+        conditions: Conditions,
+        *,
+        sight: SightConfig,
+        regulariser: DTRConfig | None,
+        hub: Mapping[str, Any],
+        spending: Spending = "paid",
+        target: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        """A policy with these parameters.
+
+        Args:
+            observation_space: a Box of floats, a Dict of these, or pictures.
+            action_space: a Box of floats, or Discrete.
+            parameters: by Hugging Face's names, and those of `sight.` and `critics.`.
+            shape: of the transformer.
+            conditions: how inputs are made.
+            sight: shape of what looks at pictures.
+            regulariser: settings of critics, or None where there are none.
+            hub: config of Hugging Face's model.
+            spending: how the target goes down.
+            target: return to ask for.
+            seed: of actions that are drawn.
+        """
+        self.observation_space, self.action_space = observation_space, action_space
+        self.conditions, self.target, self.spending = conditions, target, spending
+        self.learner = "DecisionTransformer" if regulariser is None else "DTR"
+        self._parameters, self._shape, self._hub = dict(parameters), shape, dict(hub)
+        self._sight_config, self._regulariser = sight, regulariser
+        self._discrete = isinstance(action_space, spaces.Discrete)
+        self._size = parameters["predict_action.0.weight"].shape[0]
+        generator = torch.Generator().manual_seed(0)
+        self._sight = None
+        if are_pictures(observation_space):
+            self._sight = _with(Sight(observation_space, sight, generator), "sight", parameters)
+        self._critics = None
+        if regulariser is not None:
+            inputs = parameters["embed_state.weight"].shape[1] + self._size
+            critics = Critics(inputs, regulariser, unit=1.0, generator=generator)
+            self._critics = _with(critics, "critics", parameters)
+        self._reward: Reward | None = None
+        self._rng = np.random.default_rng(seed)
+
+    def asking(self, target: float | str) -> Self:
+        """The same policy asking for another return: a number, or a quantile such as `"q0.9"`.
+
+        Raises:
+            ConfigError: no such target.
+        """
+        other = copy(self)
+        other.target = self.conditions.target(target)
+        return other
+
+    def paid_by(self, reward: Reward | None) -> Self:
+        """The same policy paid by a learned reward, whatever the environment says; None undoes it.
+
+        Args:
+            reward: what its returns were made of, such as a `RewardFunction`.
+        """
+        other = copy(self)
+        other._reward = reward
+        return other
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Array, Any]:
+        """`[V, *obs]` observations, or a single one, to actions within the action space.
+
+        Args:
+            observation: as the environment gives it.
+            state: what the call before handed back; None begins.
+            episode_start: `[V]` which environments have begun a new episode.
+            deterministic: the likeliest of discrete actions, rather than one drawn; continuous
+                ones are the same either way.
+
+        Returns:
+            The actions, and the state to pass next, which is changed in place.
+
+        Raises:
+            SpaceError: observations of another shape or number.
+            ConfigError: the reward of the last actions is needed and was not told.
+        """
+        single, batch = self._batch(observation)
+        states = self._states(batch)
+        context = state
+        if context is None:
+            context = Context(self.conditions, states, self._size, self._candidates())
+        context.see(states, episode_start, self.spending)
+        features = self._choose(context, deterministic)
+        actions = self._outward(features)
+        # What is remembered is what was done, which a bounded space may have cut off.
+        context.act(action_features(actions, self.action_space))
+        if self._reward is not None:
+            if context.history is None:
+                context.history = History(self._reward.context, len(actions))
+            context.paid = self._reward(*context.history.append(batch, actions))
+        return (actions[0] if single else actions), context
+
+    def earned(self, state: Any, rewards: FloatArray) -> None:
+        """Say what the last actions earned.
+
+        Args:
+            state: what `predict` handed back.
+            rewards: `[V]`; not looked at where a learned reward pays.
+        """
+        if self._reward is None:
+            state.paid = np.asarray(rewards, np.float64).reshape(-1)
+
+    def save(self, path: Path | str) -> None:
+        """Write the policy as a folder, all or nothing.
+
+        `DecisionTransformerModel.from_pretrained` reads its parameters from there, too. The
+        reward that pays it is not among them.
+
+        Args:
+            path: the folder; a policy that was there is replaced.
+
+        Raises:
+            StorageError: the folder cannot be written to, or holds something else.
+        """
+        path = Path(path)
+        if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
+            raise StorageError(
+                mismatch(
+                    f"{path}",
+                    expected="a new or empty folder, or one that holds a policy",
+                    got="a folder that holds something else",
+                    fix="Choose another name: what is there would be replaced.",
+                )
+            )
+        beside = {k: v for k, v in self._parameters.items() if k.startswith(("sight.", "critics."))}
+        model = {k: v for k, v in self._parameters.items() if k not in beside}
+        arrays = {name: getattr(self.conditions, name) for name in ("mean", "deviation")}
+        with writing(path) as draft:
+            draft.mkdir()
+            save_file(model, draft / HUB_WEIGHTS, metadata={"format": "pt"})
+            save_file(beside | {k: torch.from_numpy(v) for k, v in arrays.items()}, draft / WEIGHTS)
+            (draft / HUB_CONFIG).write_text(json.dumps(self._hub, indent=2), encoding="utf-8")
+            (draft / CONFIG).write_text(json.dumps(self._about(), indent=2), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path | str, *, seed: int = 0) -> Self:
+        """Read a policy; every number is the one that was saved.
+
+        Args:
+            path: the folder that `save` wrote.
+            seed: of actions that are drawn.
+
+        Raises:
+            CheckpointError: no such folder, a damaged one, or one of another format.
+        """
+        path = Path(path)
+        try:
+            about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+            if (about.get("kind"), about["format"]) != (KIND, FORMAT):
+                raise ValueError(f"{about.get('kind')} of format {about['format']}")
+            beside = load_file(path / WEIGHTS)
+            mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
+            return cls(
+                space_from_json(about["observation_space"]),
+                space_from_json(about["action_space"]),
+                load_file(path / HUB_WEIGHTS) | beside,
+                TokenShape(**about["shape"]),
+                Conditions.from_json(about["conditions"], mean, deviation),
+                sight=SightConfig(**_tuples(about["sight"])),
+                regulariser=about["regulariser"] and DTRConfig(**_tuples(about["regulariser"])),
+                hub=json.loads((path / HUB_CONFIG).read_text(encoding="utf-8")),
+                spending=about["spending"],
+                target=about["target"],
+                seed=seed,
+            )
+        # gymnasium asserts what a damaged space is refused for.
+        except (
+            AssertionError,
+            LookupError,
+            OSError,
+            RuntimeError,
+            SafetensorError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise CheckpointError(
+                mismatch(
+                    f"policy {path}",
+                    expected=f"a folder with a whole {HUB_WEIGHTS}, {WEIGHTS} and {CONFIG}",
+                    got=error,
+                    fix="Name the policy folder of a preferl run, or restore it from a copy.",
+                )
+            ) from error
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "kind": KIND,
+            "preferl": version("preferl"),
+            "learner": self.learner,
+            "target": self.target,
+            "spending": self.spending,
+            "shape": asdict(self._shape),
+            "conditions": self.conditions.to_json(),
+            "sight": asdict(self._sight_config),
+            "regulariser": None if self._regulariser is None else asdict(self._regulariser),
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+        }
+
+    def _candidates(self) -> FloatArray:
+        """`[C]` target returns; one, where there are no critics to choose."""
+        if self._regulariser is None:
+            return np.array([self.target])
+        # Of a negative return, twice is less; more has to be more.
+        more = np.array(self._regulariser.candidates) - 1
+        return np.asarray(self.target + more * abs(self.target))
+
+    @torch.inference_mode()
+    def _choose(self, context: Context, deterministic: bool) -> FloatArray:
+        """`[V, A]` features of actions at the step that was seen last."""
+        candidates = context.asked.shape[1]
+
+        def for_each(array: Array) -> Tensor:
+            return torch.from_numpy(np.repeat(array, candidates, axis=0))  # [V * C, ...]
+
+        seen = for_each(context.states)
+        predicted = next_actions(
+            self._parameters,
+            self._shape,
+            {
+                "states": seen if self._sight is None else self._sight(seen),
+                "actions": for_each(context.actions),
+                "returns_to_go": torch.from_numpy(context.asked.reshape(len(seen), -1, 1)),
+                "timesteps": for_each(context.timesteps),
+                "attention_mask": for_each(context.real),
+            },
+        )
+        if self._critics is not None:
+            judged = self._critics(seen[:, -1], predicted).view(-1, candidates)
+            best = judged.argmax(1) + torch.arange(len(judged)) * candidates
+            predicted = predicted[best]
+        if self._discrete and not deterministic:
+            noise = self._rng.gumbel(size=tuple(predicted.shape)).astype(np.float32)
+            predicted = predicted + torch.from_numpy(noise)
+        return np.asarray(predicted.numpy())
+
+    def _outward(self, features: FloatArray) -> Array:
+        """`[V, A]` to `[V, *act]` actions of the space."""
+        space = self.action_space
+        if isinstance(space, spaces.Discrete):
+            return np.asarray(features.argmax(-1) + int(space.start), space.dtype)
+        scaled = ActionScale.of(space).outward(torch.from_numpy(features)).numpy()
+        shaped = scaled.reshape(len(features), *(space.shape or ()))
+        if isinstance(space, spaces.Box):
+            shaped = np.clip(shaped, space.low, space.high)
+        return np.asarray(shaped.astype(space.dtype))
+
+    def _batch(self, observation: Any) -> tuple[bool, Any]:
+        """Whether it is a single observation, and all with a first axis `V`."""
+        space = self.observation_space
+        first, shape = observation, space
+        while isinstance(shape, spaces.Dict):
+            key = next(iter(shape))
+            first, shape = first[key], shape[key]
+        single = np.ndim(first) == len(shape.shape or ())
+        return single, with_axis(observation) if single else observation
+
+    def _states(self, batch: Any) -> Array:
+        if self._sight is not None:
+            states = np.asarray(batch)
+            expected: Any = self.observation_space.shape
+            got: Any = states.shape[1:]
+        else:
+            states = flat_observations(batch)
+            expected, got = self.conditions.mean.shape, states.shape[1:]
+        if expected != got:
+            raise SpaceError(mismatch("observation", expected=f"shape {expected}", got=got))
+        if self._sight is not None:
+            return states
+        return np.asarray((states - self.conditions.mean) / self.conditions.deviation)
+
+
+def _with(module: Any, name: str, parameters: Mapping[str, Tensor]) -> Any:
+    """A module with its part of the parameters, at rest."""
+    own = {k.removeprefix(f"{name}."): v for k, v in parameters.items() if k.startswith(f"{name}.")}
+    module.load_state_dict(own)
+    return module.eval().requires_grad_(False)
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows no tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

@@ -1,0 +1,250 @@
+"""The Decision Transformer: actions that would lead to a return (Chen et al. 2021).
+
+The model is Hugging Face's, trained by its `Trainer`, so that checkpoints, several processes and
+whatever else that does come with it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, final
+
+import torch
+from gymnasium import spaces
+
+from preferl._optional import require
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.offline.context import Conditions, Spending
+from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.dt_config import DTConfig
+from preferl.offline.sequences import SequenceCollator, Sequences
+from preferl.offline.trained_transformer import TrainedTransformer
+from preferl.shapes import FloatArray
+
+OnProgress = Callable[[int, dict[str, float]], None]
+"""Told the updates made and, by name, the means since it was last told."""
+
+CRITICS: Final = "critics"
+"""The part of what is trained that learns at a rate of its own."""
+
+
+@final
+class DecisionTransformer:
+    """One agent that learns which actions led to which returns.
+
+    Attributes:
+        observation_space: what observations look like.
+        action_space: what actions look like.
+        config: settings.
+        seed: of its parameters, minibatches and dropout.
+        steps: updates planned.
+        device: where it learns.
+
+    >>> import numpy as np
+    >>> from preferl.testing import make_episodes
+    >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
+    >>> agent = DecisionTransformer(
+    ...     spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), DTConfig(width=8, layers=1),
+    ...     seed=0, steps=2,
+    ... )
+    >>> sorted(agent.fit(agent.sequences(episodes)))
+    ['grad_norm', 'loss']
+    >>> agent.policy().predict(np.zeros((5, 2)))[0].shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: DTConfig | None = None,
+        *,
+        seed: int,
+        steps: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Build the agent.
+
+        Args:
+            observation_space: a Box of floats, a Dict of these, or pictures.
+            action_space: a Box of floats, or Discrete.
+            config: settings; the defaults if None.
+            seed: of all that is drawn.
+            steps: updates planned, over which the learning rate rises and falls.
+            device: where it learns.
+
+        Raises:
+            SpaceError: other spaces.
+            ConfigError: less than one update.
+            MissingExtraError: transformers or accelerate is not installed.
+        """
+        for module in ("transformers", "accelerate"):
+            require(module, extra="hub")
+        require_in("steps", steps, 1, math.inf)
+        require_in("seed", seed, 0, math.inf)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.config = config = config or DTConfig()
+        self.seed, self.steps, self.device = seed, steps, torch.device(device)
+        self._module = TrainedTransformer(observation_space, action_space, config, seed)
+        self._data: Sequences | None = None
+
+    def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
+        """Episodes as this agent learns from them.
+
+        Args:
+            episodes: what was recorded.
+            rewards: `[T]`, such as learned ones; those of the episodes if None.
+        """
+        config = self.config
+        return Sequences.of(
+            episodes,
+            self.action_space,
+            rewards=rewards,
+            discount=config.discount,
+            scale=config.scale,
+            horizon=config.horizon,
+        )
+
+    def fit(
+        self,
+        data: Sequences,
+        *,
+        folder: Path | str | None = None,
+        resume: bool = False,
+        checkpoint_every: int = 5_000,
+        on_progress: OnProgress | None = None,
+        every: int = 100,
+        options: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Any] = (),
+    ) -> dict[str, float]:
+        """Learn for the planned number of updates.
+
+        Under torchrun each of the processes takes its part of every minibatch, and all end up
+        with the same parameters.
+
+        Args:
+            data: what it learns from.
+            folder: gets checkpoints, from which it can go on; None keeps none.
+            resume: go on from the last checkpoint in `folder`, if there is one.
+            checkpoint_every: updates between two of them.
+            on_progress: told every `every` updates.
+            every: updates.
+            options: more of Hugging Face's `TrainingArguments`, such as `report_to`,
+                `push_to_hub` or `gradient_accumulation_steps`.
+            callbacks: more of its `TrainerCallback`.
+
+        Returns:
+            The means over the last updates that were told.
+
+        Raises:
+            ConfigError: a setting out of range, or a batch that processes cannot share.
+            SpaceError: data of other spaces.
+        """
+        require_in("checkpoint_every", checkpoint_every, 1, math.inf)
+        require_in("every", every, 1, math.inf)
+        self._check(data)
+        self._module.begin(data)
+        if folder is not None:
+            return self._fit(
+                data, Path(folder), resume, checkpoint_every, on_progress, every, options, callbacks
+            )
+        with TemporaryDirectory() as nowhere:
+            quiet = {"save_strategy": "no"} | dict(options or {})
+            return self._fit(data, Path(nowhere), False, 1, on_progress, every, quiet, callbacks)
+
+    def policy(
+        self, target: float | str | None = None, *, spending: Spending | None = None
+    ) -> DecisionTransformerPolicy:
+        """A copy of what was learned, that acts.
+
+        Args:
+            target: return to ask for, or `"q0.95"` for a quantile of those it learned from;
+                the config's if None.
+            spending: how that is lowered as it acts; the config's if None.
+
+        Raises:
+            ConfigError: nothing was learned from yet, or a target that is no such thing.
+        """
+        if self._data is None:
+            raise ConfigError("The agent has seen no data. Call fit first.")
+        from preferl.offline import hugging_face
+
+        module, config = self._module, self.config
+        policy = DecisionTransformerPolicy(
+            self.observation_space,
+            self.action_space,
+            module.copies(),
+            module.shape,
+            Conditions.of(self._data, context=config.context, discount=config.discount),
+            sight=config.sight,
+            regulariser=config.regulariser,
+            hub=hugging_face.config_json(module.transformer),
+            spending=spending or config.spending,
+        )
+        return policy.asking(config.target if target is None else target)
+
+    def _fit(
+        self,
+        data: Sequences,
+        folder: Path,
+        resume: bool,
+        checkpoint_every: int,
+        on_progress: OnProgress | None,
+        every: int,
+        options: Mapping[str, Any] | None,
+        callbacks: Sequence[Any],
+    ) -> dict[str, float]:
+        from preferl.offline import hugging_face
+
+        config, module = self.config, self._module
+        latest: dict[str, float] = {}
+
+        def on_log(step: int, logs: dict[str, float]) -> None:
+            latest.clear()
+            latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
+            latest.update({name: float(value) for name, value in module.measured.items()})
+            if on_progress is not None:
+                on_progress(step, dict(latest))
+
+        rate = {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
+        hugging_face.train(
+            module.to(self.device).train(),
+            SequenceCollator(
+                data, config.context, seed=self.seed, ends=config.regulariser is not None
+            ),
+            folder,
+            steps=self.steps,
+            batch_size=config.batch_size,
+            learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay,
+            warmup=config.warmup,
+            max_grad_norm=config.max_grad_norm,
+            bfloat16=config.precision == "bfloat16",
+            device=self.device,
+            seed=self.seed,
+            save_every=checkpoint_every,
+            report_every=min(every, self.steps),
+            resume=resume,
+            on_log=on_log,
+            after_update=lambda step: module.follow(step / self.steps),
+            apart=rate,
+            options=options or {},
+            callbacks=callbacks,
+        )
+        self._data = data
+        return latest
+
+    def _check(self, data: Sequences) -> None:
+        expected = (self._module.inputs, self._module.outputs)
+        got = (data.states.shape[1:], data.actions.shape[-1])
+        if expected != got:
+            raise SpaceError(
+                mismatch(
+                    "sequences",
+                    expected="states of shape {} and actions of {} numbers".format(*expected),
+                    got="{} and {}".format(*got),
+                    fix="Use the spaces of the environment that was recorded.",
+                )
+            )

@@ -1,0 +1,257 @@
+"""All that is asked of Hugging Face's `transformers`: the model's parameters, and its `Trainer`.
+
+Imported when it is needed, and nowhere else, since it takes seconds to load; extra `hub`.
+"""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import (
+    DecisionTransformerConfig,
+    DecisionTransformerModel,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from preferl.errors import ConfigError, mismatch
+
+UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
+"""Parts of the model that no action comes from; they are kept as they are, for the hub."""
+
+
+def build_model(seed: int, **settings: Any) -> nn.Module:
+    """A `DecisionTransformerModel` initialised from a seed, which no other random state depends on.
+
+    Args:
+        seed: of its parameters.
+        **settings: of its config, by Hugging Face's names.
+    """
+    # Without these it warns of tokens that a vocabulary of one does not have.
+    config = DecisionTransformerConfig(
+        **settings, vocab_size=1, bos_token_id=None, eos_token_id=None
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: nn.Module = DecisionTransformerModel(config)
+    for name in UNUSED:
+        model.get_submodule(name).requires_grad_(False)
+    return model
+
+
+def config_json(model: Any) -> dict[str, Any]:
+    """What `DecisionTransformerModel.from_pretrained` wants beside the parameters."""
+    described: dict[str, Any] = model.config.to_dict()
+    return described | {"architectures": ["DecisionTransformerModel"]}
+
+
+def train(
+    module: nn.Module,
+    collate: Callable[[Sequence[int]], dict[str, Tensor]],
+    folder: Path,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    weight_decay: float,
+    warmup: float,
+    max_grad_norm: float,
+    bfloat16: bool,
+    device: torch.device,
+    seed: int,
+    save_every: int,
+    report_every: int,
+    resume: bool,
+    on_log: Callable[[int, dict[str, float]], None],
+    after_update: Callable[[int], None],
+    apart: Mapping[str, float],
+    options: Mapping[str, Any],
+    callbacks: Sequence[Any],
+) -> bool:
+    """Train a module whose forward returns its loss, from the last checkpoint if there is one.
+
+    Args:
+        module: takes a minibatch by keywords.
+        collate: sample numbers to a minibatch.
+        folder: of the checkpoints.
+        steps: updates in all.
+        batch_size: over all processes.
+        learning_rate: highest, after the warm-up; it then falls linearly to 0.
+        weight_decay: of matrices.
+        warmup: share of the updates during which the learning rate rises.
+        max_grad_norm: gradients are scaled down to; those of `apart` each on their own.
+        bfloat16: whether products are computed in it.
+        device: where.
+        seed: of dropout.
+        save_every: updates between two checkpoints.
+        report_every: updates between two calls of `on_log`.
+        resume: go on from the last whole checkpoint in `folder`; without it, they are removed.
+        on_log: told the update and its numbers.
+        after_update: told the number of updates done, after each.
+        apart: submodules that learn at another rate, with these rates.
+        options: more of `TrainingArguments`.
+        callbacks: more of `TrainerCallback`.
+
+    Returns:
+        Whether this process is the first of those that train together.
+    """
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=_share(batch_size),
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        warmup_steps=warmup if warmup < 1 else int(warmup),
+        max_grad_norm=0.0 if apart else max_grad_norm,
+        optim="adamw_torch_fused",
+        bf16=bfloat16,
+        use_cpu=device.type == "cpu",
+        seed=seed % 2**32,
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataloader_pin_memory=device.type != "cpu",
+        logging_steps=report_every,
+        logging_nan_inf_filter=False,
+        save_steps=save_every,
+        save_total_limit=1,
+        disable_tqdm=True,
+        **({"report_to": "none"} | dict(options)),
+    )
+    with _own_randomness():
+        trainer = Trainer(
+            model=module,
+            args=arguments,
+            train_dataset=_Numbers(steps * batch_size),
+            data_collator=collate,
+            callbacks=[_Told(on_log, after_update, apart, max_grad_norm), *callbacks],
+            optimizers=(_optimiser(module, arguments, apart), None),
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
+        return bool(trainer.is_world_process_zero())
+
+
+def _last_whole(folder: Path, *, keep: bool) -> str | None:
+    """The latest checkpoint that was written to its end, if any; others go, or all of them."""
+    whole = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        try:  # what is written last
+            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            keep_this = False
+        else:
+            keep_this = keep
+        if keep_this:
+            whole[int(checkpoint.name.rpartition("-")[2])] = str(checkpoint)
+        else:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+    return whole[max(whole)] if whole else None
+
+
+def _share(batch_size: int) -> int:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if batch_size % processes:
+        raise ConfigError(
+            mismatch(
+                "batch_size", expected=f"a multiple of the {processes} processes", got=batch_size
+            )
+        )
+    return batch_size // processes
+
+
+def _optimiser(
+    module: nn.Module, arguments: Any, apart: Mapping[str, float]
+) -> torch.optim.Optimizer:
+    """AdamW that decays matrices only; submodules of `apart` learn at their own rates."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            rate = apart.get(name.split(".")[0], arguments.learning_rate)
+            decay = arguments.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": some, "lr": rate, "weight_decay": decay}
+            for (rate, decay), some in groups.items()
+        ],
+        fused=True,
+    )
+
+
+@final
+class _Numbers(Dataset[int]):
+    """Sample numbers: what they stand for is the collator's business."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> int:
+        return number
+
+    def __getitems__(self, numbers: list[int]) -> list[int]:
+        """All of a minibatch at once, without a call for each."""
+        return numbers
+
+
+@final
+class _Told(TrainerCallback):
+    """Passes on what happens, and scales the gradients of parts that are kept apart."""
+
+    def __init__(
+        self,
+        on_log: Callable[[int, dict[str, float]], None],
+        after_update: Callable[[int], None],
+        apart: Mapping[str, float],
+        max_grad_norm: float,
+    ) -> None:
+        self._on_log, self._after_update = on_log, after_update
+        self._apart, self._norm = apart, max_grad_norm
+
+    def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        """Numbers of the latest updates; the summary at the end has none."""
+        if logs and "loss" in logs:
+            self._on_log(state.global_step, {k: float(v) for k, v in logs.items()})
+
+    def on_pre_optimizer_step(
+        self, _args: Any, _state: Any, _control: Any, model: Any = None, **_: Any
+    ) -> None:
+        """Scale each part's gradients by their own norm."""
+        parts: dict[str, list[nn.Parameter]] = {}
+        if not self._apart:
+            return
+        for name, parameter in model.named_parameters():
+            part = name.removeprefix("module.").split(".")[0]
+            parts.setdefault(part if part in self._apart else "", []).append(parameter)
+        for some in parts.values():
+            nn.utils.clip_grad_norm_(some, self._norm)
+
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """An update is done."""
+        self._after_update(state.global_step)
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Leave the random states of everybody else as they were: `Trainer` seeds them all."""
+    ours = random.getstate()
+    theirs = np.random.get_state()  # noqa: NPY002 - it is the old generator that is seeded
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(theirs)  # noqa: NPY002 - as above

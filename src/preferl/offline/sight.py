@@ -1,0 +1,87 @@
+"""What a Decision Transformer looks at pictures with: the convolutions of a reward of pictures."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from preferl.models.cnn import CNNRewardConfig, convolutions, initialise
+from preferl.models.pictures import Channels, PictureEncoder
+
+
+@final
+@dataclass(frozen=True)
+class SightConfig:
+    """Shape of `Sight`; the defaults are those of `CNNRewardConfig`.
+
+    Attributes:
+        kernels: side of each convolution's kernel, in pixels.
+        strides: of each convolution.
+        filters: of each convolution.
+        size: numbers that a picture becomes.
+        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
+    """
+
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (3, 2, 1, 1)
+    filters: int = 16
+    size: int = 64
+    channels: Channels = "auto"
+
+    def __post_init__(self) -> None:
+        self.network()
+
+    def network(self) -> CNNRewardConfig:
+        """The same as the settings of a reward's network, which knows what is out of range."""
+        return CNNRewardConfig(
+            kernels=self.kernels,
+            strides=self.strides,
+            filters=self.filters,
+            hidden=self.size,
+            channels=self.channels,
+        )
+
+
+@final
+class Sight(nn.Module):
+    """Pictures `[..., *obs]` as bytes to numbers `[..., F]`.
+
+    Attributes:
+        size: `F`.
+
+    >>> import numpy as np
+    >>> sight = Sight(spaces.Box(0, 255, (3, 20, 20), np.uint8), SightConfig(), torch.Generator())
+    >>> sight(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
+    torch.Size([2, 5, 64])
+    """
+
+    def __init__(
+        self, space: spaces.Space[Any], config: SightConfig, generator: torch.Generator
+    ) -> None:
+        """Build it.
+
+        Args:
+            space: bytes of at least 8 x 8 pixels.
+            config: shape.
+            generator: where the initial weights come from.
+
+        Raises:
+            SpaceError: no pictures, or too small ones.
+        """
+        super().__init__()
+        self.size = config.size
+        self._encoder = PictureEncoder(
+            space, spaces.Discrete(2), channels=config.channels, use_actions=False
+        )
+        self.convolutions, flat = convolutions(self._encoder.size, config.network())
+        self.dense = nn.utils.skip_init(nn.Linear, flat, config.size)
+        initialise(self, generator)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Look at each picture."""
+        batch = pictures.ndim - len(self._encoder.observation_space.shape or ())
+        planes = self._encoder.planes(pictures.flatten(0, batch - 1))
+        seen: Tensor = self.dense(self.convolutions(planes).flatten(1))  # [R, F * h * w] to [R, F]
+        return seen.view(*pictures.shape[:batch], self.size)

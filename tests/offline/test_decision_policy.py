@@ -1,0 +1,238 @@
+"""A Decision Transformer acting: contexts, spending, targets, and folders."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
+from preferl.evaluation import PaidPolicy, evaluate_policy
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.dtr import DTRConfig
+from preferl.testing import PointWorld, make_episodes
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+WORLD = PointWorld()
+SPACES = WORLD.observation_space, WORLD.action_space
+HORIZON = 12
+
+
+def learned(config: DTConfig, spaces_=SPACES) -> DecisionTransformer:
+    agent = DecisionTransformer(*spaces_, config, seed=0, steps=3)
+    episodes = make_episodes(np.random.default_rng(0), [HORIZON, 9, 10], *spaces_)
+    agent.fit(agent.sequences(episodes))
+    return agent
+
+
+CONFIG = DTConfig(context=4, width=16, layers=2, batch_size=8, horizon=HORIZON)
+
+
+@pytest.fixture(scope="module")
+def agent() -> DecisionTransformer:
+    return learned(CONFIG)
+
+
+@pytest.fixture
+def policy(agent) -> DecisionTransformerPolicy:
+    return agent.policy(3.0)
+
+
+def test_its_actions_are_those_of_the_model_on_the_whole_history(agent, policy, rng) -> None:
+    """The rolling context against Hugging Face's model, called with what happened so far."""
+    model, conditions = agent._module.transformer.eval(), policy.conditions
+    seen, rewards = rng.uniform(-1, 1, (7, 2)), rng.normal(size=7)
+    done, state = [], None
+    for step in range(7):
+        action, state = policy.predict(seen[step][None], state)
+        policy.earned(state, rewards[step : step + 1])
+        done.append(action[0])
+        first = max(0, step - CONFIG.context + 1)
+        known = slice(first, step + 1)
+        states = (seen[known] - conditions.mean) / conditions.deviation
+        asked = (3.0 - np.concatenate([[0], np.cumsum(rewards)])[known]) / conditions.scale
+        with torch.no_grad():
+            expected = model(
+                states=torch.tensor(states[None], dtype=torch.float32),
+                actions=torch.tensor(np.stack([*done[first:step], [-10.0, -10]]))[None].float(),
+                returns_to_go=torch.tensor(asked, dtype=torch.float32)[None, :, None],
+                timesteps=torch.arange(first, step + 1)[None],
+                attention_mask=torch.ones(1, step + 1 - first),
+            ).action_preds[0, -1]
+        np.testing.assert_allclose(action[0], expected, atol=1e-5)
+
+
+def test_environments_side_by_side_are_alone(policy, rng) -> None:
+    """Each begins again at its own time."""
+    seen, rewards = rng.uniform(-1, 1, (9, 3, 2)), rng.normal(size=(9, 3))
+    starts = np.zeros((9, 3), bool)
+    starts[0], starts[4, 1], starts[6, 2] = True, True, True
+    state, together = None, []
+    for step in range(9):
+        actions, state = policy.predict(seen[step], state, starts[step])
+        policy.earned(state, rewards[step])
+        together.append(actions)
+    for v, first in ((0, 0), (1, 4), (2, 6)):
+        state = None
+        for step in range(first, 9):
+            action, state = policy.predict(seen[step, v], state)
+            policy.earned(state, rewards[step, v])
+            np.testing.assert_allclose(action, together[step][v], atol=1e-6)
+
+
+def test_a_target_is_a_number_or_a_quantile(agent) -> None:
+    policy = agent.policy("q0.5")
+    assert policy.target == pytest.approx(np.median(agent._data.returns))
+    assert policy.asking("q1").target == pytest.approx(agent._data.returns.max())
+    assert policy.asking("-2.5").target == policy.asking(-2.5).target == -2.5
+    for wrong in ("q1.5", "much", "nan", "q"):
+        with pytest.raises(ConfigError):
+            policy.asking(wrong)
+
+
+def test_what_is_asked_for_goes_down_evenly(agent) -> None:
+    policy = agent.policy(6.0, spending="even")
+    state, asked = None, []
+    for _ in range(HORIZON + 2):
+        _, state = policy.predict(np.zeros(2), state)
+        asked.append(state.asked[0, 0, -1] * policy.conditions.scale)
+    expected = [6.0 - 0.5 * t for t in range(12)] + [0, 0]
+    np.testing.assert_allclose(asked, expected, atol=1e-6)
+
+
+def test_a_reward_that_nobody_told_is_asked_for(policy) -> None:
+    _, state = policy.predict(np.zeros((2, 2)))
+    with pytest.raises(ConfigError, match="reward of the last actions"):
+        policy.predict(np.zeros((2, 2)), state)
+    with pytest.raises(SpaceError, match="2 rows"):
+        policy.predict(np.zeros((3, 2)), state)
+    with pytest.raises(SpaceError, match="shape"):
+        policy.predict(np.zeros((3, 5)))
+
+
+class Memory:
+    """A reward with a memory: how far the point has come within three steps."""
+
+    context, members = 3, 1
+
+    def __call__(self, observations, actions, mask):
+        first = mask.argmax(1)
+        rows = np.arange(len(mask))
+        return np.linalg.norm(observations[:, -1] - observations[rows, first], axis=-1)
+
+    def scores(self, segments):
+        raise NotImplementedError
+
+
+def test_a_learned_reward_is_spent_in_place_of_the_environments(policy, rng) -> None:
+    seen = rng.uniform(-1, 1, (5, 1, 2))
+    paid, state, spent = policy.paid_by(Memory()), None, 0.0
+    for step in range(5):
+        _, state = paid.predict(seen[step], state)
+        paid.earned(state, np.array([1e6]))  # not looked at
+        asked = state.asked[0, 0, -1] * policy.conditions.scale
+        assert asked == pytest.approx(3.0 - spent, abs=1e-5)
+        spent += float(np.linalg.norm(seen[step, 0] - seen[max(0, step - 2), 0]))
+
+
+def test_evaluation_tells_it_what_it_earned(policy) -> None:
+    assert isinstance(policy, PaidPolicy)
+    one = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=1)
+    four = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=4)
+    np.testing.assert_allclose(one.returns, four.returns, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["plain", "dtr", "discrete", "pictures"])
+def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
+    space, actions = SPACES
+    config = CONFIG
+    if kind == "dtr":
+        config = DTConfig(context=4, width=16, layers=1, regulariser=DTRConfig(hidden=(8,)))
+    if kind == "discrete":
+        actions = spaces.Discrete(4, start=1)
+    if kind == "pictures":
+        space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    policy = learned(config, (space, actions)).policy("q0.9", spending="even")
+    policy.save(tmp_path / "policy")
+    again = DecisionTransformerPolicy.load(tmp_path / "policy")
+    assert (again.target, again.spending, again.learner) == (
+        policy.target,
+        policy.spending,
+        policy.learner,
+    )
+    seen = [space.sample() for _ in range(5)]
+    states, other = None, None
+    for step in seen:
+        first, states = policy.predict(step, states)
+        second, other = again.predict(step, other)
+        np.testing.assert_array_equal(first, second)
+        assert actions.contains(first)
+
+
+def test_hugging_face_reads_the_folder(policy, tmp_path) -> None:
+    from transformers import DecisionTransformerModel
+    from transformers.utils import logging
+
+    policy.save(tmp_path / "policy")
+    logging.disable_progress_bar()
+    model = DecisionTransformerModel.from_pretrained(tmp_path / "policy")
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(tensor, policy._parameters[name], atol=0, rtol=0)
+
+
+def test_it_acts_without_the_extra(policy, tmp_path) -> None:
+    policy.save(tmp_path / "policy")
+    script = (
+        "import sys, numpy as np\n"
+        "from preferl.offline import DecisionTransformerPolicy\n"
+        "DecisionTransformerPolicy.load(sys.argv[1]).predict(np.zeros((2, 2)))\n"
+        "assert not {'transformers', 'accelerate', 'datasets'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "policy")], check=True)
+
+
+def test_it_can_be_sent_to_another_process(policy) -> None:
+    other = pickle.loads(pickle.dumps(policy))
+    np.testing.assert_array_equal(
+        other.predict(np.zeros((2, 2)))[0], policy.predict(np.zeros((2, 2)))[0]
+    )
+
+
+def test_damaged_and_foreign_folders_are_refused(policy, tmp_path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="holds something else"):
+        policy.save(tmp_path / "other")
+    policy.save(tmp_path / "policy")
+    file = tmp_path / "policy" / "policy.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 99}))
+    with pytest.raises(CheckpointError, match="format 99"):
+        DecisionTransformerPolicy.load(tmp_path / "policy")
+    with pytest.raises(CheckpointError):
+        DecisionTransformerPolicy.load(tmp_path / "nothing")
+
+
+def test_drawn_actions_follow_the_logits() -> None:
+    agent = learned(CONFIG, (SPACES[0], spaces.Discrete(3)))
+    policy = agent.policy(spending="even")
+    many = np.zeros((2000, 2))
+    drawn, _ = policy.predict(many, deterministic=False)
+    context = policy.predict(many[:1])[1]
+    batch = {
+        "states": torch.from_numpy(context.states),
+        "actions": torch.full((1, 4, 3), -10.0),
+        "returns_to_go": torch.from_numpy(context.asked.reshape(1, -1, 1)),
+        "timesteps": torch.from_numpy(context.timesteps),
+        "attention_mask": torch.from_numpy(context.real),
+    }
+    from preferl.offline.tokens import next_actions
+
+    expected = next_actions(policy._parameters, policy._shape, batch).softmax(-1)[0]
+    np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)

@@ -1,0 +1,216 @@
+"""Training a Decision Transformer: losses by hand, going on, several processes, following."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from preferl.data import Episodes
+from preferl.errors import ConfigError, SpaceError
+from preferl.evaluation import evaluate_policy
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.dtr import DTRConfig
+from preferl.offline.trained_transformer import action_loss
+from preferl.statistics import spearman
+from preferl.testing import PointWorld, linear_reward, make_episodes
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+WORLD = PointWorld()
+SPACES = WORLD.observation_space, WORLD.action_space
+SMALL = DTConfig(context=4, width=16, layers=2, batch_size=8, learning_rate=1e-3)
+
+
+def pushed(rng: np.random.Generator, count: int = 200, steps: int = 20) -> Episodes:
+    """Points that are pushed in a direction of their own in each episode."""
+    push = rng.uniform(-1, 1, (count, 1, 2)) + rng.normal(0, 0.1, (count, steps, 2))
+    push = np.clip(push, -1, 1).astype(np.float32)
+    path = np.zeros((count, steps + 1, 2), np.float32)
+    path[:, 0] = rng.uniform(-1, 1, (count, 2))
+    for t in range(steps):
+        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
+    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    return Episodes(
+        observations=seen,
+        actions=done,
+        rewards=linear_reward(seen, done),
+        terminated=np.zeros(len(seen), bool),
+        final_observations=path[:, -1],
+        lengths=np.full(count, steps),
+    )
+
+
+class EnoughError(Exception):
+    """Breaks off training."""
+
+
+def losses_of(episodes: Episodes, folder: Path | None, steps: int, stop: int = 0, go_on=True):
+    """Losses by update; with `stop`, training is broken off after so many and gone on with."""
+    found: dict[int, float] = {}
+
+    def on_progress(step: int, metrics: dict[str, float]) -> None:
+        found[step] = metrics["loss"]
+        if step == stop:
+            raise EnoughError
+
+    def agent() -> DecisionTransformer:
+        return DecisionTransformer(*SPACES, SMALL, seed=3, steps=steps)
+
+    how = {"folder": folder, "checkpoint_every": 4, "every": 1, "on_progress": on_progress}
+    one = agent()
+    if stop:
+        with pytest.raises(EnoughError):
+            one.fit(one.sequences(episodes), **how)
+        stop, one = 0, agent()
+        if not go_on:
+            return found, one
+    one.fit(one.sequences(episodes), resume=True, **how)
+    return found, one
+
+
+def test_losses_by_hand() -> None:
+    predicted = torch.tensor([[[5.0, 5.0], [1.0, 3.0]]])
+    mask = torch.tensor([[0.0, 1.0]])
+    assert action_loss(predicted, torch.zeros(1, 2, 2), mask).item() == 5  # (1 + 9) / 2
+    chosen = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    expected = np.log(1 + np.exp(-2))  # of logits 1 and 3, the second chosen
+    assert action_loss(predicted, chosen, mask, discrete=True).item() == pytest.approx(expected)
+
+
+def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path) -> None:
+    episodes = make_episodes(rng, [20] * 10)
+    whole, one = losses_of(episodes, tmp_path / "whole", 10)
+    parts, other = losses_of(episodes, tmp_path / "parts", 10, stop=6)
+    assert parts == whole
+    assert len(whole) == 10
+    seen = rng.uniform(-1, 1, (3, 2))
+    np.testing.assert_array_equal(one.policy().predict(seen)[0], other.policy().predict(seen)[0])
+
+
+def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path) -> None:
+    episodes = make_episodes(rng, [20] * 10)
+    whole, _ = losses_of(episodes, tmp_path / "whole", 10)
+    folder = tmp_path / "parts"
+    losses_of(episodes, folder, 10, stop=6, go_on=False)  # leaves a checkpoint of update 4
+    broken = folder / "checkpoint-8"
+    broken.mkdir()
+    (broken / "model.safetensors").write_bytes(b"cut")
+    again, _ = losses_of(episodes, folder, 10)
+    assert again == {step: whole[step] for step in range(5, 11)}
+
+
+def test_a_run_that_was_done_is_not_done_again(rng, tmp_path) -> None:
+    episodes = make_episodes(rng, [20] * 10)
+    _, first = losses_of(episodes, tmp_path, 10)
+    told, again = losses_of(episodes, tmp_path, 10)
+    assert told == {}
+    seen = rng.uniform(-1, 1, (3, 2))
+    np.testing.assert_array_equal(first.policy().predict(seen)[0], again.policy().predict(seen)[0])
+
+
+def test_a_seed_is_all_that_an_agent_depends_on(rng) -> None:
+    episodes = make_episodes(rng, [20] * 4)
+    first, _ = losses_of(episodes, None, 3)
+    torch.manual_seed(99)
+    again, _ = losses_of(episodes, None, 3)
+    assert first == again
+
+
+def test_nobody_elses_random_state_is_touched(rng) -> None:
+    episodes = make_episodes(rng, [20] * 4)
+    torch.manual_seed(5), random.seed(5)
+    expected = torch.rand(1), random.random()
+    torch.manual_seed(5), random.seed(5)
+    losses_of(episodes, None, 2)
+    assert (torch.rand(1), random.random()) == expected
+
+
+def test_spaces_that_do_not_fit_are_refused(rng) -> None:
+    agent = DecisionTransformer(*SPACES, SMALL, seed=0, steps=1)
+    other = make_episodes(rng, [5], spaces.Box(-1, 1, (3,)))
+    with pytest.raises(SpaceError, match=r"states of shape \(2,\) and actions of 2"):
+        agent.fit(agent.sequences(other))
+    with pytest.raises(SpaceError, match="Box of floats, or Discrete"):
+        DecisionTransformer(SPACES[0], spaces.MultiDiscrete([2, 2]), SMALL, seed=0, steps=1)
+    config = DTConfig(regulariser=DTRConfig())
+    with pytest.raises(SpaceError, match="spaces of DTR"):
+        DecisionTransformer(SPACES[0], spaces.Discrete(2), config, seed=0, steps=1)
+    with pytest.raises(ConfigError, match="seen no data"):
+        agent.policy()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"width": 9, "heads": 2}, {"warmup": 1.0}, {"precision": "float64"}, {"scale": 0}]
+)
+def test_a_setting_out_of_range_is_named(changes: dict) -> None:
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        DTConfig(**changes)
+
+
+def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
+    pictures, choices = spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Discrete(3)
+    episodes = make_episodes(rng, [12, 9], pictures, choices)
+    agent = DecisionTransformer(pictures, choices, SMALL, seed=0, steps=3)
+    assert agent.fit(agent.sequences(episodes))["loss"] < 5
+    actions, _ = agent.policy(spending="even").predict(episodes.observations[:4])
+    assert actions.shape == (4,)
+    assert set(actions.tolist()) <= {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_it_learns_a_world_and_follows_its_target(rng) -> None:
+    episodes = pushed(rng)
+    config = DTConfig(context=10, width=64, layers=2, learning_rate=1e-3, dropout=0.0)
+    agent = DecisionTransformer(*SPACES, config, seed=0, steps=1500)
+    agent.fit(agent.sequences(episodes))
+    asked = [agent.policy(f"q{share}").target for share in (0.05, 0.25, 0.5, 0.75, 0.95)]
+    achieved = [
+        evaluate_policy(agent.policy(target), PointWorld, episodes=20, seed=100).mean
+        for target in asked
+    ]
+    assert spearman(np.array(asked), np.array(achieved)) == pytest.approx(1)
+    assert achieved[-1] > np.quantile(episodes.returns, 0.8)
+    assert achieved[0] < np.quantile(episodes.returns, 0.2)
+
+
+TWO = """
+import json, sys
+import numpy as np
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.testing import PointWorld, make_episodes
+world = PointWorld()
+config = DTConfig(context=4, width=16, layers=2, batch_size=16, learning_rate=1e-3, dropout=0.0)
+agent = DecisionTransformer(world.observation_space, world.action_space, config, seed=0, steps=20)
+episodes = make_episodes(np.random.default_rng(0), [400] * 4)
+losses = []
+agent.fit(agent.sequences(episodes), every=5, folder=sys.argv[1],
+          on_progress=lambda step, metrics: losses.append(metrics["loss"]))
+seen = np.random.default_rng(1).uniform(-1, 1, (5, 2))
+if losses:
+    open(sys.argv[2], "w").write(json.dumps([losses, agent.policy().predict(seen)[0].tolist()]))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_does(tmp_path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(TWO)
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.json"
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        words = [*launch, f"--nproc_per_node={processes}", str(script), str(tmp_path / "ck"), out]
+        subprocess.run(words, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300)
+        found.append(json.loads(out.read_text()))
+    (one, acts), (two, same) = found
+    # The mean over processes weighs padded windows a little differently: 1 % of them here.
+    np.testing.assert_allclose(two, one, rtol=0.02)
+    np.testing.assert_allclose(same, acts, atol=0.01)

@@ -1,0 +1,161 @@
+"""The regulariser of a Decision Transformer: targets by hand, whose gradients go where."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from preferl.errors import ConfigError
+from preferl.evaluation import evaluate_policy
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.dtr import Critics, DTRConfig, regularise, window_targets
+from preferl.testing import PointWorld, make_episodes
+
+SETTINGS = DTRConfig(hidden=(8,), weight=2.0)
+
+
+@pytest.fixture
+def critics() -> Critics:
+    return Critics(4, SETTINGS, unit=1.0, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def batch() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return {
+        "states": torch.randn(3, 5, 2, generator=generator),
+        "actions": torch.randn(3, 5, 2, generator=generator),
+        "rewards": torch.randn(3, 5, 1, generator=generator),
+        "attention_mask": torch.tensor([[1.0] * 5, [0, 0, 1, 1, 1], [0, 0, 0, 0, 1]]),
+        "terminated": torch.tensor([True, False, False]),
+    }
+
+
+def test_targets_are_those_of_a_loop() -> None:
+    rewards = torch.tensor([[1.0, -2, 3, 5], [4.0, 0, 1, 7]])
+    ended, last = torch.tensor([True, False]), torch.tensor([10.0, 20.0])
+    targets, known = window_targets(rewards, ended, last, 0.9)
+    for b in range(2):
+        worth = float(last[b])
+        for i in (2, 1, 0):
+            worth = float(rewards[b, i]) + 0.9 * worth
+            assert targets[b, i].item() == pytest.approx(worth, rel=1e-6)
+    assert known.tolist() == [[True] * 4, [True, True, True, False]]
+    assert targets[0, 3] == 5  # the end is worth its reward and nothing that follows
+
+
+def test_the_coefficient_grows_with_training(critics, batch) -> None:
+    predicted = torch.zeros(3, 5, 2)
+    opinions = []
+    for progress in (0.0, 0.5, 1.0):
+        critics.follow(progress)
+        opinions.append(regularise(critics, batch, predicted)[1].item())
+    assert opinions[0] == 0
+    assert opinions[2] == pytest.approx(2 * opinions[1])
+    assert abs(opinions[2]) <= SETTINGS.weight * 1.0001  # a mean over the mean of sizes
+
+
+def test_critics_do_not_learn_to_please(critics, batch) -> None:
+    critics.follow(1.0)
+    predicted = torch.zeros(3, 5, 2, requires_grad=True)
+    critic_loss, opinion, _ = regularise(critics, batch, predicted)
+    opinion.backward()
+    assert predicted.grad is not None
+    assert predicted.grad.abs().sum() > 0
+    assert all(p.grad is None for p in critics.parameters())
+    predicted.grad = None
+    critic_loss.backward()
+    assert predicted.grad is None
+    assert all(p.grad is not None for p in critics.live.parameters())
+
+
+def test_padding_teaches_critics_nothing(critics, batch) -> None:
+    padding = ~batch["attention_mask"].bool()
+    changed = dict(batch) | {name: batch[name].clone() for name in ("states", "actions")}
+    changed["states"][padding] = 50
+    changed["actions"][padding] = 50
+    first = regularise(critics, batch, torch.zeros(3, 5, 2))
+    second = regularise(critics, changed, torch.zeros(3, 5, 2))
+    assert first[0] == second[0]
+    assert first[1] == second[1]
+
+
+def test_a_setting_out_of_range_is_named() -> None:
+    for changes in ({"weight": -1}, {"discount": 2}, {"target_rate": 0}, {"hidden": ()}):
+        with pytest.raises(ConfigError, match=next(iter(changes))):
+            DTRConfig(**changes)
+
+
+def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> None:
+    pytest.importorskip("transformers")
+    world, rng = PointWorld(), np.random.default_rng(0)
+    episodes = make_episodes(rng, [20] * 4)
+    config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=SETTINGS)
+
+    def agent() -> DecisionTransformer:
+        return DecisionTransformer(
+            world.observation_space, world.action_space, config, seed=0, steps=6
+        )
+
+    class EnoughError(Exception):
+        pass
+
+    def stop(step: int, metrics: dict) -> None:
+        if step == 4:
+            raise EnoughError
+
+    how = {"checkpoint_every": 2, "every": 1}
+    whole, parts = agent(), agent()
+    shown = whole.fit(whole.sequences(episodes), folder=tmp_path / "a", **how)
+    assert {"loss", "action_loss", "critic_loss", "q"} <= set(shown)
+    with pytest.raises(EnoughError):
+        parts.fit(parts.sequences(episodes), folder=tmp_path / "b", on_progress=stop, **how)
+    parts = agent()
+    parts.fit(parts.sequences(episodes), folder=tmp_path / "b", resume=True, **how)
+    expected, got = whole._module.state_dict(), parts._module.state_dict()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(got[name], tensor, atol=0, rtol=0, msg=name)
+    assert got["critics.progress"] == 1
+
+
+@pytest.mark.slow
+def test_it_finds_better_actions_than_were_recorded() -> None:
+    pytest.importorskip("transformers")
+    world, rng = PointWorld(), np.random.default_rng(0)
+    episodes = make_walks(rng)
+    config = DTConfig(context=5, width=32, layers=1, learning_rate=1e-3, dropout=0.0)
+    means = {}
+    for name, regulariser in (("dt", None), ("dtr", DTRConfig(weight=1.0))):
+        agent = DecisionTransformer(
+            world.observation_space,
+            world.action_space,
+            replace(config, regulariser=regulariser),
+            seed=0,
+            steps=1500,
+        )
+        agent.fit(agent.sequences(episodes))
+        report = evaluate_policy(agent.policy("q0.5"), PointWorld, episodes=20, seed=50)
+        means[name] = report.mean
+    assert means["dtr"] > means["dt"] + 1
+
+
+def make_walks(rng: np.random.Generator, count: int = 200, steps: int = 20):
+    """Points pushed about at random, each step anew."""
+    from preferl.data import Episodes
+    from preferl.testing import linear_reward
+
+    push = rng.uniform(-1, 1, (count, steps, 2)).astype(np.float32)
+    path = np.zeros((count, steps + 1, 2), np.float32)
+    path[:, 0] = rng.uniform(-1, 1, (count, 2))
+    for t in range(steps):
+        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
+    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
+    return Episodes(
+        observations=seen,
+        actions=done,
+        rewards=linear_reward(seen, done),
+        terminated=np.zeros(len(seen), bool),
+        final_observations=path[:, -1],
+        lengths=np.full(count, steps),
+    )
