@@ -37,6 +37,9 @@ DATA = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "metaworld
 RESULTS = Path(__file__).parent / "results" / "metaworld_sweep.csv"
 LABELS, LENGTH, STEPS, EPISODES, FOLDS = 500, 50, 10_000, 100, 4
 
+NEAREST = 0.15
+"""Metres between puck and goal below which the simulator would draw again, here without end."""
+
 COMPARED = ("learned", "true", "cloning")
 """Arms that are judged where the puck was recorded, too; the others only cost time there."""
 
@@ -54,12 +57,18 @@ class PuckPlaced(gymnasium.Wrapper):
             self._drawn = np.random.default_rng(seed)
         world = self.unwrapped
         self.env.reset(seed=seed, options=options)  # draws a task of its own, which is replaced
-        space = world._random_reset_space
-        start = self._drawn.uniform(space.low, space.high)
-        if self._places is not None:
-            start[:2] = self._places[self._drawn.integers(len(self._places))]
+        start = self._start(world._random_reset_space)
         world._freeze_rand_vec, world._last_rand_vec = True, start
         return world.reset(seed=seed)
+
+    def _start(self, space: gymnasium.spaces.Box) -> np.ndarray:
+        """Puck and goal; the simulator draws until the puck is off the goal, and so do we."""
+        while True:
+            start = self._drawn.uniform(space.low, space.high)
+            if self._places is not None:
+                start[:2] = self._places[self._drawn.integers(len(self._places))]
+            if np.linalg.norm(start[:2] - self.unwrapped.goal[:2]) >= NEAREST:
+                return start
 
 
 def make_env(places: np.ndarray | None = None) -> gymnasium.Env:

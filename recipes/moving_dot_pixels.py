@@ -1,0 +1,109 @@
+"""A dot kept in the middle of a picture, taught from pixels by 500 comparisons.
+
+Christiano et al. 2017 teach Atari from pixels; this is the least task of the kind. What counts is
+the mean distance between dot and middle over the last 50 of an episode's 100 steps, as a share of
+the picture's width. An agent keeps the dot in the middle if it is at most 0.10. Beside it: the same
+algorithm paid nothing, paid the true reward, and actions at random.
+
+    python recipes/moving_dot_pixels.py [--seeds 0 1 2] [--agents taught ...] [--smoke]
+"""
+
+import argparse
+import csv
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from preferl.evaluation import RandomPolicy
+from preferl.online import (
+    OnlineConfig,
+    learn_from_preferences,
+    record,
+    train_on_true_reward,
+    use_threads,
+)
+from preferl.online.build import build_learner
+from preferl.presets import load_preset
+from preferl.runs import from_json
+
+RESULTS = Path(__file__).parent / "results" / "moving_dot_pixels.csv"
+SETTLED = 50
+"""Steps after which a dot that is moved to the middle has arrived from anywhere."""
+
+
+def taught(config: OnlineConfig) -> tuple[object, int]:
+    report = learn_from_preferences(config)
+    return report.learner.algorithm, len(report.comparisons)
+
+
+def paid_nothing(config: OnlineConfig) -> tuple[object, int]:
+    learner = build_learner(config, np.random.default_rng(config.seed))
+    learner.learn(config.steps)  # nothing is paid until a reward is there
+    return learner.algorithm, 0
+
+
+def paid_the_truth(config: OnlineConfig) -> tuple[object, int]:
+    return train_on_true_reward(config), 0
+
+
+def at_random(config: OnlineConfig) -> tuple[object, int]:
+    space = build_learner(config, np.random.default_rng(0)).algorithm.action_space
+    return RandomPolicy(space, config.seed), 0
+
+
+AGENTS = {
+    "taught": taught,
+    "zero reward": paid_nothing,
+    "random policy": at_random,
+    "true reward": paid_the_truth,
+}
+
+
+def row(name: str, config: OnlineConfig) -> dict[str, object]:
+    """One agent, judged on 48 episodes."""
+    began = time.perf_counter(), time.process_time()
+    agent, answers = AGENTS[name](config)
+    seconds = time.perf_counter() - began[0], time.process_time() - began[1]
+    episodes = record(agent, config.env, 4_800, seed=10_000)
+    # The reward is minus the distance.
+    distance = -episodes.rewards.reshape(len(episodes), -1)[:, SETTLED:].mean(axis=1)
+    return {
+        "agent": name,
+        "seed": config.seed,
+        "distance": round(float(distance.mean()), 4),
+        "worst_episode": round(float(distance.max()), 4),
+        "in_the_middle": bool(distance.mean() <= 0.10),
+        "comparisons": answers,
+        "seconds": round(seconds[0], 1),
+        "processor_seconds": round(seconds[1], 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
+    options = parser.parse_args()
+    use_threads(1)
+    config = from_json(OnlineConfig, load_preset("moving_dot"))
+    if options.smoke:
+        shorter = {"steps": 1_800, "initial_steps": 800, "turns": 1, "comparisons": 8}
+        config = replace(config, **shorter, initial_epochs=1)
+        options.seeds, options.out = options.seeds[:1], Path("/dev/null")
+    rows = []
+    for name in options.agents:
+        for seed in options.seeds:
+            rows.append(row(name, replace(config, seed=seed)))
+            print(rows[-1], flush=True)
+    with options.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The presets taught by programs that meet in a store and a folder, beside the loop in one process.
+
+The training script is this one: stable-baselines3 on a `FeedbackVecEnv`, whose questions a script
+answers in the store as a person does on the page. `preferl reward serve` is a process of its own
+that `launch` looks after. Agent, answers and numbers of questions are the preset's. As in the
+loop, the preset's share of the questions is about a policy that acts at random; the rest are
+spread over the training. For the moving dot the distance from the middle is told as well; an agent
+keeps the dot in the middle if it is at most 0.10 of the picture's width.
+
+    python recipes/presets_through_services.py [--presets moving_dot pendulum] [--seeds 0 1 2]
+        [--ways services loop] [--smoke]
+"""
+
+import argparse
+import csv
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from preferl.online import (
+    FeedbackCallback,
+    FeedbackVecEnv,
+    OnlineConfig,
+    learn_from_preferences,
+    make_environments,
+    record,
+    use_threads,
+)
+from preferl.online.algorithms import build_algorithm
+from preferl.online.supervise import launch
+from preferl.presets import load_preset
+from preferl.runs import from_json
+from preferl.store import Store, StoredFeedback
+
+RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
+PRESETS = ("moving_dot", "pendulum")
+SETTLED = 50
+"""Steps after which a dot that is moved to the middle has arrived from anywhere."""
+
+
+def wrapped(
+    config: OnlineConfig, feedback: StoredFeedback, rewards: Path, questions: int, ask_every: int
+) -> FeedbackVecEnv:
+    """Environments that ask until the project has had so many questions."""
+    return FeedbackVecEnv(
+        make_environments(config.env, config.environments, seed=config.seed),
+        feedback,
+        rewards,
+        segment_length=config.segment_length,
+        max_questions=questions,
+        ask_every=ask_every,
+        buffer_steps=config.steps,
+        synthetic_preferences=config.teacher,
+        seed=config.seed,
+    )
+
+
+def explore(env: FeedbackVecEnv, seed: int, questions: int) -> None:
+    """Act at random until so many questions are asked and there is a reward."""
+    env.action_space.seed(seed)
+    env.reset()
+    while env.counts.asked < questions or env.reward_version == 0:
+        env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
+        if env.counts.asked >= questions:
+            time.sleep(0.05)
+            env.refresh(wait=True)
+
+
+def service_options(config: OnlineConfig, first: int) -> list[str]:
+    """The preset's reward model and its fits, as `preferl reward serve` takes them."""
+    pictures, few = config.env == "preferl/MovingDot-v0", config.comparisons // config.turns // 2
+    options = {"min-answers": first, "min-new-answers": few, "max-wait": 5, "seed": config.seed}
+    options |= {"model": "cnn" if pictures else "mlp", "members": config.model.members}
+    options |= {"epochs": config.trainer.epochs, "first-epochs": config.initial_epochs}
+    options |= {"batch-size": config.trainer.batch_size, "noise": config.trainer.noise}
+    options |= {"use-actions": config.model.use_actions}
+    if not pictures:
+        options["hidden"] = " ".join(map(str, config.model.hidden))
+    return [word for name, value in options.items() for word in (f"--{name}", *str(value).split())]
+
+
+def through_services(config: OnlineConfig) -> tuple[object, dict[str, object]]:
+    first = round(config.initial_fraction * config.comparisons)
+    later = config.comparisons - first
+    with tempfile.TemporaryDirectory(prefix="preferl-services-") as name:
+        labels, rewards = Path(name) / "labels", Path(name) / "rewards"
+        store = Store.open(labels)
+        project = store.projects.create("task", repeat_share=0.0, known_share=0.0)
+        feedback = StoredFeedback(store, "task")
+        options = service_options(config, first)
+        with launch(labels, "task", rewards, page=False, reward_options=options):
+            env = wrapped(config, feedback, rewards, first, config.initial_steps // first)
+            explore(env, config.seed, first)
+            env.close()
+            later_steps = config.steps - config.initial_steps
+            # Asked in the first nine tenths, so that the last answers are learned from.
+            env = wrapped(
+                config, feedback, rewards, config.comparisons, int(0.9 * later_steps / later)
+            )
+            agent = build_algorithm(config.algorithm, env, seed=config.seed)
+            agent.learn(later_steps, callback=FeedbackCallback(wait=True))
+            version = env.reward_version
+            env.close()
+        answers = store.progress(project.id).answered
+        store.close()
+    return agent, {"answers": answers, "versions": version}
+
+
+def in_one_loop(config: OnlineConfig) -> tuple[object, dict[str, object]]:
+    report = learn_from_preferences(config)
+    return report.learner.algorithm, {"answers": len(report.comparisons), "versions": config.turns}
+
+
+WAYS = {"services": through_services, "loop": in_one_loop}
+
+
+def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
+    """One agent, judged on about 48 episodes by the true reward."""
+    began = time.perf_counter(), time.process_time()
+    agent, told = WAYS[way](config)
+    seconds, own = time.perf_counter() - began[0], time.process_time() - began[1]
+    steps = 4_800 if preset == "moving_dot" else 9_600
+    episodes = record(agent, config.env, steps, seed=10_000)
+    rewards = episodes.rewards.reshape(len(episodes), -1)
+    # The dot's reward is minus its distance.
+    distance = round(float(-rewards[:, SETTLED:].mean()), 4) if preset == "moving_dot" else None
+    return {
+        "preset": preset,
+        "way": way,
+        "seed": config.seed,
+        "true_return": round(float(rewards.sum(axis=1).mean()), 2),
+        "worst_episode": round(float(rewards.sum(axis=1).min()), 2),
+        "distance": distance,
+        **told,
+        "seconds": round(seconds, 1),
+        "processor_seconds_of_script": round(own, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
+    options = parser.parse_args()
+    use_threads(1)
+    shorter = {"steps": 9_000, "initial_steps": 800, "turns": 1, "comparisons": 20}
+    if options.smoke:
+        options.seeds, options.out = options.seeds[:1], Path("/dev/null")
+    rows: list[dict[str, object]] = []
+    for preset in options.presets:
+        config = from_json(OnlineConfig, load_preset(preset))
+        if options.smoke:
+            config = replace(config, **shorter, initial_epochs=1)
+        for way in options.ways:
+            for seed in options.seeds:
+                rows.append(row(preset, way, replace(config, seed=seed)))
+                print(rows[-1], flush=True)
+    with options.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
