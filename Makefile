@@ -12,7 +12,7 @@ export MPLBACKEND ?= Agg
 export SDL_VIDEODRIVER ?= dummy
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow check lint format types imports docs bench clean
+.PHONY: help install demo test slow browser check lint format types imports docs bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,7 +49,10 @@ test: $(DEV) ## the default tests
 	$(BIN)/python -m pytest -n 2
 
 slow: $(DEV) ## the tests that learn, and whole runs
-	$(BIN)/python -m pytest -m slow -n 2
+	$(BIN)/python -m pytest -m "slow and not browser" -n 2
+
+browser: $(DEV) ## whole rounds in a browser, one after the other: they go by the clock
+	$(BIN)/python -m pytest -m "slow and browser"
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .
@@ -74,8 +77,9 @@ bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
 	$(BIN)/python benchmarks/offline.py
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/relabel.py
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/transformer.py
+	$(BIN)/python benchmarks/decision_transformer.py
 
-check: lint types imports test slow ## what CI runs
+check: lint types imports test slow browser ## what CI runs
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -6,7 +6,7 @@ import pytest
 
 from preferl.evaluation import evaluate_policy
 from preferl.feedback import ScriptedTeacher
-from preferl.online import OnlineConfig, learn_from_preferences
+from preferl.online import OnlineConfig, learn_from_preferences, record
 from preferl.presets import load_preset
 from preferl.runs import from_json
 
@@ -35,6 +35,15 @@ def test_negated_answers_teach_it_to_hang():
 
 def test_random_answers_teach_it_nothing():
     assert taught(seed=0, teacher=replace(preset_teacher(), guess_rate=1.0)) < HANGING
+
+
+def test_five_hundred_answers_keep_a_dot_in_the_middle_from_its_pixels():
+    config = from_json(OnlineConfig, load_preset("moving_dot"))
+    report = learn_from_preferences(config)
+    assert len(report.comparisons) == 500
+    episodes = record(report.learner.algorithm, config.env, 4_800, seed=10_000)
+    distance = -episodes.rewards.reshape(len(episodes), -1)[:, 50:]  # once it has arrived
+    assert distance.mean() <= 0.10  # of the width; random actions leave it at 0.34
 
 
 def preset_teacher() -> ScriptedTeacher:

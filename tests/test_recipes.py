@@ -11,12 +11,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 RECIPES = sorted((ROOT / "recipes").glob("*.py"))
 NEEDS_DATA = {
+    "dt_door_human.py",
     "door_human_reward.py",
     "door_reward_models.py",
     "pt_door_human.py",
     "metaworld_sweep.py",
 }
-NEEDS_SIMULATOR = {"pt_door_human.py": "gymnasium_robotics", "metaworld_sweep.py": "metaworld"}
+NEEDS_SIMULATOR = {
+    "dt_door_human.py": "gymnasium_robotics",
+    "dt_halfcheetah.py": "transformers",
+    "pt_door_human.py": "gymnasium_robotics",
+    "metaworld_sweep.py": "metaworld",
+}
 
 
 def test_there_are_recipes():

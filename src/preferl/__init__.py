@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     )
     from preferl.functional import lower_bound
     from preferl.models import (
+        CNNReward,
+        CNNRewardConfig,
         Ensemble,
         EnsembleConfig,
         LSTMReward,
@@ -78,6 +80,8 @@ __version__ = "0.1.0"
 __all__ = [
     "IQL",
     "BehaviourCloning",
+    "CNNReward",
+    "CNNRewardConfig",
     "CloningConfig",
     "Comparisons",
     "Ensemble",
@@ -145,9 +149,9 @@ _NAMES = {
     "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
     "functional": "lower_bound",
     "models": (
-        "Ensemble EnsembleConfig LSTMReward LSTMRewardConfig MLPReward MLPRewardConfig "
-        "PreferenceTransformer PreferenceTransformerConfig RewardModel "
-        "build_reward_model load_reward_model save_reward_model"
+        "CNNReward CNNRewardConfig Ensemble EnsembleConfig LSTMReward LSTMRewardConfig "
+        "MLPReward MLPRewardConfig PreferenceTransformer PreferenceTransformerConfig "
+        "RewardModel build_reward_model load_reward_model save_reward_model"
     ),
     "offline": (
         "IQL BehaviourCloning CloningConfig IQLConfig OfflineConfig OfflinePolicy Transitions "

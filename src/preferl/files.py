@@ -12,11 +12,15 @@ from preferl.errors import StorageError, mismatch
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Path]:
+def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.
 
     The block creates a file or folder there. If it fails, nothing of it remains and what was at
     `path` is untouched.
+
+    Args:
+        path: what to write.
+        durable: also wait until the disk holds it, so that what refers to it never outlives it.
 
     Raises:
         StorageError: the folder cannot be written to, is full, or `path` is a folder where a
@@ -30,7 +34,11 @@ def writing(path: Path) -> Iterator[Path]:
             draft = holder / path.name
             yield draft
             _let_others_read(draft)
+            if durable:
+                _to_disk(draft)
             _replace(path, draft, holder / "old")
+            if durable:
+                _sync(path.parent)
         finally:
             shutil.rmtree(holder, ignore_errors=True)
     except StorageError:
@@ -52,6 +60,21 @@ def _let_others_read(draft: Path) -> None:
     os.umask(mask)
     for path in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+
+
+def _to_disk(draft: Path) -> None:
+    for path in [*draft.rglob("*"), draft] if draft.is_dir() else [draft]:
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():
+        return  # Windows cannot open folders, and writes their entries through
+    handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:

@@ -26,6 +26,7 @@ Config = TypeVar("Config")
 PACKAGES = (
     *("preferl", "numpy", "torch", "gymnasium", "stable-baselines3"),
     *("mujoco", "gymnasium-robotics", "metaworld"),
+    *("transformers", "accelerate"),
 )
 """Whose versions can change a result; asked of the installer, never imported."""
 

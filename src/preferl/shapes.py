@@ -2,7 +2,7 @@
 
 `T` steps end to end · `K` episodes · `N` segments · `L` steps per segment · `H` steps of history a
 reward may see · `P` pairs · `B` rows of a minibatch · `E` ensemble members · `S` seeds trained at
-once · `V` parallel environments.
+once · `V` parallel environments · `R` answers of people to `Q` queries · `A` annotators.
 
 Real steps come last everywhere: windows shorter than their axis are padded on the left.
 """

@@ -218,11 +218,27 @@ def arms_table(path, score, wanted=lambda _: True):
         yield f"| {arm} | {spread} | {', '.join(f'{s:.1f}' for s in scores)} | {success} |"
 
 
+def sweep_table():
+    """The lines that a page shows for the recipe of the sweep."""
+    arms: dict[tuple[str, str], list[dict[str, str]]] = {}
+    path = ROOT / "recipes/results/metaworld_sweep.csv"
+    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
+        arms.setdefault((row["puck"], row["arm"]), []).append(row)
+    for (puck, arm), rows in arms.items():
+        rates = [float(row["success"]) for row in rows]
+        mean, *seeds = (f"{r:.0%}".replace("%", " %") for r in (np.mean(rates), *rates))
+        returns = np.mean([float(row["return"]) for row in rows])
+        yield f"| {puck} | {arm} | {mean} | {', '.join(seeds)} | {returns:.0f} |"
+
+
 def test_offline_results_are_those_measured():
     shown = (ROOT / "docs/offline.md").read_text("utf-8")
     door = list(arms_table(ROOT / "recipes/results/pt_door_human.csv", "score"))
     assert len(door) == 7
     assert [line for line in door if line not in shown] == []
+    sweep = list(sweep_table())
+    assert len(sweep) == 6
+    assert [line for line in sweep if line not in shown] == []
 
 
 class TestChecksNoticeFaults:

@@ -1,10 +1,19 @@
 """`preferl demo`: the main job on embedded defaults."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from preferl.errors import ConfigError
+
+PEOPLE_COMPARISONS = 100
+"""What a person answers in about six minutes."""
+
+PEOPLE_FPS = 15
+"""Half the speed of the environment, since clips are half a second long."""
 
 
 @dataclass(frozen=True)
@@ -13,12 +22,18 @@ class DemoConfig:
 
     Attributes:
         ask: put the questions to you at the terminal instead of to a script.
+        people: put them to you in your browser; the labels stay beside the run.
+        browser: open the page; off prints its link only.
+        comparisons: how many questions are asked; 200 by a script, 100 of people.
         out: folder of the run; an older run there moves aside.
         seed: of everything.
         smoke: a run of seconds that shows the path and learns nothing.
     """
 
     ask: bool = False
+    people: bool = False
+    browser: bool = True
+    comparisons: int | None = None
     out: Path = Path("runs/demo")
     seed: int = 0
     smoke: bool = False
@@ -31,14 +46,36 @@ def run_demo(config: DemoConfig) -> None:
     from preferl.presets import load_preset
     from preferl.runs import from_json
 
+    if config.ask and config.people:
+        raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     judge = JudgeConfig()
+    if config.people:
+        run = replace(run, comparisons=PEOPLE_COMPARISONS)
     if config.smoke:
         run = replace(run, steps=8_192, initial_steps=2_000, turns=2, comparisons=20)
         judge = replace(judge, episodes=4, questions=40, clip_steps=40)
-    run_with_progress(
-        run, judge, config.out, ask=config.ask, show=show_pendulums, true_reward=pendulum_reward
-    )
+    if config.comparisons is not None:
+        run = replace(run, comparisons=config.comparisons)
+    with _feedback(config, run.comparisons) as feedback:
+        run_with_progress(
+            run,
+            judge,
+            config.out,
+            ask=config.ask,
+            show=show_pendulums,
+            feedback=feedback,
+            true_reward=pendulum_reward,
+        )
+
+
+def _feedback(config: DemoConfig, questions: int) -> AbstractContextManager[Any]:
+    if not config.people:
+        return nullcontext()
+    from preferl.cli.demo_people import people_in_a_browser
+
+    folder = config.out.with_name(f"{config.out.name}-labels")
+    return people_in_a_browser(folder, questions, fps=PEOPLE_FPS, browser=config.browser)
 
 
 def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:

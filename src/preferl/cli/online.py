@@ -20,7 +20,8 @@ class OnlineRunConfig:
         judge: how the outcome is judged.
         preset: settings to start from; the options given change them.
         config: a YAML or JSON file of settings to start from, such as a run's config.json.
-        out: folder of the run; an older run there moves aside.
+        out: folder of the run; an older run there moves aside, unless it is resumed.
+        resume: go on with the run in `out` that was interrupted.
         ask: put the questions to you at the terminal.
     """
 
@@ -29,6 +30,7 @@ class OnlineRunConfig:
     preset: str | None = None
     config: Path | None = None
     out: Path = Path("runs/online")
+    resume: bool = False
     ask: bool = False
 
 
@@ -54,7 +56,7 @@ def run_online(config: OnlineRunConfig) -> None:
     """Learn, judge, write the report, and print where it is."""
     from preferl.cli.runs import run_with_progress
 
-    run_with_progress(config.run, config.judge, config.out, ask=config.ask)
+    run_with_progress(config.run, config.judge, config.out, ask=config.ask, resume=config.resume)
 
 
 def _option(arguments: Sequence[str], name: str) -> str | None:

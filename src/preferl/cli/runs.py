@@ -14,6 +14,7 @@ INTERRUPTED = 130
 """Exit status of a command that Ctrl-C ended, as shells have it."""
 
 if TYPE_CHECKING:
+    from preferl.feedback import Feedback
     from preferl.online import JudgeConfig, OnlineConfig, TurnReport
 
 
@@ -74,7 +75,9 @@ def run_with_progress(
     *,
     ask: bool = False,
     show: Callable[[Any, int], None] | None = None,
+    feedback: "Feedback | None" = None,
     true_reward: Any = None,
+    resume: bool | None = None,
 ) -> None:
     """Run, with a live line, a table at the end and the path of the report.
 
@@ -84,7 +87,9 @@ def run_with_progress(
         out: folder of the run.
         ask: whether the person at the terminal answers.
         show: presents a pair to that person; numbers as sparklines if None.
+        feedback: takes the questions to people in a browser.
         true_reward: for the report's EPIC distance.
+        resume: go on with the run that is in the folder; None where a command cannot.
     """
     from preferl.feedback import PromptTeacher
     from preferl.online import run_online, use_threads
@@ -92,7 +97,7 @@ def run_with_progress(
     use_threads(1)
     console = Console()
     teacher = PromptTeacher(show=show) if ask else None
-    who = "you" if ask else "a scripted teacher"
+    who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
     console.print(
         f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
         f"{run.steps:,} steps, seed {run.seed}.",
@@ -100,24 +105,27 @@ def run_with_progress(
         soft_wrap=True,
     )
     progress = TurnProgress(console, run.steps)
-    with progress.running(live=not ask):
+    with progress.running(live=not (ask or feedback)):
         result = run_online(
             run,
             out,
             judge=judge,
             teacher=teacher,
+            feedback=feedback,
             true_reward=true_reward,
             on_turn=progress,
             on_stage=progress.stage,
+            resume=bool(resume),
         )
-    _summarise(console, result, out)
+    _summarise(console, result, out, resumable=resume is not None)
 
 
-def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
+def _summarise(console: Console, result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     if result["interrupted"]:
+        hint = " The same command with --resume goes on from there." if resumable else ""
         console.print(
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
-            f"What there is lies in {out}.",
+            f"What there is lies in {out}.{hint}",
             highlight=False,
             soft_wrap=True,
         )

@@ -1,7 +1,8 @@
 """Feedback from a teacher in this process: answers are there as soon as questions are asked."""
 
+from collections.abc import Mapping
 from math import inf
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -99,6 +100,18 @@ class InstantFeedback:
         self.asked += len(comparisons)
         self.declined += len(comparisons) - len(answered)
         self._append(answered)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All answers and counts and the teacher's generator, for `restore`."""
+        answers = self.comparisons().compact() if self._blocks else None
+        counts = {"asked": self.asked, "declined": self.declined}
+        return {"answers": answers, "rng": self.rng, **counts}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Know what an earlier run of the same settings knew, and draw what it would have drawn."""
+        self._blocks = [] if snapshot["answers"] is None else [snapshot["answers"]]
+        self.asked, self.declined = int(snapshot["asked"]), int(snapshot["declined"])
+        self.rng = snapshot["rng"]
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
         answered = ~np.isnan(answers)
