@@ -3,6 +3,7 @@
 Imported when it is needed, and nowhere else, since it takes seconds to load; extra `hub`.
 """
 
+import atexit
 import json
 import os
 import random
@@ -138,8 +139,26 @@ def train(
             optimizers=(_optimiser(module, arguments, apart), None),
         )
         trainer.remove_callback(PrinterCallback)
+        _leave_together()
         trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
         return bool(trainer.is_world_process_zero())
+
+
+def _leave_together() -> None:
+    """Close the group of processes before this one ends, as `Trainer` does not.
+
+    A process that ends with it open is sometimes aborted by the threads that are still in it, and
+    the other processes with it.
+    """
+    group = torch.distributed
+    if group.is_available() and group.is_initialized():
+        atexit.unregister(_close_group)
+        atexit.register(_close_group)
+
+
+def _close_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _last_whole(folder: Path, *, keep: bool) -> str | None:
