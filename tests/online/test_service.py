@@ -23,6 +23,7 @@ from preferl.online.service_config import ServiceConfig
 from preferl.online.sides import TRAIN, sides
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.store import Store
+from preferl.threads import half_of_the_cores, torch_threads
 from preferl.training.publish import PublishedReward, Publisher
 from preferl.training.reward_presets import RewardSettings
 from preferl.training.versions import read_version, tell_spaces, version_folder, versions
@@ -458,3 +459,28 @@ def test_metrics_are_json(world, config):
     ((_, metrics),) = serve_once(replace(config, validation=0.0), world)
     assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
     assert (metrics["accuracy"], metrics["held_out"]) == (None, 0)
+
+
+@pytest.mark.parametrize(("model", "threads", "taken"), [("mlp", None, 1), ("pt", 1, 1)])
+def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, taken) -> None:
+    config = ServiceConfig(tmp_path, RewardSettings(model), threads=threads)
+    assert config.fit_threads == taken
+    assert ServiceConfig(tmp_path, RewardSettings("nmr")).fit_threads == half_of_the_cores()
+    with pytest.raises(ConfigError, match="threads"):
+        replace(config, threads=0)
+
+
+def test_threads_are_put_back_when_the_service_ends(world, config, monkeypatch) -> None:
+    world.ask_and_answer(60)
+    during = []
+    fit = OngoingFit.fit
+
+    def spy(self, *words):
+        during.append(torch.get_num_threads())
+        return fit(self, *words)
+
+    monkeypatch.setattr(OngoingFit, "fit", spy)
+    with torch_threads(2):
+        serve_once(replace(config, threads=1), world)
+        assert torch.get_num_threads() == 2
+    assert during == [1]

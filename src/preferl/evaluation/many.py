@@ -2,17 +2,16 @@
 
 import multiprocessing
 import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.evaluation.policy import EnvSource, PolicyReport, evaluate_policy
 from preferl.evaluation.protocols import Policy
+from preferl.threads import torch_threads
 
 OnReport = Callable[[str, PolicyReport], None]
 """Told the name and the report of each policy as soon as it is judged."""
@@ -69,7 +68,7 @@ def evaluate_policies(
         return _spread(policies, env, how, min(processes, len(policies)), tell)
     reports = {}
     for name, policy in policies.items():
-        with _one_thread():
+        with torch_threads(1):  # several would fight, and round differently
             reports[name] = evaluate_policy(policy, env, **how)
         tell(name, reports[name])
     return reports
@@ -127,20 +126,5 @@ def _begin() -> None:
 
 
 def _judge(policy: Policy, env: EnvSource, how: dict[str, Any]) -> PolicyReport:
-    with _one_thread():
+    with torch_threads(1):  # several would fight, and round differently
         return evaluate_policy(policy, env, **how)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Keep torch, if it is loaded, to one thread: several would fight, and round differently."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

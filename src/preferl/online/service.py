@@ -18,6 +18,7 @@ from preferl.online.sides import TRAIN, sides
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.store import Store
+from preferl.threads import torch_threads
 from preferl.training.publish import Publisher
 from preferl.training.reward_function import RewardFunction
 from preferl.training.versions import Version, read_version, told_spaces, version_folder, versions
@@ -71,7 +72,8 @@ def serve_reward(
         every=config.beat_seconds,
         stuck_after=config.stuck_after,
     )
-    with Publisher(config.out, keep=config.keep) as publisher, beats:
+    publishing = Publisher(config.out, keep=config.keep)
+    with torch_threads(config.fit_threads), publishing as publisher, beats:
         service = _Service(config, feedback, publisher, beats, stop, on_version)
         try:
             service.run()

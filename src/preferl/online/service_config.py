@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.store.combine import CombineMethod
+from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
+
+PERCEPTRONS: Final = ("mlp", "mr")
+"""Models too small for several threads to be any faster."""
 
 
 @final
@@ -38,6 +42,9 @@ class ServiceConfig:
         stuck_after: seconds without an epoch or a look after which the service says it is stuck.
         seed: of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
+        threads: of the processor that a fit takes. None is one for perceptrons and half of the
+            cores for other models, since an agent learns beside it: with threads on the same
+            cores as another program's, a fit takes up to a hundred times as long.
 
     Raises:
         ConfigError: a number out of its range, or settings of the reward that do not go together.
@@ -62,6 +69,7 @@ class ServiceConfig:
     stuck_after: float = 300.0
     seed: int = 0
     device: str = "cpu"
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("first_epochs", "min_answers", "min_new_answers", "keep"):
@@ -70,7 +78,7 @@ class ServiceConfig:
             require_in(name, getattr(self, name), 0, float("inf"))
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):
             require_in(name, getattr(self, name), 0.001, 86_400)
-        for name in ("context", "cancel_after"):
+        for name in ("context", "cancel_after", "threads"):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 1, float("inf"))
         if not 0 <= self.validation < 1:
@@ -79,3 +87,10 @@ class ServiceConfig:
             raise ConfigError(mismatch("deviation", expected="above 0", got=self.deviation))
         # What does not go together is told now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
+
+    @property
+    def fit_threads(self) -> int:
+        """Threads of a fit."""
+        if self.threads is not None:
+            return self.threads
+        return 1 if self.reward.model in PERCEPTRONS else half_of_the_cores()
