@@ -134,6 +134,10 @@ def fill(store: Store) -> tuple[int, str]:
         store.live.publish_reward(
             project.id, version, answers=answers, accuracy=accuracy, interval=(low, high)
         )
+    plans = {"version": 4, "behind": 2, "first_at": 20, "next_at": 20}
+    store.live.beat(project.id, "reward", "waiting", every=600, detail=plans)
+    acts = {"steps": 12_400, "reward_version": 4}
+    store.live.beat(project.id, "agent", "healthy", every=600, detail=acts)
     return project.id, store.people.owner(project.id).secret
 
 

@@ -216,6 +216,7 @@ def test_the_agent_gives_signs_of_life(feedback: StoredFeedback) -> None:
     (agent,) = feedback.store.live.services(feedback.project.id)
     assert (agent.name, agent.state) == ("agent", "stopped")
     assert agent.detail["asked"] == 20
+    assert (agent.detail["steps"], agent.detail["reward_version"]) == (60, 0)
 
 
 def test_a_locked_store_holds_nobody_up(

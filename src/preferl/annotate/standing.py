@@ -5,14 +5,18 @@ from typing import Any
 
 import numpy as np
 
+from preferl.annotate.learning import ago, program_words, reward_words
 from preferl.shapes import FloatArray
 from preferl.store.agreement import agreement_report
 from preferl.store.annotators import annotator_report
-from preferl.store.schema import Annotator
+from preferl.store.schema import Annotator, RewardVersion
 from preferl.store.store import Store
 from preferl.store.votes import Votes
 
 WIDTH, HEIGHT = 560, 96
+LATEST = 12
+"""Events that are told."""
+
 EVENTS = {
     "invited": "{name} was invited as {role}",
     "role": "{name} became {role}",
@@ -27,17 +31,45 @@ def standing(store: Store, project_id: int) -> dict[str, Any]:
     """Everything that the overview shows."""
     votes = store.questions.votes(project_id)
     people = store.people.all(project_id)
+    rewards = store.live.rewards(project_id)
     return {
         "progress": store.progress(project_id),
         "people": people_rows(people, votes),
         "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
         "chart": answers_over_time(votes.answered_at),
-        "events": [
-            {"at": moment(event.at), "text": _worded(event.kind, event.detail or {})}
-            for event in store.events.latest(project_id, 12)
-        ],
-        "services": store.live.services(project_id),
-        "rewards": store.live.rewards(project_id),
+        "events": events(store, project_id, rewards),
+        "programs": program_words(store.live.services(project_id)),
+        "reward": newest_reward(rewards, store.live.clock()),
+    }
+
+
+def events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[dict[str, str]]:
+    """What happened besides answers, the newest first: rewards that were published, too."""
+    found = [
+        (event.at, _worded(event.kind, event.detail or {}))
+        for event in store.events.latest(project_id, LATEST)
+    ]
+    found += [
+        (
+            reward.published_at,
+            f"reward version {reward.version} was published: {reward_words(reward)}",
+        )
+        for reward in rewards[-LATEST:]
+    ]
+    found.sort(key=lambda event: event[0], reverse=True)
+    return [{"at": moment(at), "text": text} for at, text in found[:LATEST]]
+
+
+def newest_reward(rewards: list[RewardVersion], at: float) -> dict[str, Any] | None:
+    """The latest version in words, as of now; None before the first."""
+    if not rewards:
+        return None
+    newest = rewards[-1]
+    return {
+        "version": newest.version,
+        "words": reward_words(newest),
+        "ago": ago(at - newest.published_at),
+        "at": moment(newest.published_at),
     }
 
 

@@ -212,7 +212,7 @@ class Handover:
             while not self._stopping:
                 failed = not self._try_round()
                 pause = min(2 * pause, LONGEST_PAUSE) if failed else LOOK_SECONDS
-                beats.say("failed" if failed else self._state(), **asdict(self.counts))
+                beats.say("failed" if failed else self._state(), **self._told())
                 with self._wake:
                     self._rounds += 1
                     self._wake.notify_all()
@@ -265,6 +265,11 @@ class Handover:
         if self._asked_in_all is not None:
             self._asked += max(in_all - self._asked_in_all, 0)
         self._asked_before = in_all - self._asked
+
+    def _told(self) -> dict[str, Any]:
+        """What people may want to know of the agent."""
+        version = 0 if self._reward is None else self._reward.version
+        return asdict(self.counts) | {"steps": self._room.steps_in, "reward_version": version}
 
     def _state(self) -> str:
         return "paused" if self._paused else "healthy"

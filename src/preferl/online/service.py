@@ -139,9 +139,8 @@ class _Service:
         if self.version and not self._announced:
             self._announce()
         revision = self._feedback.revision
-        behind = abs(revision - int(self._metrics.get("revision", 0)))
-        looked = {"behind": behind, "looked_at": self._looked_at}
-        self._beats.say("waiting", version=self.version, problem=None, **looked)
+        behind = self._behind(revision)
+        self._beats.say("waiting", version=self.version, problem=None, **self._plans(behind))
         told = told_spaces(self._config.out)
         other = told is not None and self._spaces is not None and told != self._spaces
         if not other and (revision == self._looked_at or not self._is_due(behind)):
@@ -155,6 +154,19 @@ class _Service:
             self._unpublished = fitted
             self._publish(fitted)
             self._announce()
+
+    def _behind(self, revision: int) -> int:
+        return abs(revision - int(self._metrics.get("revision", 0)))
+
+    def _plans(self, behind: int) -> dict[str, int]:
+        """When it learns, for those who wait: after how many answers, at which revision."""
+        config, known = self._config, int(self._metrics.get("revision", 0))
+        return {
+            "behind": behind,
+            "looked_at": self._looked_at,
+            "first_at": config.min_answers,
+            "next_at": max(known + config.min_new_answers, self._looked_at + 1),
+        }
 
     def _is_due(self, behind: int) -> bool:
         """Whether there are enough new answers, or some have waited for long enough."""
@@ -225,7 +237,8 @@ class _Service:
             if cancelled:
                 LOGGER.info("%d questions of old rewards are asked no more.", cancelled)
         self._announced = True
-        self._beats.say("waiting", version=self.version, problem=None, **_shown(metrics))
+        plans = self._plans(self._behind(self._feedback.revision))
+        self._beats.say("waiting", version=self.version, problem=None, **plans, **_shown(metrics))
 
     def _on_epoch(self) -> None:
         self._beats.pulse()

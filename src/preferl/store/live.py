@@ -129,6 +129,16 @@ class Live:
         with self._database.read() as session:
             return int(session.scalar(statements.REVISION, {"project_id": project_id}) or 0)
 
+    def decided(self, project_id: int) -> int:
+        """How many questions somebody has decided, ties included: what a reward learns from."""
+        with self._database.read() as session:
+            return int(session.scalar(statements.DECIDED, {"project_id": project_id}) or 0)
+
+    def clock(self) -> float:
+        """The time by the database, by which everything here is dated."""
+        with self._database.read() as session:
+            return clock(session)
+
     def publish_reward(
         self,
         project_id: int,

@@ -31,6 +31,9 @@ KINDS: Final = ("left", "right", "equal", "cannot_tell", "skip", "retract")
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 """Kinds that settle a query for the person who gave them."""
 
+DECIDING: Final = ("left", "right", "equal")
+"""Kinds of which a reward learns."""
+
 PURPOSES: Final = ("ask", "known", "repeat", "example")
 ROLES: Final = ("annotator", "admin", "spectator")
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from preferl.store.database import SLACK_SECONDS, now
-from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Lease, Query
+from preferl.store.schema import COUNTED, DECIDING, Annotator, Answer, Clip, Lease, Query
 
 PROJECT: Final[BindParameter[int]] = bindparam("project_id")
 PERSON: Final[BindParameter[int]] = bindparam("annotator_id")
@@ -130,7 +130,7 @@ REPEATABLE: Final = (
         Answer.annotator_id == PERSON,
         Answer.project_id == PROJECT,
         Query.purpose == "ask",
-        Answer.kind.in_(("left", "right", "equal")),
+        Answer.kind.in_(DECIDING),
         LATEST,
         ~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON),
     )
@@ -154,6 +154,16 @@ TOTALS: Final[Select[Any]] = select(
 ).where(Query.project_id == PROJECT, Query.purpose == "ask")
 """Answers that count, answers that are wanted, queries that need some: in one pass."""
 
+DECIDED: Final = (
+    select(func.count(func.distinct(Answer.query_id)))
+    .join(Query, Query.id == Answer.query_id)
+    .where(
+        Answer.project_id == PROJECT,
+        Query.purpose == "ask",
+        Answer.kind.in_(DECIDING),
+        LATEST,
+    )
+)
 UNDRAWN: Final = select(func.count(Query.id)).where(
     Query.project_id == PROJECT, Query.ready.is_(False), Query.cancelled_at.is_(None)
 )

@@ -1,0 +1,111 @@
+"""What the pages say of the programs that learn, against what these programs told the store."""
+
+import pytest
+
+from preferl.annotate.learning import learning_words, program_words
+
+WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
+
+
+@pytest.fixture
+def told(study):
+    """Gives a sign of life of a program, and returns what the overview says of it."""
+
+    def tell(name="reward", state="waiting", every=5.0, **detail):
+        study.store.live.beat(study.project.id, name, state, every=every, detail=detail)
+        words = program_words(study.store.live.services(study.project.id))
+        return next(each["words"] for each in words if name in each["name"].lower())
+
+    return tell
+
+
+def words(study):
+    return learning_words(study.store, study.project.id)
+
+
+def answer(study, kind="left"):
+    person = study.people["ann"][0].id
+    (question,) = study.store.queue.claim(study.project.id, person, 1).questions
+    study.store.queue.answer(person, question.token, f"key-{question.token}", kind)
+
+
+def test_before_the_first_reward_answers_are_counted_that_say_something(study, told):
+    study.ask(6)
+    assert words(study) is None, "no service"
+    told(**WAITING)
+    assert words(study) == "0 of 3 answers until the first reward."
+    for kind in ("left", "cannot_tell", "equal"):
+        answer(study, kind)
+    assert words(study) == "2 of 3 answers until the first reward."
+    answer(study)
+    answer(study)
+    assert words(study) == "3 of 3 answers until the first reward."
+    told(state="fitting", **WAITING)
+    assert words(study) == "The first reward is learning now."
+
+
+def test_after_it_how_many_more_until_the_next(study, told):
+    study.ask(6)
+    for _ in range(4):
+        answer(study)
+    study.store.live.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
+    told(**WAITING | {"next_at": 9, "version": 1})
+    assert words(study) == "Reward version 1 learned from 4 answers; 5 more and it learns again."
+    answer(study)
+    assert words(study) == "Reward version 1 learned from 4 answers; 4 more and it learns again."
+    told(**WAITING | {"next_at": 5, "version": 1})
+    assert words(study) == "Reward version 1 learned from 4 answers."
+    told(state="fitting")
+    assert words(study).endswith("; the next one is learning now.")
+
+
+def test_nothing_is_promised_where_nobody_learns(study, told):
+    told(state="stopped", **WAITING)
+    assert words(study) is None
+    told(every=1e-9, **WAITING)
+    assert words(study) is None, "no sign of life for long"
+    told(state="failed", problem="No space left")
+    assert "tried again" in words(study)
+    told(state="starting")
+    assert words(study) is None
+
+
+def test_the_overview_says_what_programs_do(told):
+    assert told(**WAITING) == "waits for answers: the first reward takes 3"
+    assert told(**WAITING | {"version": 2, "behind": 4}) == "waits for answers: 4 since version 2"
+    assert told(state="fitting") == "is learning from the answers now"
+    assert told(state="failed", problem="full") == "has a problem and tries again: full"
+    assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"
+    assert told(every=1e-9).startswith("no sign of life for 0 s")
+    assert told(state="stopped") == "stopped just now"
+    assert told("agent", "healthy") == "acts"
+    far = {"steps": 12_400, "reward_version": 3}
+    recorded = "12,400 steps recorded, reward version 3 in use"
+    assert told("agent", "healthy", **far) == f"acts: {recorded}"
+    assert told("agent", "stopped", **far) == f"stopped just now: {recorded}"
+    assert "no learned reward in use yet" in told("agent", "paused", **far | {"reward_version": 0})
+    assert told("agent", "failed", problem="locked") == "acts, and cannot ask now: locked"
+    assert told("another", "dreaming") == "dreaming"
+
+
+def test_the_overview_says_what_was_published_and_when(study, visitor):
+    store, project = study.store, study.project.id
+    page = visitor(study.owner).get("/admin").text
+    assert "What is learned" not in page
+    assert "Nothing but answers so far." in page
+    told = {"held_out": 10, "revision": 57}
+    store.live.publish_reward(project, 2, answers=40)
+    store.live.publish_reward(
+        project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=told
+    )
+    store.live.beat(project, "reward", "waiting", detail=WAITING | {"version": 3})
+    store.live.beat(project, "agent", "healthy", detail={"steps": 800, "reward_version": 2})
+    page = visitor(study.owner).get("/admin").text
+    good = "learned from 57 answers; right on 80 % of the 10 it has not seen (49 to 94 %)"
+    assert "Reward version 3, published <time" in page
+    assert "just now</time>: " + good in page
+    assert f"reward version 3 was published: {good}" in page
+    assert "reward version 2 was published: learned from 40 answers; too few" in page
+    assert page.index("reward version 3 was") < page.index("reward version 2 was")
+    assert "800 steps recorded, reward version 2 in use" in page
+    assert "Nothing but answers so far." not in page

@@ -1,0 +1,62 @@
+"""What the reward service tells the store of itself, for the pages that people see."""
+
+import threading
+import time
+
+import pytest
+from answered_store import Answering
+
+from preferl.online.service import serve_reward
+from preferl.online.service_config import ServiceConfig
+from preferl.store.store import Store
+from preferl.training.reward_presets import RewardSettings
+
+
+@pytest.fixture
+def world(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        yield Answering(store)
+
+
+def told(world):
+    services = {s.name: s for s in world.store.live.services(world.project.id)}
+    return services["reward"].detail if "reward" in services else {}
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_the_service_says_when_it_learns_next(world, tmp_path):
+    config = ServiceConfig(
+        out=tmp_path / "rewards",
+        reward=RewardSettings(hidden=(16,), epochs=2, members=1),
+        first_epochs=2,
+        min_answers=10,
+        min_new_answers=5,
+        max_wait=3600,
+        poll_seconds=0.01,
+        beat_seconds=0.05,
+    )
+    world.ask(40)
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=serve_reward, args=(config, world.store), kwargs={"stop": stop}
+    )
+    thread.start()
+    try:
+        wait_for(lambda: told(world).get("first_at") == 10)
+        world.answer(12)
+        wait_for(lambda: told(world).get("version") == 1)
+        wait_for(lambda: told(world)["next_at"] == told(world)["looked_at"] + 5)
+        newest = told(world)["looked_at"]
+        assert 10 <= newest <= 12
+        world.answer(newest + 5 - world.store.live.revision(world.project.id))
+        wait_for(lambda: told(world).get("version") == 2)
+        wait_for(lambda: told(world)["next_at"] == newest + 10)
+    finally:
+        stop.set()
+        thread.join(60)
