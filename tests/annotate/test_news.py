@@ -7,6 +7,8 @@ import urllib.request
 
 from preferl.annotate.live import News
 
+AHEAD = "Reward version 3 learned from 7 answers; 5 more and it learns again."
+
 
 def listen(address, secret, events, ready):
     """Collect the events of a stream until it ends."""
@@ -46,10 +48,12 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
         assert ready.wait(10)
     study.ask(2)
     study.store.live.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
+    study.store.live.beat(study.project.id, "reward", "waiting", detail={"next_at": 5})
     for events in heard:
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
         assert news["rewards"][0]["version"] == 3
+        assert wait_for(events, lambda k, c: k == "learning" and c["words"] == AHEAD)
         progress = wait_for(events, lambda k, c: k == "progress" and c["open"] == 2)
         assert not {"mine", "mine_per_hour"} & set(progress)  # the same for everybody
     app.state.news.close()

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from preferl.annotate.learning import learning_words
 from preferl.annotate.people import Anyone, whoever
 from preferl.annotate.views import live_view
 from preferl.errors import StorageError
@@ -107,6 +108,7 @@ class News:
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
+            "learning": {"words": learning_words(self._store, project_id)},
             "questions": {"paused": paused, **there},
         }
 
@@ -128,7 +130,7 @@ def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None
 
 @router.get("/stream")
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events: `progress`, `reward` and `questions`, at first as things are."""
+    """Server-sent events: `progress`, `reward`, `learning`, `questions`, at first as things are."""
     news: News = request.app.state.news
 
     async def lines() -> AsyncIterator[str]:

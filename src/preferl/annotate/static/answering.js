@@ -411,6 +411,7 @@ function listen() {
   const parsed = (act) => (event) => act(JSON.parse(event.data));
   stream.addEventListener('progress', parsed((progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null })));
   stream.addEventListener('reward', parsed((live) => panel.live(live)));
+  stream.addEventListener('learning', parsed((learning) => panel.learning(learning)));
   stream.addEventListener('questions', () => {
     if (document.body.dataset.state !== 'pair' && !busy) claim();
   });

@@ -109,6 +109,13 @@ export class Panel {
     this.showVisit();
   }
 
+  /** How far the next reward is, in the server's words; null where nothing learns. */
+  learning({ words }) {
+    for (const element of document.querySelectorAll('[data-learning]')) {
+      if (element.textContent !== (words ?? '')) element.textContent = words ?? '';
+    }
+  }
+
   live({ rewards, episode }) {
     byId('model').hidden = rewards.length === 0;
     if (rewards.length) draw(byId('curve'), byId('model-text'), rewards);
