@@ -217,6 +217,7 @@ def test_serving_draws_beside_it(labels, monkeypatch, capsys):
     monkeypatch.setattr(serving, "serve", serve)
     assert run("annotate", "serve", *labels, "--port", 0, "--no-browser") == 0
     assert (told["project"], told["port"], told["open_browser"]) == ("labels", 0, False)
+    assert capsys.readouterr().out.startswith("Starting the page ...")
     assert told["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
     assert run("annotate", "serve", *labels, "--no-render") == 0
     assert told["render"] == ()

@@ -308,6 +308,7 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
         ) as supervisor:
             link = next(line for line in lines if "Answer here: http" in line)
             assert link.startswith("Answer here: http://127.0.0.1:")
+            assert lines[0] == "Starting the page and the reward service ..."
             world.answer(12)
             wait_for(lambda: versions(rewards) == [1], seconds=60)
             os.kill(process_of(supervisor).pid, signal.SIGKILL)

@@ -152,6 +152,7 @@ def run_serve(config: ServeConfig) -> None:
     """Serve until Ctrl-C."""
     import os
 
+    _say("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
 
     settings = _settings(config)

@@ -1,5 +1,6 @@
 """`preferl demo`: the main job on embedded defaults."""
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +42,8 @@ class DemoConfig:
 
 def run_demo(config: DemoConfig) -> None:
     """Learn, compare with random and true-reward agents, write the report."""
+    if config.people and not config.ask:
+        sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.runs import run_with_progress
     from preferl.online import JudgeConfig, OnlineConfig
     from preferl.presets import load_preset

@@ -60,7 +60,7 @@ def launch(
         stale_answers: answers that the reward may be behind before that is said.
         stale_seconds: seconds for which it may be behind by any.
         config: how they are looked after; the defaults if None.
-        say: told one line at a time; the terminal by default.
+        say: told one line at a time, at first that it starts; the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
@@ -69,6 +69,7 @@ def launch(
         StorageError: a program does not come up, with its last words; or another launch uses the
             same folder.
     """
+    say(f"Starting {'the page and ' if page else ''}the reward service ...")
     opened = Store.open(store, files)
     try:
         number = opened.projects.get(project).id
