@@ -271,7 +271,8 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         world.ask(12)
-        by_answers = _stale(store, world.project.id, 5, 1e9)
+        now = [0.0]
+        by_answers = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
         by_time = _stale(store, world.project.id, 10**9, 0.2)
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
@@ -283,10 +284,44 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         time.sleep(0.3)
         assert "since version 1" in by_time()
         world.answer(4)
+        assert by_answers() is None, "it may not have looked yet"
+        now[0] = 11.0
         assert "since version 1" in by_answers()
         store.live.beat(world.project.id, "reward", "waiting", detail={"looked_at": 11})
         assert by_answers() is None, "it has looked, and there was nothing to learn"
         assert by_time() is None
+
+
+def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        world, now = Answering(store), [0.0]
+        stale = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
+        world.ask_and_answer(30)
+
+        def publish(version, revision, seconds):
+            detail = {"revision": revision, "seconds": seconds}
+            store.live.publish_reward(world.project.id, version, answers=revision, detail=detail)
+
+        def beat(state, **more):
+            store.live.beat(world.project.id, "reward", state, **more)
+
+        publish(1, 10, seconds=20.0)
+        beat("fitting")
+        for now[0] in (0.0, 30.0, 69.0):
+            assert stale() is None, "the last fit took 20 s"
+        now[0] = 71.0
+        assert "since version 1" in stale()
+        publish(2, 20, seconds=20.0)
+        assert stale() is None, "this one has only just begun to be old"
+        now[0] = 80.0
+        beat("waiting")
+        assert stale() is None
+        now[0] = 82.0
+        assert "since version 2" in stale(), "nothing is learned from ten answers"
+        beat("fitting", every=1e-9)
+        assert "since version 2" in stale(), "the service that says so is lost"
+        publish(3, 30, seconds=20.0)
+        assert stale() is None
 
 
 @pytest.mark.slow

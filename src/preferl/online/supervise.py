@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -23,6 +23,12 @@ from preferl.store.store import Store
 
 PAGE: Final = "page"
 LOGS: Final = "logs"
+
+LEEWAY_SECONDS: Final = 10.0
+"""For which many answers may wait: the service looks, starts to learn, and publishes meanwhile."""
+
+FIT_SLACK: Final = 3.0
+"""Times as long as the last fit that the one under way may take, from more answers."""
 
 
 @contextmanager
@@ -57,7 +63,8 @@ def launch(
         files: folder of clips and videos beside a PostgreSQL database.
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
-        stale_answers: answers that the reward may be behind before that is said.
+        stale_answers: answers that the reward may be behind while nothing is learned from them, or
+            for longer than that should take by the last time; then it is said within seconds.
         stale_seconds: seconds for which it may be behind by any.
         config: how they are looked after; the defaults if None.
         say: told one line at a time, at first that it starts; the terminal by default.
@@ -174,23 +181,43 @@ class _Signs:
         return f"The reward service has a problem: {sign.detail.get('problem')}"
 
 
-def _stale(store: Store, project_id: int, most_answers: int, most_seconds: float) -> Complaint:
-    """Says when a reward has fallen behind the answers, once for each version."""
-    since: dict[int, float] = {}
+def _stale(
+    store: Store,
+    project_id: int,
+    most_answers: int,
+    most_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Complaint:
+    """Says when a reward has fallen behind the answers, once for each version.
+
+    Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
+    longer than the last one lets expect.
+    """
+    since: dict[tuple[int, bool], float] = {}  # by version, and by whether many are behind
+
+    def waited(version: int, many: bool) -> float:
+        return clock() - since.setdefault((version, many), clock())
 
     def complaint() -> str | None:
         rewards = store.live.rewards(project_id)
         if not rewards:
             return None
-        version, revision = rewards[-1].version, int((rewards[-1].detail or {}).get("revision", 0))
+        version, detail = rewards[-1].version, rewards[-1].detail or {}
         signs = {service.name: service for service in store.live.services(project_id)}
-        looked_at = signs[SERVICE].detail.get("looked_at", 0) if SERVICE in signs else 0
-        behind = store.live.revision(project_id) - max(revision, int(looked_at))
+        service = signs.get(SERVICE)
+        looked_at = 0 if service is None else int(service.detail.get("looked_at", 0))
+        behind = store.live.revision(project_id) - max(int(detail.get("revision", 0)), looked_at)
         if behind <= 0:
             since.clear()
             return None
-        began = since.setdefault(version, time.monotonic())
-        if behind < most_answers and time.monotonic() - began < most_seconds:
+        late = waited(version, many=False) >= most_seconds
+        if behind < most_answers:
+            since.pop((version, True), None)
+        else:
+            fits = service is not None and service.alive and service.state == "fitting"
+            patience = FIT_SLACK * float(detail.get("seconds", 0)) if fits else 0.0
+            late = late or waited(version, many=True) >= LEEWAY_SECONDS + patience
+        if not late:
             return None
         return f"The reward is stale: people have gone on answering since version {version}."
 
