@@ -3,8 +3,9 @@
 The training script is this one: stable-baselines3 on a `FeedbackVecEnv`, whose questions a script
 answers in the store as a person does on the page. `preferl reward serve` is a process of its own
 that `launch` looks after. Agent, answers and numbers of questions are the preset's. As in the
-loop, the preset's share of the questions is about a policy that acts at random; the rest are
-spread over the training. For the moving dot the distance from the middle is told as well; an agent
+loop, the preset's share of the questions is about a policy that acts at random, the rest are
+spread over the training, and for the preset's share of the steps a random policy takes over now
+and then. For the moving dot the distance from the middle is told as well; an agent
 keeps the dot in the middle if it is at most 0.10 of the picture's width.
 
     python recipes/presets_through_services.py [--presets moving_dot pendulum] [--seeds 0 1 2]
@@ -76,7 +77,8 @@ def service_options(config: OnlineConfig, first: int) -> list[str]:
     options |= {"model": "cnn" if pictures else "mlp", "members": config.model.members}
     options |= {"epochs": config.trainer.epochs, "first-epochs": config.initial_epochs}
     options |= {"batch-size": config.trainer.batch_size, "noise": config.trainer.noise}
-    options |= {"use-actions": config.model.use_actions}
+    # As in the loop, all answers are learned from, and members are judged by those they left out.
+    options |= {"use-actions": config.model.use_actions, "validation": 0}
     if not pictures:
         options["hidden"] = " ".join(map(str, config.model.hidden))
     return [word for name, value in options.items() for word in (f"--{name}", *str(value).split())]
@@ -96,12 +98,16 @@ def through_services(config: OnlineConfig) -> tuple[object, dict[str, object]]:
             explore(env, config.seed, first)
             env.close()
             later_steps = config.steps - config.initial_steps
-            # Asked in the first nine tenths, so that the last answers are learned from.
+            # Asked in the first eight tenths, so that the last answers are learned from.
             env = wrapped(
-                config, feedback, rewards, config.comparisons, int(0.9 * later_steps / later)
+                config, feedback, rewards, config.comparisons, int(0.8 * later_steps / later)
             )
             agent = build_algorithm(config.algorithm, env, seed=config.seed)
-            agent.learn(later_steps, callback=FeedbackCallback(wait=True))
+            share = config.exploration_fraction
+            agent.learn(
+                round((1 - share) * later_steps),
+                callback=FeedbackCallback(exploration_fraction=share, wait=True, seed=config.seed),
+            )
             version = env.reward_version
             env.close()
         answers = store.progress(project.id).answered

@@ -84,7 +84,8 @@ def built(algorithm: str, env_id: str, rewards: Any) -> tuple[PPO | SAC, Sink]:
 
 def learn(agent: Any, total: int, folder: Path | None, *, every: int = 64, kill: int = 0) -> None:
     """Learn up to `total` steps, saving on the way, unless killed before."""
-    callbacks: list[BaseCallback] = [FeedbackCallback(wait=True)]
+    exploring = FeedbackCallback(wait=True, exploration_fraction=0.4)
+    callbacks: list[BaseCallback] = [exploring]
     if folder is not None:
         callbacks.append(SaveRunCallback(folder, every=every))
     if kill:

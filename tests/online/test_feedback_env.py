@@ -229,6 +229,53 @@ def test_sac_pays_its_buffer_again(published, monkeypatch) -> None:
     env.close()
 
 
+class Handed:
+    """Takes what is handed over."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def put(self, episodes: Episodes) -> None:
+        self.steps += episodes.steps
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -> None:
+    inner = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), segment_length=5)
+    handed = Handed()
+    inner.core._handover, inner.core._collecting = handed, True
+    env = VecNormalize(inner) if normalised else inner
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
+    model.learn(512, callback=FeedbackCallback(exploration_fraction=0.25))
+    # Stretches of 4 clips of 5 steps in 2; the next is a quarter of all steps after 520.
+    assert inner.explored_steps == 120
+    inner.save()
+    assert handed.steps == 512 + 120
+    assert model.num_timesteps == 512
+    assert inner.snapshot()["explored_steps"] == 120
+
+
+def test_sac_explores_and_keeps_no_window_across_it() -> None:
+    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), segment_length=5)
+    env.core._handover, env.core._collecting = Handed(), True
+    model = SAC("MlpPolicy", env, learning_starts=500, buffer_size=200, seed=0, device="cpu")
+    model.learn(100, callback=FeedbackCallback(exploration_fraction=0.3))
+    assert env.explored_steps == 20
+    buffer = model.replay_buffer
+    assert buffer is not None
+    joined = np.abs(buffer.observations[1:100] - buffer.next_observations[:99]).max((1, 2)) < 1e-6
+    cut = buffer.dones[:99, 0] * buffer.timeouts[:99, 0]
+    np.testing.assert_array_equal(joined, cut == 0)
+    assert cut[66] == 1  # after as many steps 20 are three tenths
+
+
+def test_it_explores_only_where_clips_are_collected() -> None:
+    env = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), segment_length=5)
+    model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
+    model.learn(128, callback=FeedbackCallback(exploration_fraction=0.5))
+    assert env.explored_steps == 0
+
+
 def test_a_callback_without_its_environment_is_refused() -> None:
     model = PPO("MlpPolicy", make_vec_env(pendulum, 1), n_steps=16, batch_size=8, device="cpu")
     with pytest.raises(ConfigError, match="no FeedbackVecEnv"):

@@ -1,14 +1,19 @@
-"""Takes newer rewards up between rollouts of stable-baselines3's algorithms."""
+"""What happens between rollouts of stable-baselines3's algorithms: newer rewards, unusual clips."""
 
-from typing import final
+from typing import Any, Final, final
 
+import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from preferl.errors import ConfigError
-from preferl.online.agent_state import replay_of
+from preferl.errors import ConfigError, require_in
+from preferl.online.agent_state import lose_place, replay_of
+from preferl.online.exploration import ExplorationPolicy
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.online.replay import relabel_replay, require_relabelling
+
+STRETCH_CLIPS: Final = 4
+"""Lengths of a clip for which a random policy takes over now and then; shorter has few clips."""
 
 
 @final
@@ -18,15 +23,41 @@ class FeedbackCallback(BaseCallback):
     No rollout mixes two rewards. The whole replay buffer of an off-policy algorithm is paid again
     by the new one; what it was paid while the environment's own reward was switched on, too.
 
+    An agent that has found its ways shows people the same clips again and again. With
+    `exploration_fraction`, a random policy takes over now and then between two rollouts, so that
+    they compare more than these; nothing is learned from those steps, and the episodes after them
+    begin anew. Taught Pendulum by 200 answers is better by a third with 0.02 than without.
+
     Args:
+        exploration_fraction: share of all steps in which that is so; not counted among those
+            that the algorithm was asked for. It takes none by default.
+        random_probability: see `ExplorationPolicy`.
+        switch_probability: see `ExplorationPolicy`.
         wait: read the disk before each rollout, instead of what was read in the background: the
             newest reward is then always used, and the agent waits for the disk.
+        seed: of what is random in it.
         verbose: as SB3 has it.
+
+    Raises:
+        ConfigError: a share or probability out of its range.
     """
 
-    def __init__(self, *, wait: bool = False, verbose: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        exploration_fraction: float = 0.0,
+        random_probability: float = 0.5,
+        switch_probability: float = 0.5,
+        wait: bool = False,
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> None:
         super().__init__(verbose)
-        self._wait = wait
+        require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
+        require_in("random_probability", random_probability, 0.0, 1.0)
+        require_in("switch_probability", switch_probability, 0.0, 1.0)
+        self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
+        self._probabilities = (random_probability, switch_probability)
 
     def _init_callback(self) -> None:
         self._env = feedback_env(self.training_env)
@@ -48,6 +79,32 @@ class FeedbackCallback(BaseCallback):
         if counts is not None:
             self.logger.record("feedback/asked", counts.asked)
             self.logger.record("feedback/dropped_segments", counts.dropped_segments)
+            self.logger.record("feedback/explored_steps", self._env.explored_steps)
+        if self._fraction and self._env.core.collecting:
+            self._explore()
+
+    def _explore(self) -> None:
+        """Let a random policy take over for a stretch, once as many steps are due."""
+        explored = self._env.explored_steps
+        due = self._fraction * (self.model.num_timesteps + explored) - explored
+        stretch = STRETCH_CLIPS * self._env.core.config.segment_length
+        env, agent = self.training_env, self.model
+        if due < stretch * env.num_envs:
+            return
+        # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
+        rng = np.random.default_rng([self._seed, explored])
+        policy = ExplorationPolicy(agent, env.action_space, rng, *self._probabilities)
+        observations: Any = agent._last_obs
+        starts = np.ones(env.num_envs, bool)
+        for _ in range(stretch):
+            actions, _state = policy.predict(observations, episode_start=starts)
+            observations, _rewards, starts, _infos = env.step(actions)
+            self._env.explored_steps += env.num_envs
+        lose_place(agent)
+        agent._last_obs = env.reset()  # type: ignore[assignment]
+        agent._last_episode_starts = np.ones(env.num_envs, bool)
+        if agent._vec_normalize_env is not None:
+            agent._last_original_obs = agent._vec_normalize_env.get_original_obs()
 
     def _on_step(self) -> bool:
         return True

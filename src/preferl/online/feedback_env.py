@@ -1,5 +1,6 @@
 """Vector environments of stable-baselines3 that ask people and pay what was learned from them."""
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
@@ -30,6 +31,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
     Attributes:
         paid_replay: a replay buffer, and the version by which all of it was paid last.
+        explored_steps: environment steps in which `FeedbackCallback` explored.
 
     Args:
         venv: the environments. `VecNormalize` belongs outside of this wrapper.
@@ -64,6 +66,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     ) -> None:
         super().__init__(venv)
         self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
+        self.explored_steps = 0
         self._connect(
             venv.observation_space,
             venv.action_space,
@@ -96,7 +99,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def step_wait(self) -> VecEnvStepReturn:
         """Give the step's outcome with what is paid, `[V]` float32."""
         observations, rewards, dones, infos = self.venv.step_wait()
-        ended = np.flatnonzero(dones)
+        ended = dones.nonzero()[0]
         terminated, seen = np.zeros(self.num_envs, bool), observations
         if len(ended):
             terminated[ended], final = outcomes([infos[i] for i in ended])
@@ -114,6 +117,19 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             states = stack_states(present_infos(self.unwrapped, dones, infos)) if keeps else None
             self.core.reset(observations, dones, states=states)
         return shallow_copy(observations), paid, dones, infos
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where collecting and paying stand, for `restore`; `save_run` calls it."""
+        return super().snapshot() | {"explored_steps": self.explored_steps}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
+
+        Raises:
+            SpaceError: a reward that was made for other observations or actions.
+        """
+        super().restore(snapshot)
+        self.explored_steps = int(snapshot["explored_steps"])
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
