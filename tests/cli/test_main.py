@@ -4,11 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+import tyro
 
 from preferl.cli.main import COMMANDS, main
+from preferl.cli.optional import plain_metavars
 from preferl.cli.terminal import HEIGHT, WIDTH, draw_pendulum, play_pendulums
 
 
@@ -45,7 +50,34 @@ def test_version(capsys):
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_help(command, capsys):
     assert run(*command.name.split(), "--help") == 0
-    assert "usage: preferl" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "usage: preferl" in out
+    assert "{None" not in out, "what may be left out is shown by what it takes"
+
+
+def test_what_may_be_left_out_is_taken_as_ever(capsys):
+    @dataclass(frozen=True)
+    class Config:
+        files: Path | None = None
+        kind: Literal["drop", "keep"] | None = "keep"
+        count: int | None = 3
+
+    def parsed(*words):
+        with plain_metavars():
+            return tyro.cli(Config, args=words)
+
+    assert parsed() == Config()
+    assert parsed("--files", "x", "--kind", "drop", "--count", "5") == Config(Path("x"), "drop", 5)
+    assert parsed("--kind", "None", "--count", "None") == Config(None, None, None)
+    with pytest.raises(SystemExit):
+        parsed("--help")
+    out = capsys.readouterr().out
+    assert "--files PATH" in out
+    assert "--kind {drop,keep}" in out
+    assert "--count INT" in out
+    with pytest.raises(SystemExit):
+        parsed("--kind", "other")
+    assert "keep" in capsys.readouterr().err
 
 
 def test_errors_are_worded_without_a_traceback(capsys, tmp_path):

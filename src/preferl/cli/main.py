@@ -103,13 +103,16 @@ def _plain_warnings() -> Iterator[None]:
 def _run(command: Command, arguments: Sequence[str]) -> None:
     import tyro
 
+    from preferl.cli.optional import plain_metavars
+
     module = import_module(command.module)
-    config = tyro.cli(
-        getattr(module, command.config),
-        args=arguments,
-        prog=f"preferl {command.name}",
-        default=_default(module, arguments),
-    )
+    with plain_metavars():
+        config = tyro.cli(
+            getattr(module, command.config),
+            args=arguments,
+            prog=f"preferl {command.name}",
+            default=_default(module, arguments),
+        )
     run: Callable[[Any], None] = getattr(module, command.run)
     run(config)
 

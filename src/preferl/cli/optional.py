@@ -1,0 +1,37 @@
+"""Options that may be left out, as help shows them: by what they take."""
+
+from dataclasses import replace
+from types import NoneType
+from typing import get_args
+
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+)
+
+
+def plain_metavars() -> ConstructorRegistry:
+    """Rules that show `Path | None` as PATH instead of {None}|PATH; a context manager.
+
+    What is accepted stays the same, and the default beside it tells that it may be left out.
+    """
+    rules = ConstructorRegistry()
+    usual = False  # while the rules of tyro itself are asked for
+
+    @rules.primitive_rule
+    def without_none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+        nonlocal usual
+        if usual or NoneType not in get_args(info.type):
+            return None
+        usual = True
+        try:
+            spec = ConstructorRegistry.get_primitive_spec(info)
+        finally:
+            usual = False
+        if not isinstance(spec, PrimitiveConstructorSpec):
+            return None
+        plain = spec.metavar.removeprefix("{None}|")
+        return replace(spec, metavar=plain.replace("{None,", "{", 1))
+
+    return rules
