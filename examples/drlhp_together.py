@@ -23,6 +23,7 @@ from preferl.online import (
     has_run,
     make_environments,
     resume_run,
+    use_threads,
 )
 from preferl.online.supervise import launch
 from preferl.store.feedback import StoredFeedback
@@ -67,6 +68,7 @@ def explore_until_there_is_a_reward(env: FeedbackVecEnv, seconds: float) -> None
 
 
 def main(*, smoke: bool) -> None:
+    use_threads(1)  # the reward service and the page want to work, too
     first, steps = (10, 512) if smoke else (40, 100_000)
     options = ("--min-answers", str(first), "--members", "3")
     if smoke:
@@ -101,7 +103,7 @@ def main(*, smoke: bool) -> None:
             agent.learn(
                 steps - agent.num_timesteps,
                 callback=[
-                    FeedbackCallback(),
+                    FeedbackCallback(exploration_fraction=0.02),
                     SaveRunCallback(LOGS / "agent", every=steps // 50),
                     Together(0 if smoke else PAUSE),
                 ],
