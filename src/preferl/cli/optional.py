@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from types import NoneType
-from typing import get_args
+from typing import Any, get_args
 
 from tyro.constructors import (
     ConstructorRegistry,
@@ -20,7 +20,7 @@ def plain_metavars() -> ConstructorRegistry:
     usual = False  # while the rules of tyro itself are asked for
 
     @rules.primitive_rule
-    def without_none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    def without_none(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         nonlocal usual
         if usual or NoneType not in get_args(info.type):
             return None
