@@ -72,7 +72,8 @@ def test_nothing_is_promised_where_nobody_learns(study, told):
 
 def test_the_overview_says_what_programs_do(told):
     assert told(**WAITING) == "waits for answers: the first reward takes 3"
-    assert told(**WAITING | {"version": 2, "behind": 4}) == "waits for answers: 4 since version 2"
+    later = WAITING | {"version": 2, "behind": 4}
+    assert told(**later) == "waits for answers: 4 new since version 2"
     assert told(state="fitting") == "is learning from the answers now"
     assert told(state="failed", problem="full") == "has a problem and tries again: full"
     assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"

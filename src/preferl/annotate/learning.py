@@ -76,7 +76,7 @@ def _awaited(detail: dict[str, Any]) -> str:
     if not detail.get("version"):
         needed = int(detail.get("first_at", 0))
         return f": the first reward takes {needed:,}" if needed else ""
-    return f": {detail.get('behind', 0):,} since version {detail['version']:,}"
+    return f": {detail.get('behind', 0):,} new since version {detail['version']:,}"
 
 
 def _agent_does(service: ServiceState) -> str:
