@@ -47,7 +47,7 @@ def test_the_last_reward_is_that_of_judging_all(kind, real, rng):
         judged = model(torch.tensor(observations), torch.tensor(actions), torch.tensor(mask))
         expected = judged.rewards[..., -1]
         features = model.encoder(torch.tensor(observations), torch.tensor(actions))
-        got = last_rewards(model)(features, torch.tensor(mask))
+        got = last_rewards(model)(features, mask)
     assert len(real) == 1 or expected.std() > 1e-4
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=2e-6)
     paid = RewardFunction(model)(observations, actions, mask)

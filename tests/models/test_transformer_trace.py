@@ -1,5 +1,6 @@
 """The algebra of the fast way to relabel: against the normalisations and windows it stands for."""
 
+import itertools
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.tracing import trace_windows
-from preferl.models.transformer_trace import LastToken, Scales
+from preferl.models.transformer_trace import LastToken, Scales, embeddings
 
 
 def model_of(
@@ -34,20 +35,21 @@ def steps(count: int, features: int, scale: float = 1.0) -> Tensor:
 def test_scales_are_those_of_two_normalisations():
     model = model_of(3, 2, width=8, context=4)
     first, second = model.input_norm, model.blocks[0].norm1
-    embed = torch.cat([model.state_embed.weight, model.state_embed.bias[:, None]], dim=1).double()
     place = model.time_embed.weight[1:].double().T
-    rows = torch.cat([steps(9, 3), torch.ones(9, 1)], dim=1)
+    rows = steps(9, 5)
     with torch.no_grad():
-        alpha, beta = Scales.of(embed, place, (first, second))(rows)
-    assert alpha.shape == beta.shape == (6, 1, 4)
-    for window in range(6):
-        for at in range(4):
-            token = embed @ rows[window + at].double() + place[:, at]
-            sigma = torch.sqrt(token.var(correction=0) + first.eps)
-            once = (token - token.mean()) / sigma * first.weight + first.bias
-            tau = torch.sqrt(once.var(correction=0) + second.eps)
-            assert alpha[window, 0, at].item() == pytest.approx(1 / (sigma * tau).item(), rel=1e-6)
-            assert beta[window, 0, at].item() == pytest.approx(1 / tau.item(), rel=1e-6)
+        embeds = embeddings(model.state_embed, model.action_embed)
+        ones = torch.cat([rows, torch.ones(9, 1)], dim=1)
+        alpha, beta = Scales.of(embeds, place, (first, second))(ones.T)
+        kinds = [model.state_embed(rows[:, :3]), model.action_embed(rows[:, 3:])]
+    assert alpha.shape == beta.shape == (6, 2, 4)
+    for window, kind, at in itertools.product(range(6), range(2), range(4)):
+        token = kinds[kind][window + at].double() + place[:, at]
+        sigma = torch.sqrt(token.var(correction=0) + first.eps)
+        once = (token - token.mean()) / sigma * first.weight + first.bias
+        tau = torch.sqrt(once.var(correction=0) + second.eps)
+        assert alpha[window, kind, at].item() == pytest.approx(1 / (sigma * tau).item(), rel=2e-6)
+        assert beta[window, kind, at].item() == pytest.approx(1 / tau.item(), rel=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,25 @@ def test_long_recordings_stay_small() -> None:
         recording.cut(recording.waiting >= 5)
         recording.take()
     assert len(recording._rewards) <= 16
+
+
+def test_no_environment_has_more_steps_waiting_than_the_longest() -> None:
+    rng, recording = np.random.default_rng(0), Recording(SPACE, ACTIONS, 3, capacity=2)
+    recording.begin(column(0, 0, 0))
+    exact = 0
+    for _ in range(200):
+        recording.act(np.zeros(3, int))
+        recording.advance(column(0, 0, 0), np.zeros(3))
+        assert recording.longest >= recording.waiting.max()
+        exact += recording.longest == recording.waiting.max()
+        over = rng.random(3) < 0.1
+        if over.any():
+            ended = np.flatnonzero(over)
+            recording.end(ended, np.zeros(len(ended), bool), column(*[0] * len(ended)))
+            recording.begin(which=over)
+        if rng.random() < 0.1:
+            recording.take()
+        if rng.random() < 0.1:
+            snapshot, recording = recording.snapshot(), Recording(SPACE, ACTIONS, 3)
+            recording.restore(snapshot)
+    assert exact == 200  # while none waits for its reset

@@ -9,6 +9,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from preferl.shapes import BoolArray
+
 
 class RewardOutput(NamedTuple):
     """What a reward model says about windows.
@@ -126,8 +128,10 @@ class TracesEpisodes(Protocol):
         ...
 
 
-LastRewards = Callable[[Any, Tensor], Tensor]
-"""Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`."""
+LastRewards = Callable[[Any, BoolArray], Tensor]
+"""Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`.
+
+The mask is an array, since what is to be computed depends on it."""
 
 
 @runtime_checkable
@@ -135,7 +139,7 @@ class JudgesLast(Protocol):
     """A reward model that judges the last step of windows with less work than all steps."""
 
     def last_rewards(self) -> LastRewards:
-        """Prepared once for weights as they are now; it gives what `judge` does, in `no_grad`."""
+        """Prepared once for weights as they are now; it gives what `judge` does."""
         ...
 
 
@@ -144,5 +148,7 @@ def last_rewards(model: RewardModel) -> LastRewards:
     return model.last_rewards() if isinstance(model, JudgesLast) else partial(_judged, model)
 
 
-def _judged(model: RewardModel, features: Any, mask: Tensor) -> Tensor:
-    return model.judge(features, mask).rewards[..., -1]
+@torch.no_grad()
+def _judged(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
+    seen = torch.tensor(mask, device=model.device)
+    return model.judge(features, seen).rewards[..., -1]

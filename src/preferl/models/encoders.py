@@ -70,7 +70,7 @@ class VectorEncoder(nn.Module):
         raw = self._raw(observations, actions)
         if not self.normalise:
             return raw
-        return ((raw - self.mean) / self.deviation).clamp_(-CLIP, CLIP)
+        return (raw - self.mean).div_(self.deviation).clamp_(-CLIP, CLIP)
 
     def observe(self, observations: Any, actions: Tensor) -> None:
         """Set the statistics from all steps of a training set, `[T, ...]`, each step once."""
@@ -164,6 +164,8 @@ def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
 def _flat(space: spaces.Space[Any], values: Tensor) -> Tensor:
     """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
     shape = space.shape or ()
+    if len(shape) == 1:
+        return values
     return values.reshape(*values.shape[: values.ndim - len(shape)], math.prod(shape))
 
 

@@ -12,6 +12,7 @@ from preferl.errors import ConfigError, SpaceError, mismatch
 from preferl.models.base import LastRewards, RewardModel, RewardOutput, last_rewards
 from preferl.models.mlp import MLPReward
 from preferl.models.tracing import trace_episodes
+from preferl.shapes import BoolArray
 
 
 @final
@@ -107,7 +108,7 @@ class Ensemble(RewardModel):
         return partial(_each, [last_rewards(model) for model in self.models])
 
 
-def _each(models: Sequence[LastRewards], features: Any, mask: Tensor) -> Tensor:
+def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tensor:
     return torch.cat([model(features, mask) for model in models])
 
 

@@ -14,6 +14,7 @@ from preferl.functional.pooling import Pooling, pool
 from preferl.models.base import LastRewards, RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation, Perceptrons
 from preferl.models.encoders import VectorEncoder
+from preferl.shapes import BoolArray
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,11 @@ class MLPReward(RewardModel):
 
 
 def _last(
-    networks: Perceptrons, layers: Sequence[Tensor], bounded: bool, features: Tensor, mask: Tensor
+    networks: Perceptrons,
+    layers: Sequence[Tensor],
+    bounded: bool,
+    features: Tensor,
+    mask: BoolArray,
 ) -> Tensor:
     """`[E, B]` of features `[B, 1, F]`; the last step of a window is always real."""
     del mask

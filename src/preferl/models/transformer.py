@@ -6,6 +6,7 @@ arXiv:2303.00957.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, NoReturn, final, get_args
 
 import torch
@@ -21,6 +22,7 @@ from preferl.models.blocks import ACTIVATIONS, Activation
 from preferl.models.dropping import dropout
 from preferl.models.encoders import VectorEncoder, feature_size
 from preferl.models.initialisation import lecun_linear
+from preferl.models.prepared import Rows, affine, chain, normalisation
 from preferl.models.transformer_trace import LastSteps, trace_transformer
 
 Head = Literal["preference", "plain"]
@@ -184,6 +186,14 @@ class PreferenceTransformer(RewardModel):
         with torch.autocast(hidden.device.type, enabled=False):
             own = F.linear(hidden.float(), self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
         return own[..., 0]
+
+    def prepared_reward(self) -> Rows:
+        """Tokens `[R, W]` after the last block to rewards `[R]`, by the weights as they are now."""
+        if self.config.head == "plain":
+            judge = self.head.prepared()
+        else:
+            judge = affine(self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
+        return chain(normalisation(self.final_norm), judge, partial(torch.select, dim=1, index=0))
 
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there."""

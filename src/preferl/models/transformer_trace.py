@@ -16,10 +16,14 @@ numbers per head with `f_r`. No embedding, key or value of any other step is eve
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, final
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from preferl.models.prepared import Rows, affine, normalisation
 from preferl.models.tracing import full_windows, trace_beginnings, trace_windows
+from preferl.shapes import BoolArray
 
 if TYPE_CHECKING:
     from preferl.models.transformer import PreferenceTransformer
@@ -62,84 +66,93 @@ class LastSteps:
     @torch.no_grad()
     def __init__(self, model: "PreferenceTransformer") -> None:
         self._model = model
+        self._context = model.context
         self._last = LastToken.of(model) if len(model.blocks) == 1 else None
 
-    @torch.no_grad()
-    def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
+    def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
         """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]`."""
-        context = self._model.context
+        context = self._context
         if self._last is None or mask.shape[1] != context:
             longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
-            return self._model.judge_last(features[:, -longest:], mask[:, -longest:])
-        if bool(mask.all()):
+            seen = torch.tensor(mask[:, -longest:], device=features.device)
+            return self._model.judge_last(features[:, -longest:], seen)
+        if mask.all():
             return self._last(features.flatten(0, 1), stride=context)[None]
-        lengths = mask.sum(1).clamp(min=1)  # [B]
-        place = torch.arange(context, device=mask.device)
-        rows = (place + (context - lengths)[:, None]).clamp(max=context - 1)  # [B, H]
-        moved = features.take_along_dim(rows[..., None], dim=1)
-        return self._last(moved.flatten(0, 1), stride=context, lengths=lengths)[None]
+        lengths = mask.sum(1).clip(1)  # [B]
+        rows = np.arange(context) + (context - lengths)[:, None]  # [B, H]
+        rows = rows.clip(max=context - 1) + context * np.arange(len(mask))[:, None]
+        where = torch.from_numpy(rows.ravel()).to(features.device)
+        moved = features.flatten(0, 1).index_select(0, where)  # [B * H, F]
+        known = torch.from_numpy(lengths).to(features.device)
+        return self._last(moved, stride=context, lengths=known)[None]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Scales:
-    """The two normalisations of one kind of token, as quadratic forms.
+    """The two normalisations of states and actions, as quadratic forms of a step's features.
 
-    In double precision, since what they add up may cancel.
+    The forms are the squared lengths of `C (e + p)` and `M (e + p)`, and twice the product of
+    `M (e + p)` with `c`: what depends on `e` alone, and what a place adds to that. Each is divided
+    by the width. In double precision, since what they add up may cancel.
 
     Attributes:
-        rows: `[2, F, F]` so that `f·rows·f` are the squared lengths of `C e` and `M e`.
-        both: `[2, F, H]` so that `f·both` are twice their products with `C p` and `M p`.
-        places: `[2, H]` the squared lengths of `C p` and `M p`.
-        offset_rows: `[F]` so that `f·offset_rows` is twice the product of `M e` with `c`.
-        offset_places: `[H]` the same of `M p`.
-        offset: the squared length of `c`.
-        width: numbers per token.
-        epsilons: of the two normalisations.
+        squares: `[2 F, F]` so that `squares·f`, times `f`, has the parts of both squared lengths.
+        sums: `[6, 2 F]` adds those parts up, for each form by kind; nothing for the last form.
+        places: `[6, F, H]` so that `f·places` is what each place adds.
+        offset: the squared length of `c`, and epsilon.
     """
 
-    rows: Tensor
-    both: Tensor
+    squares: Tensor
+    sums: Tensor
     places: Tensor
-    offset_rows: Tensor
-    offset_places: Tensor
     offset: Tensor
-    width: int
-    epsilons: tuple[float, float]
 
     @classmethod
-    def of(cls, embed: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]) -> Self:
-        """Those of an embedding `[W, F]` and of places `[W, H]`, both in double precision."""
-        c = _centred(norms[0].bias.double())
-        (ce, me), (cp, mp) = ((_centred(part), _mixed(norms[0], part)) for part in (embed, place))
+    def of(cls, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]) -> Self:
+        """Those of embeddings `[2, W, F]` and places `[W, H]`, both in double precision.
+
+        Each feature but the last belongs either to a state or to an action.
+        """
+        steps, places = embeds[..., :-1], embeds[..., -1:] + place  # [2, W, F - 1], [2, W, H]
+        c, width = _centred(norms[0].bias.double()[:, None]), len(place)
+        (ce, me), (cp, mp) = ((_centred(x), _mixed(norms[0], x)) for x in (steps, places))
+        squares = torch.stack([(e.mT @ e).sum(0) for e in (ce, me)])  # [2, F - 1, F - 1]
+        kinds = F.pad((steps != 0).any(1).double(), (0, 1))  # [2, F]
+        of_steps = [2 * e.mT @ p for e, p in ((ce, cp), (me, mp))]  # [2, F - 1, H]
+        of_steps.append((2 * me.mT @ c).expand_as(of_steps[0]))
+        alone = [
+            cp.square().sum(1) + width * norms[0].eps,
+            mp.square().sum(1),
+            2 * (c.T @ mp)[:, 0],
+        ]
+        by_form = [torch.cat([e, p[:, None]], dim=1) for e, p in zip(of_steps, alone, strict=True)]
         return cls(
-            rows=torch.stack([ce.T @ ce, me.T @ me]),
-            both=torch.stack([2 * ce.T @ cp, 2 * me.T @ mp]),
-            places=torch.stack([cp.square().sum(0), mp.square().sum(0)]),
-            offset_rows=2 * me.T @ c,
-            offset_places=2 * mp.T @ c,
-            offset=c.square().sum(),
-            width=len(embed),
-            epsilons=(norms[0].eps, norms[1].eps),
+            squares=F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1),
+            sums=F.pad(torch.block_diag(kinds, kinds), (0, 0, 0, 2)),
+            places=torch.cat(by_form) / width,
+            offset=(c.square().sum() / width + norms[1].eps).float(),
         )
 
-    def __call__(self, features: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
-        """`α` and `β`, `[C, 1, H]`, of windows in rows `[R, F]`, `stride` rows apart."""
-        f = features.double()
-        own = (f @ self.rows * f).sum(-1, keepdim=True)  # [2, R, 1]
-        if stride == self.places.shape[1]:  # every row is at one place only
-            at_place = f.view(-1, stride, f.shape[1]) * self.both.mT[:, None]  # [2, C, H, F]
-            squares = own.view(2, -1, stride) + at_place.sum(-1)
-        else:
-            both = torch.baddbmm(own, f.expand(2, *f.shape), self.both)  # [2, R, H]
-            squares = _diagonals(both, stride)  # [2, C, H]
-        centred, mixed = squares + self.places[:, None]
-        offset = (f @ self.offset_rows).unfold(0, self.places.shape[1], stride)
-        offset = offset + self.offset_places
-        sigma = torch.rsqrt(centred / self.width + self.epsilons[0])  # its inverse
-        spread = (mixed * sigma + offset) * sigma + self.offset
-        beta = torch.rsqrt(spread / self.width + self.epsilons[1])
-        return (beta * sigma).float()[:, None], beta.float()[:, None]
+    def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
+        """`α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
+        steps, length = steps.double(), self.places.shape[2]
+        parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
+        own = (self.sums @ parts.flatten(0, 1)).unfold(1, length, stride)  # [6, C, H]
+        forms = own + self._of_places(steps.unfold(1, length, stride), stride)
+        forms = forms.to(torch.float32, memory_format=torch.contiguous_format)
+        centred, mixed, offset = forms.unflatten(0, (3, 2)).transpose(1, 2).unbind()  # [C, 2, H]
+        sigma = centred.rsqrt_()  # its inverse
+        spread = offset.addcmul_(mixed, sigma)
+        beta = torch.addcmul(self.offset, spread, sigma).rsqrt_()
+        return sigma.mul_(beta), beta
+
+    def _of_places(self, windows: Tensor, stride: int) -> Tensor:
+        """`[6, C, H]` what places add to the forms of windows `[F, C, H]`."""
+        if stride >= self.places.shape[2]:  # few windows, which share no step
+            return (self.places[:, :, None] * windows).sum(1)
+        by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
+        return by_place.movedim(0, 2)
 
 
 @final
@@ -147,32 +160,40 @@ class Scales:
 class LastToken:
     """What the last state token of each window becomes.
 
+    Features have a 1 at their end, whose weights are biases.
+
     Attributes:
-        model: of one block.
         scales: of states and of actions.
-        query: `[W, heads * N]` and `[heads * N]`: a normalised token to what each head asks of
-            state features, action features, places and `c`; these are the `N`.
-        value: `[heads * N, W]` and `[W]`: what each head gets of them to what is added.
-        parts: how many of the `N` are which.
+        state: `[F, W]` features to a state's embedding.
+        places: `[H + 1, W]` of time, row 0 for padding.
+        query: a normalised token to what each head asks of features as those of a state and of an
+            action, of places and of `c`: `[C, heads * N]`.
+        value: what each head gets of these to what is added to the token.
+        parts: how many of the `heads * N` are of features, places and `c`.
+        norms: of tokens at first, before attention and before the perceptron.
+        perceptron: of the block.
+        reward: of tokens.
     """
 
-    model: "PreferenceTransformer"
-    scales: tuple[Scales, Scales]
-    query: tuple[Tensor, Tensor]
-    value: tuple[Tensor, Tensor]
+    scales: Scales
+    state: Tensor
+    places: Tensor
+    query: Rows
+    value: Rows
     parts: list[int]
+    norms: tuple[Rows, Rows, Rows]
+    perceptron: Rows
+    reward: Rows
 
     @classmethod
     def of(cls, model: "PreferenceTransformer") -> Self:
         """Fold a model's embeddings, normalisations and projections into one another."""
         block = model.blocks[0]
         norms = (model.input_norm, block.norm1)
-        embeds = [
-            torch.cat([layer.weight, layer.bias[:, None]], dim=1).double()
-            for layer in (model.state_embed, model.action_embed)
-        ]
-        place = model.time_embed.weight[1 : model.context + 1].double().T  # [W, H]
-        c = _centred(norms[0].bias.double())[:, None]
+        embeds = embeddings(model.state_embed, model.action_embed)  # [2, W, F]
+        time = model.time_embed.weight[: model.context + 1]
+        place = time[1:].double().T  # [W, H]
+        c = _centred(norms[0].bias.double()[:, None])
         sources = torch.cat([*(_mixed(norms[0], part) for part in (*embeds, place)), c], dim=1)
         sources = sources * norms[1].weight.double()[:, None]  # [W, N]
 
@@ -181,91 +202,87 @@ class LastToken:
         q_bias, _, v_bias = block.attn.qkv.bias.double().chunk(3)
         keys, values = k @ sources / k.shape[1] ** 0.5, v @ sources  # [heads, D, N]
         out = block.attn.out.weight.double().unflatten(1, (heads, -1))  # [W, heads, D]
-        query = torch.einsum("hde,hdn->ehn", q, keys).flatten(1)
-        query_bias = torch.einsum("hd,hdn->hn", q_bias.view(heads, -1), keys).flatten()
-        value = torch.einsum("ehd,hdn->hne", out, values).flatten(0, 1)
+        sizes = [2 * embeds.shape[2], model.context, 1]
+        query = torch.einsum("hde,hdn->hne", q, keys)
+        query_bias = torch.einsum("hd,hdn->hn", q_bias.view(heads, -1), keys)
+        value = torch.einsum("ehd,hdn->hne", out, values)
         constant = v.flatten(0, 1) @ norms[1].bias.double() + v_bias  # probabilities add up to 1
         value_bias = out.flatten(1) @ constant + block.attn.out.bias
         return cls(
-            model=model,
-            scales=(Scales.of(embeds[0], place, norms), Scales.of(embeds[1], place, norms)),
-            query=(query.float(), query_bias.float()),
-            value=(value.float(), value_bias.float()),
-            parts=[*(part.shape[1] for part in embeds), model.context, 1],
+            scales=Scales.of(embeds, place, norms),
+            state=embeds[0].T.float().contiguous(),
+            places=time,
+            query=affine(_by_source(query, sizes).float(), _by_source(query_bias, sizes).float()),
+            value=affine(_by_source(value, sizes).T.float(), value_bias.float()),
+            parts=[heads * size for size in sizes],
+            norms=(normalisation(norms[0]), normalisation(norms[1]), normalisation(block.norm2)),
+            perceptron=block.mlp.prepared(),
+            reward=model.prepared_reward(),
         )
 
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
-        """Rewards `[C]` after windows in rows `[R, F]`, `stride` rows apart.
+        """Rewards `[C]` after windows in rows `[R, F - 1]`, `stride` rows apart.
 
         Args:
             features: of states and actions.
             stride: rows between the first ones of two windows.
             lengths: `[C]` how many of a window's rows, its first, are real; all if None.
         """
-        model, block = self.model, self.model.blocks[0]
-        states, actions = features.split([p - 1 for p in self.parts[:2]], dim=1)
+        context = len(self.places) - 1
+        steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
         if lengths is None:
-            last, place = (
-                states[model.context - 1 :: stride],
-                model.time_embed.weight[model.context],
-            )
+            last, place = steps[:, context - 1 :: stride], self.places[context]
         else:
             begins = torch.arange(len(lengths), device=lengths.device) * stride
-            last, place = states[begins + lengths - 1], model.time_embed.weight[lengths]
-        tokens = model.input_norm(model.state_embed(last) + place)
-        tokens = tokens + self.attend(block.norm1(tokens), states, actions, stride, lengths)
-        tokens = tokens + block.mlp(block.norm2(tokens))
-        return model.reward(model.final_norm(tokens))
+            last, place = steps[:, begins + lengths - 1], self.places[lengths]
+        first, before_attention, before_perceptron = self.norms
+        tokens = first(torch.addmm(place, last.T, self.state))
+        tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
+        tokens = tokens + self.perceptron(before_perceptron(tokens))
+        return self.reward(tokens)
 
     def attend(
-        self,
-        tokens: Tensor,
-        states: Tensor,
-        actions: Tensor,
-        stride: int = 1,
-        lengths: Tensor | None = None,
+        self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None
     ) -> Tensor:
-        """What attention adds to tokens `[C, W]` that stand last in windows of rows `[R, F]`."""
-        asked = torch.addmm(self.query[1], tokens, self.query[0])
-        *of_rows, of_places, of_offset = asked.view(len(tokens), -1, sum(self.parts)).split(
-            self.parts, dim=-1
-        )  # each [C, heads, ...]
-        windows, logits, scales = [], [], []
-        for rows, scale, query in zip((states, actions), self.scales, of_rows, strict=True):
-            rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-            alpha, beta = scale(rows, stride)
-            window = rows.unfold(0, self.parts[2], stride)  # [C, F, H] without a copy
-            logit = torch.baddbmm(of_places, query, window)
-            logit = logit.mul_(alpha).addcmul_(beta, of_offset)
-            if lengths is not None:
-                place = torch.arange(self.parts[2], device=lengths.device)
-                logit = logit.masked_fill((place >= lengths[:, None])[:, None], -torch.inf)
-            logits.append(logit)
-            windows.append(window)
-            scales.append((alpha, beta))
-        shares = torch.cat(logits, dim=-1).softmax(-1).chunk(2, dim=-1)  # [C, heads, H] each
-        weighted = [share * alpha for share, (alpha, _) in zip(shares, scales, strict=True)]
-        got = [w @ window.mT for w, window in zip(weighted, windows, strict=True)]
-        offset = sum(
-            (share * beta).sum(-1, keepdim=True)
-            for share, (_, beta) in zip(shares, scales, strict=True)
-        )
-        got += [weighted[0] + weighted[1], torch.as_tensor(offset)]
-        return torch.addmm(self.value[1], torch.cat(got, dim=-1).flatten(1), self.value[0])
+        """What attention adds to tokens `[C, W]` that stand last in windows of steps `[F, R]`."""
+        count, heads, length = len(tokens), self.parts[2], len(self.places) - 1
+        windows = steps.unfold(1, length, stride).transpose(0, 1)  # [C, F, H] without a copy
+        alpha, beta = (scale[:, None] for scale in self.scales(steps, stride))  # [C, 1, 2, H]
+        asked = self.query(tokens).split(self.parts, dim=1)
+        of_features = torch.bmm(asked[0].unflatten(1, (2 * heads, -1)), windows)
+        logits = of_features.unflatten(1, (heads, 2))  # [C, heads, 2, H]
+        logits.add_(asked[1].unflatten(1, (heads, 1, -1))).mul_(alpha)
+        logits.addcmul_(beta, asked[2][..., None, None])
+        if lengths is not None:
+            place = torch.arange(length, device=lengths.device)
+            logits.masked_fill_((place >= lengths[:, None])[:, None, None], -torch.inf)
+        shares = logits.flatten(2).softmax(-1)  # [C, heads, 2 * H]
+        weighted = shares.view_as(logits) * alpha
+        got = [
+            torch.bmm(weighted.flatten(1, 2), windows.mT),  # [C, heads * 2, F]
+            weighted.sum(2),  # [C, heads, H]
+            torch.bmm(shares, beta.reshape(count, -1, 1)),  # [C, heads, 1]
+        ]
+        return self.value(torch.cat([part.flatten(1) for part in got], dim=1))
+
+
+def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
+    """`[2, W, F]` in double precision: of a step's features and 1 as a state, and as an action."""
+    as_state = F.pad(state.weight, (0, action.in_features))
+    as_action = F.pad(action.weight, (state.in_features, 0))
+    weights, biases = torch.stack([as_state, as_action]), torch.stack([state.bias, action.bias])
+    return torch.cat([weights, biases[..., None]], dim=2).double()
+
+
+def _by_source(heads: Tensor, sizes: list[int]) -> Tensor:
+    """`[heads, N, ...]` to `[heads * N, ...]`: the first source of all heads, then the next."""
+    return torch.cat([part.flatten(0, 1) for part in heads.split(sizes, dim=1)])
 
 
 def _centred(columns: Tensor) -> Tensor:
-    return columns - columns.mean(0)
+    return columns - columns.mean(-2, keepdim=True)
 
 
 def _mixed(norm: nn.LayerNorm, columns: Tensor) -> Tensor:
-    """`M` times columns `[W, ...]`: centred, weighted as `norm` does, and centred again."""
+    """`M` times columns `[..., W, N]`: centred, weighted as `norm` does, and centred again."""
     return _centred(_centred(columns) * norm.weight.double()[:, None])
-
-
-def _diagonals(rows: Tensor, stride: int) -> Tensor:
-    """`[2, R, H]` to `[2, C, H]`: place `j` of window `c` is in row `c * stride + j`."""
-    rows = rows.contiguous()
-    kinds, count, places = rows.shape
-    shape = (kinds, (count - places) // stride + 1, places)
-    return rows.as_strided(shape, (count * places, stride * places, places + 1))

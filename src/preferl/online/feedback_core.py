@@ -222,16 +222,15 @@ class FeedbackCore:
         Raises:
             DataError: the environments gave NaN or infinite numbers.
         """
-        live = ~self._over
         paid = np.array(rewards if self._worth is None else self._worth, np.float32)
-        paid[~live] = 0.0
+        paid[self._over] = 0.0
         self.returns += paid
         seen = self._seen(observations)
         if self._collecting:
             self._recording.advance(seen, rewards, states=states)
         else:
             self._recording.see(seen, states=states)
-        ended = np.flatnonzero((terminated | truncated) & live)
+        ended = ((terminated | truncated) & ~self._over).nonzero()[0]
         if len(ended):
             self._over[ended] = True
             if self._collecting:
@@ -338,9 +337,8 @@ class FeedbackCore:
 
     def _give(self, at_least: int | None = None) -> None:
         recording, config = self._recording, self.config
-        long = recording.waiting >= config.longest_piece
-        if long.any():
-            recording.cut(long)
+        if recording.longest >= config.longest_piece:
+            recording.cut(recording.waiting >= config.longest_piece)
         enough = max(HAND_OVER_STEPS, config.segment_length) if at_least is None else at_least
         if self._handover is not None and recording.finished_steps >= enough:
             episodes = recording.take()

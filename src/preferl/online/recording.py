@@ -105,6 +105,7 @@ class Recording:
         self._states: Array | None = None  # allocated when the first is seen
         self._row = 0
         self._open = np.zeros(environments, int)  # [V] row from which steps wait to be taken
+        self._oldest = 0  # of these, kept since each step asks for it
         self._begun = np.zeros(environments, int)  # [V] row where the episode under way began
         self._idle = np.ones(environments, bool)  # [V] where no episode is under way
         self._closed: list[_Closed] = []
@@ -119,6 +120,11 @@ class Recording:
     def finished_steps(self) -> int:
         """Steps of ended episodes that wait to be taken."""
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
+
+    @property
+    def longest(self) -> int:
+        """No environment has more steps waiting; it may be that none has as many."""
+        return self._row - self._oldest
 
     @property
     def waiting(self) -> IntArray:
@@ -159,6 +165,7 @@ class Recording:
             self.see(observations, which=which, states=states)
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self._row
+        self._oldest = int(self._open.min())
         self._idle[here] = False
 
     def act(self, actions: Array) -> None:
@@ -174,7 +181,7 @@ class Recording:
         if self._row == len(self._rewards):
             self._grow()
         self.see(observations, states=states)
-        self.steps += len(self._idle) - int(self._idle.sum())
+        self.steps += len(self._idle) - int(np.count_nonzero(self._idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         """End the episodes under way in these environments; their next ones begin by `begin`.
@@ -292,6 +299,7 @@ class Recording:
             self._states = np.zeros((*self._rewards.shape, *states.shape[2:]), states.dtype)
             write(self._states, states)
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
+        self._oldest = int(self._open.min())
         self._idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
 
@@ -304,6 +312,7 @@ class Recording:
         end = np.full(len(ended), self._row)
         self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
         self._open[ended] = self._row
+        self._oldest = int(self._open.min())
 
     def _drop(self, rows: int) -> None:
         """Forget the first `rows`, whose steps have all been taken."""
@@ -319,6 +328,7 @@ class Recording:
                 shift(array)
         self._row -= rows
         self._open -= rows
+        self._oldest -= rows
         self._begun = np.maximum(self._begun - rows, 0)
 
 

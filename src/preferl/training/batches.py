@@ -17,10 +17,10 @@ from preferl.shapes import Array, Observations, leaves, map_observations
 
 def to_tensor(array: Array, device: torch.device | str) -> Tensor:
     """An array on a device: floats as float32, anything else as it is; memory maps are read."""
-    dtype = np.float32 if np.issubdtype(array.dtype, np.floating) else array.dtype
-    # A read-only map is copied, since torch cannot promise to leave it alone.
-    array = np.require(array, dtype, ["C", "W"])
-    return torch.from_numpy(np.asarray(array)).to(device)
+    array = np.asarray(array, np.float32 if array.dtype.kind == "f" else array.dtype, order="C")
+    if not array.flags.writeable:  # torch cannot promise to leave a read-only map alone
+        array = array.copy()
+    return torch.from_numpy(array).to(device)
 
 
 def to_tensors(observations: Observations, device: torch.device | str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Self, final
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import Tensor
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
@@ -82,6 +83,7 @@ class RewardFunction:
                 )
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
+        self._encoder = self._model.encoder
         self._last = last_rewards(self._model)
         self._device = model.device  # once, since finding it costs a tenth of paying one step
         self.how = combine
@@ -130,12 +132,11 @@ class RewardFunction:
         if mask.shape[1] > self.context:
             last = np.s_[:, -self.context :]
             observations, actions, mask = take(observations, last), actions[last], mask[last]
-        return self.combine(self._last_rewards(observations, actions, mask))
+        return self._combined(self._last_rewards(observations, actions, mask))
 
     def combine(self, rewards: FloatArray) -> FloatArray:
         """Members' rewards `[E, ...]`, scaled if they are to be, to one, `[...]`."""
-        scaled = rewards if self.scaler is None else self.scaler(rewards)
-        return np.asarray(self.how(torch.from_numpy(scaled)).numpy())
+        return self._combined(torch.from_numpy(rewards))
 
     def member_rewards(self, episodes: Episodes) -> FloatArray:
         """`[E, T]` what each member pays for each step, unscaled.
@@ -206,14 +207,17 @@ class RewardFunction:
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
 
-    @torch.inference_mode()
-    def _last_rewards(
-        self, observations: Observations, actions: Array, mask: BoolArray
-    ) -> FloatArray:
-        features = self._model.encoder(
+    def _last_rewards(self, observations: Observations, actions: Array, mask: BoolArray) -> Tensor:
+        # Nothing here asks for gradients, and to switch them off costs a tenth of paying one step.
+        features = self._encoder(
             to_tensors(observations, self._device), to_tensor(actions, self._device)
         )
-        return np.asarray(self._last(features, to_tensor(mask, self._device)).cpu().numpy())
+        return self._last(features, mask).cpu()
+
+    def _combined(self, rewards: Tensor) -> FloatArray:
+        if self.scaler is not None:
+            rewards = torch.from_numpy(self.scaler(rewards.numpy()))
+        return np.asarray(self.how(rewards).numpy())
 
     @torch.inference_mode()
     def _forward(
