@@ -106,6 +106,15 @@ def test_discrete_actions_become_one_hot(rng) -> None:
         action_features(np.array([5]), space)
 
 
+def test_actions_beyond_the_box_count_as_its_edge() -> None:
+    # What is remembered when acting was cut off by the environment, so it is when learning, too.
+    recorded = np.array([[1.25, -3.0], [0.5, 4.0]])
+    space = spaces.Box(np.array([-1, -2]), np.array([1, 2]), dtype=np.float64)
+    assert action_features(recorded, space).tolist() == [[1.0, -1.0], [0.5, 1.0]]
+    free = spaces.Box(-np.inf, np.inf, (2,))
+    assert action_features(recorded, free).tolist() == recorded.tolist()
+
+
 def test_pictures_stay_bytes(rng) -> None:
     space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     episodes = make_episodes(rng, [3, 2], space)

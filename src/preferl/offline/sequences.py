@@ -212,6 +212,9 @@ class SequenceCollator:
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
     """`[..., *act]` to `[..., A]` float32: one-hot where discrete, scaled to [-1, 1] by a box.
 
+    What was recorded beyond a box is cut off, as the environment cut it off: nothing that a policy
+    does and then remembers is out there.
+
     Raises:
         SpaceError: another space, or actions outside of a discrete one.
 
@@ -225,7 +228,8 @@ def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
                 mismatch("actions", expected=f"within {space}", got=f"up to {actions.max()}")
             )
         return np.eye(int(space.n), dtype=np.float32)[chosen]
-    rows = torch.from_numpy(np.array(actions, np.float32))
+    within = np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions
+    rows = torch.from_numpy(np.array(within, np.float32))
     batch = rows.shape[: rows.ndim - len(space.shape or ())]
     return np.asarray(ActionScale.of(space).inward(rows.reshape(*batch, -1)))
 
