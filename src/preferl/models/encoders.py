@@ -1,7 +1,8 @@
 """Observations and actions of any common space to one vector of features per step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -64,6 +65,9 @@ class VectorEncoder(nn.Module):
         self.register_buffer("mean", torch.zeros(self.size))
         self.register_buffer("deviation", torch.ones(self.size))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        # Looked up once: of a few rows, to tell spaces apart costs what the arithmetic does.
+        self._read_observations = _reader(observation_space)
+        self._read_actions = _reader(action_space)
 
     def forward(self, observations: Any, actions: Tensor) -> Tensor:
         """`[..., *obs]` and `[..., *act]` to features `[..., F]`."""
@@ -95,9 +99,9 @@ class VectorEncoder(nn.Module):
         return self._raw(map_observations(lambda a: a[rows], observations), actions[rows])
 
     def _raw(self, observations: Any, actions: Tensor) -> Tensor:
-        parts = _features(self.observation_space, observations)
+        parts = self._read_observations(observations)
         if self.use_actions:
-            parts += _features(self.action_space, actions)
+            parts = parts + self._read_actions(actions)
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
@@ -139,34 +143,61 @@ def _is_measured(space: spaces.Space[Any]) -> Tensor:
     return torch.full((feature_size(space),), measured)
 
 
-def _features(space: spaces.Space[Any], values: Any) -> list[Tensor]:
+Reader = Callable[[Any], list[Tensor]]
+"""Values `[..., *space]` to features `[..., F]`, in parts that are yet to be joined."""
+
+
+def _reader(space: spaces.Space[Any]) -> Reader:
     match space:
         case spaces.Dict():
-            if not isinstance(values, Mapping) or set(values) != set(space.keys()):
-                raise SpaceError(
-                    mismatch(
-                        "observation",
-                        expected=f"the keys {sorted(space.keys())}",
-                        got=sorted(values) if isinstance(values, Mapping) else type(values),
-                    )
-                )
-            return [part for key in space for part in _features(space[key], values[key])]
+            return partial(_of_keys, {key: _reader(part) for key, part in space.items()})
         case spaces.Discrete():
-            return [F.one_hot(values.long() - int(space.start), int(space.n)).float()]
+            return partial(_of_number, int(space.start), int(space.n))
         case spaces.MultiDiscrete():
             ranges = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
-            flat = _flat(space, values.long())
-            return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
-    flat = _flat(space, values).float()
-    return [flat / 255 if is_image(space) else flat]
+            return partial(_of_numbers, len(space.shape), list(ranges))
+    if is_image(space):
+        return _of_picture
+    return _of_vector if len(space.shape or ()) == 1 else partial(_of_array, len(space.shape or ()))
 
 
-def _flat(space: spaces.Space[Any], values: Tensor) -> Tensor:
+def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
+    if not isinstance(values, Mapping) or set(values) != set(readers):
+        raise SpaceError(
+            mismatch(
+                "observation",
+                expected=f"the keys {sorted(readers)}",
+                got=sorted(values) if isinstance(values, Mapping) else type(values),
+            )
+        )
+    return [part for key, reader in readers.items() for part in reader(values[key])]
+
+
+def _of_number(start: int, count: int, values: Tensor) -> list[Tensor]:
+    return [F.one_hot(values.long() - start, count).float()]
+
+
+def _of_numbers(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> list[Tensor]:
+    flat = _flat(axes, values.long())
+    return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
+
+
+def _of_picture(values: Tensor) -> list[Tensor]:
+    return [_flat(3, values).float() / 255]
+
+
+def _of_vector(values: Tensor) -> list[Tensor]:
+    return [values.float()]
+
+
+def _of_array(axes: int, values: Tensor) -> list[Tensor]:
+    return [_flat(axes, values).float()]
+
+
+def _flat(axes: int, values: Tensor) -> Tensor:
     """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
-    shape = space.shape or ()
-    if len(shape) == 1:
-        return values
-    return values.reshape(*values.shape[: values.ndim - len(shape)], math.prod(shape))
+    shape = values.shape
+    return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
 
 
 def check_spaces(
