@@ -16,6 +16,7 @@ import argparse
 import csv
 import os
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from preferl.training import RewardFunction, RewardSettings, relabel
 
 SHARED = Path(os.environ.get("PREFERL_SHARED", "../shared"))
 DOOR = SHARED / "data" / "adroit-door-human"
+DEMONSTRATIONS = DOOR / "door-v0_demos.pickle"
 RESULTS = Path(__file__).parent / "results" / "pt_door_human.csv"
 TASK, ENV, STEPS, EPISODES = find_task("door-human-v1"), "AdroitHandDoor-v1", 20_000, 100
 ON = ("gymnasium", "gymnasium-robotics", "mujoco", "torch")
@@ -44,23 +46,26 @@ REWARDS = {
 }
 
 
+def fit_reward(name: str, episodes: Episodes, smoke: bool, seed: int) -> RewardFunction:
+    """An ensemble of one kind, normalised over the episodes."""
+    labels = load_labels(DOOR / "door-human-v1_human_labels", episodes, crossing="keep")
+    pairs = labels.comparisons[: 64 if smoke else None]
+    settings = replace(REWARDS[name], budget=1 if smoke else REWARDS[name].budget)
+    preset = settings.preset(length=pairs.segments.length, answers=len(pairs))
+    spaces = infer_spaces(episodes.observations, episodes.actions)
+    model, report = preset.fit(pairs, *spaces, seed=seed)
+    held = report.validation_accuracy[report.best_epoch - 1]
+    print(f"{name}, seed {seed}: {held:.3f} held out, {report.seconds:.0f} s", flush=True)
+    return RewardFunction(model).scaled(episodes)
+
+
 def learned_rewards(episodes: Episodes, smoke: bool, seeds: list[int]) -> dict:
     """`[S, T]` what each kind of reward pays for each step, one fit per seed."""
-    labels = load_labels(DOOR / "door-human-v1_human_labels", episodes, crossing="keep")
-    pairs, paid = labels.comparisons[: 64 if smoke else None], {}
-    spaces = infer_spaces(episodes.observations, episodes.actions)
-    for name, settings in REWARDS.items():
-        settings = replace(settings, budget=1 if smoke else settings.budget)
-        preset = settings.preset(length=pairs.segments.length, answers=len(pairs))
-        rows = []
-        for seed in seeds:
-            model, report = preset.fit(pairs, *spaces, seed=seed)
-            reward = RewardFunction(model).scaled(episodes)
-            rows.append(relabel(episodes, reward).rewards)
-            held = report.validation_accuracy[report.best_epoch - 1]
-            print(f"{name}, seed {seed}: {held:.3f} held out, {report.seconds:.0f} s", flush=True)
-        paid[name] = np.stack(rows)
-    return paid
+
+    def paid(name: str, seed: int) -> np.ndarray:
+        return relabel(episodes, fit_reward(name, episodes, smoke, seed)).rewards
+
+    return {name: np.stack([paid(name, seed) for seed in seeds]) for name in REWARDS}
 
 
 def all_arms(episodes: Episodes, paid: dict, seeds: list[int]) -> Arms:
@@ -106,7 +111,7 @@ def main() -> None:
     options = parser.parse_args()
     seeds = options.seeds[:1] if options.smoke else options.seeds
     torch.set_num_threads(2)
-    episodes = load_demonstrations(DOOR / "door-v0_demos.pickle")
+    episodes = load_demonstrations(DEMONSTRATIONS)
     paid = learned_rewards(episodes, options.smoke, seeds)
     arms = all_arms(episodes, paid, seeds)
     policies = train(episodes, arms, seeds, 5 if options.smoke else STEPS)
@@ -123,23 +128,27 @@ def main() -> None:
         if len(seeds) > 1:
             print(f"{learned}: {compare(held_against).text}")
     if not options.smoke:
-        write(scores, seeds)
+        write(RESULTS, rows_of(scores, seeds), ON)
 
 
-def write(scores: dict[str, ArmScore], seeds: list[int]) -> None:
-    """One row per arm and seed, with the packages that decide the scores."""
+def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
+    """Rows of arm, seed, score, return, success and updates, and what decides the scores."""
     installed = versions()["packages"]
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("w", newline="") as file:
+    on = " ".join(f"{name} {installed.get(name)}" for name in packages)
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
-        on = " ".join(f"{name} {installed.get(name)}" for name in ON)
-        for arm, score in scores.items():
-            for k, seed in enumerate(seeds):
-                numbers = score.scores[k], score.returns[k], score.success[k]
-                writer.writerow(
-                    [arm, seed, *(round(float(n), 3) for n in numbers), STEPS, EPISODES, on]
-                )
+        for arm, seed, *numbers, updates in rows:
+            told = (round(float(number), 3) for number in numbers)
+            writer.writerow([arm, seed, *told, updates, EPISODES, on])
+
+
+def rows_of(scores: dict[str, ArmScore], seeds: list[int]) -> Iterator:
+    """One row per arm and seed."""
+    for arm, score in scores.items():
+        for k, seed in enumerate(seeds):
+            yield arm, seed, score.scores[k], score.returns[k], score.success[k], STEPS
 
 
 if __name__ == "__main__":
