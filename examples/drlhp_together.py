@@ -112,7 +112,10 @@ def main(*, smoke: bool) -> None:
             env.save()
         answers = store.progress(store.projects.get("pendulum").id).answered
         print(
-            f"{agent.num_timesteps:,} steps, reward version {env.reward_version}, {answers} answers"
+            f"{agent.num_timesteps:,} steps, reward version {env.reward_version}, {answers} "
+            f"answers\n"
+            f"the agent is in {LOGS / 'agent'}, its rewards are in {LOGS / 'rewards'}; answer what "
+            f"is left with: preferl annotate serve --store {LOGS}"
         )
         env.close()
 

@@ -27,9 +27,9 @@ def test_the_page_counts_down_to_the_next_reward(study, person):
     wait_for("1 of 2 answers until the first reward.")
     study.store.live.publish_reward(study.project.id, 1, answers=2)
     tell(version=1, next_at=4)
-    wait_for("Reward version 1 learned from 2 answers; 3 more and it learns again.")
+    wait_for("Reward version 1 is from 2 answers; 3 more and it learns again.")
     tell("fitting", version=1, next_at=4)
-    wait_for("Reward version 1 learned from 2 answers; the next one is learning now.")
+    wait_for("Reward version 1 is from 2 answers; the next one is learning now.")
     tell("stopped")
     wait_for("")
 

@@ -50,11 +50,11 @@ def test_after_it_how_many_more_until_the_next(study, told):
         answer(study)
     study.store.live.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
     told(**WAITING | {"next_at": 9, "version": 1})
-    assert words(study) == "Reward version 1 learned from 4 answers; 5 more and it learns again."
+    assert words(study) == "Reward version 1 is from 4 answers; 5 more and it learns again."
     answer(study)
-    assert words(study) == "Reward version 1 learned from 4 answers; 4 more and it learns again."
+    assert words(study) == "Reward version 1 is from 4 answers; 4 more and it learns again."
     told(**WAITING | {"next_at": 5, "version": 1})
-    assert words(study) == "Reward version 1 learned from 4 answers."
+    assert words(study) == "Reward version 1 is from 4 answers."
     told(state="fitting")
     assert words(study).endswith("; the next one is learning now.")
 
@@ -81,7 +81,7 @@ def test_the_overview_says_what_programs_do(told):
     assert told(state="stopped") == "stopped just now"
     assert told("agent", "healthy") == "acts"
     far = {"steps": 12_400, "reward_version": 3}
-    recorded = "12,400 steps recorded, reward version 3 in use"
+    recorded = "12,400 steps recorded, exploration included; reward version 3 in use"
     assert told("agent", "healthy", **far) == f"acts: {recorded}"
     assert told("agent", "stopped", **far) == f"stopped just now: {recorded}"
     assert "no learned reward in use yet" in told("agent", "paused", **far | {"reward_version": 0})
@@ -94,7 +94,7 @@ def test_the_overview_says_what_was_published_and_when(study, visitor):
     page = visitor(study.owner).get("/admin").text
     assert "What is learned" not in page
     assert "Nothing but answers so far." in page
-    told = {"held_out": 10, "revision": 57}
+    told = {"trained_on": 45, "judged": 10, "revision": 57}
     store.live.publish_reward(project, 2, answers=40)
     store.live.publish_reward(
         project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=told
@@ -102,11 +102,11 @@ def test_the_overview_says_what_was_published_and_when(study, visitor):
     store.live.beat(project, "reward", "waiting", detail=WAITING | {"version": 3})
     store.live.beat(project, "agent", "healthy", detail={"steps": 800, "reward_version": 2})
     page = visitor(study.owner).get("/admin").text
-    good = "learned from 57 answers; right on 80 % of the 10 it has not seen (49 to 94 %)"
+    good = "learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)"
     assert "Reward version 3, published <time" in page
     assert "just now</time>: " + good in page
     assert f"reward version 3 was published: {good}" in page
     assert "reward version 2 was published: learned from 40 answers; too few" in page
     assert page.index("reward version 3 was") < page.index("reward version 2 was")
-    assert "800 steps recorded, reward version 2 in use" in page
+    assert "800 steps recorded, exploration included; reward version 2 in use" in page
     assert "Nothing but answers so far." not in page

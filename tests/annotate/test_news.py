@@ -7,7 +7,7 @@ import urllib.request
 
 from preferl.annotate.live import News
 
-AHEAD = "Reward version 3 learned from 7 answers; 5 more and it learns again."
+AHEAD = "Reward version 3 is from 7 answers; 5 more and it learns again."
 
 
 def listen(address, secret, events, ready):

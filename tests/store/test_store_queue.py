@@ -184,6 +184,18 @@ def test_skipped_questions_come_back_last(store):
     assert store.progress(project.id, ann).mine == 3
 
 
+def test_who_skips_all_is_asked_again_what_was_skipped_longest_ago(store):
+    project, asked = project_with(store)
+    ann = person(store, project)
+    order = []
+    for number in range(2 * len(asked)):
+        (question,) = store.queue.claim(project.id, ann, 1).questions
+        order.append(question.query_id)
+        store.queue.answer(ann, question.token, key(number), "skip")
+    assert order == [*asked, *asked]
+    assert store.live.revision(project.id) == 0, "nothing was said"
+
+
 def test_priority_first_and_only_clips_that_can_be_shown(store):
     project, asked = project_with(store)
     urgent = store.questions.ask(project.id, SEGMENTS, np.array([[6, 7]]), priority=1.0)

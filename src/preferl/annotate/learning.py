@@ -23,7 +23,7 @@ def learning_words(store: Store, project_id: int) -> str | None:
     rewards = store.live.rewards(project_id)
     if not rewards:
         return _first(store, project_id, service)
-    newest = f"Reward version {rewards[-1].version} learned from {plural(rewards[-1].answers)}"
+    newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}"
     if service.state == "fitting":
         return f"{newest}; the next one is learning now."
     more = int(service.detail.get("next_at", 0)) - store.live.revision(project_id)
@@ -94,7 +94,7 @@ def _after(service: ServiceState) -> str:
         return ""
     version = int(detail.get("reward_version", 0))
     paid = f"reward version {version:,} in use" if version else "no learned reward in use yet"
-    return f": {detail['steps']:,} steps recorded, {paid}"
+    return f": {detail['steps']:,} steps recorded, exploration included; {paid}"
 
 
 def _anything(service: ServiceState) -> str:
@@ -105,14 +105,15 @@ def reward_words(reward: RewardVersion) -> str:
     """What a version learned from and how good it is.
 
     >>> reward_words(RewardVersion(version=3, answers=57, accuracy=0.8, low=0.49, high=0.94,
-    ...                            detail={"held_out": 10}))
-    'learned from 57 answers; right on 80 % of the 10 it has not seen (49 to 94 %)'
+    ...                            detail={"trained_on": 45, "judged": 10}))
+    'learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)'
     """
-    learned = f"learned from {plural(reward.answers)}"
+    detail = reward.detail or {}
+    learned = f"learned from {plural(detail.get('trained_on', reward.answers))}"
     if reward.accuracy is None:
         return f"{learned}; too few were left out to judge it"
-    held_out = (reward.detail or {}).get("held_out")
-    unseen = f"the {held_out:,} it has" if held_out else "answers it has"
+    judged = detail.get("judged")  # not in those published by early versions
+    unseen = f"{judged:,} it has" if judged else "answers it has"
     between = (
         "" if reward.low is None or reward.high is None
         else f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"

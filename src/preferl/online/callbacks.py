@@ -1,5 +1,6 @@
 """What happens between rollouts of stable-baselines3's algorithms: newer rewards, unusual clips."""
 
+from contextlib import nullcontext
 from typing import Any, Final, final
 
 import numpy as np
@@ -96,10 +97,14 @@ class FeedbackCallback(BaseCallback):
         policy = ExplorationPolicy(agent, env.action_space, rng, *self._probabilities)
         observations: Any = agent._last_obs
         starts = np.ones(env.num_envs, bool)
-        for _ in range(stretch):
-            actions, _state = policy.predict(observations, episode_start=starts)
-            observations, _rewards, starts, _infos = env.step(actions)
-            self._env.explored_steps += env.num_envs
+        handover = self._env.handover
+        with nullcontext() if handover is None else handover.not_shown():
+            self._env.core.hand_over()  # what the agent did alone, as far as it has come
+            for _ in range(stretch):
+                actions, _state = policy.predict(observations, episode_start=starts)
+                observations, _rewards, starts, _infos = env.step(actions)
+                self._env.explored_steps += env.num_envs
+            self._env.core.hand_over()
         lose_place(agent)
         agent._last_obs = env.reset()  # type: ignore[assignment]
         agent._last_episode_starts = np.ones(env.num_envs, bool)

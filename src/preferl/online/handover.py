@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, final
@@ -110,6 +111,7 @@ class Handover:
         self._asked = 0
         self._asked_before: int | None = None  # by earlier runs; not yet known
         self._latest: Episodes | None = None
+        self._showing = True
         self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
         self._shown_at = -np.inf
         self._problem: str | None = None
@@ -139,8 +141,18 @@ class Handover:
         """Take in experience; returns at once."""
         if not self._paused:
             self._room.put(episodes)
-            self._latest = episodes[-1:]
+            if self._showing:
+                self._latest = episodes[-1:]
             self._start()
+
+    @contextmanager
+    def not_shown(self) -> Iterator[None]:
+        """Ask about what is handed over inside the block, and show no episode of it to people."""
+        self._showing = False
+        try:
+            yield
+        finally:
+            self._showing = True
 
     def pause(self) -> None:
         """Take in nothing and ask nothing new."""

@@ -199,9 +199,15 @@ class OngoingFit:
 
 
 def _judged(trainer: RewardTrainer, judging: Comparisons) -> dict[str, Any]:
-    """Accuracy on answers that were held out, with its 95 % interval; None without any."""
+    """Accuracy on answers held out that are no ties, with its 95 % interval; None without any."""
     decided = int(judging.decided.sum())
-    found: dict[str, Any] = {"held_out": len(judging), "accuracy": None, "low": None, "high": None}
+    found: dict[str, Any] = {
+        "held_out": len(judging),
+        "judged": decided,
+        "accuracy": None,
+        "low": None,
+        "high": None,
+    }
     if not decided:
         return found | {"loss": None}
     loss, accuracy = trainer.evaluate(judging)

@@ -249,18 +249,18 @@ class _Service:
 def worded(version: int, metrics: dict[str, Any]) -> str:
     """One line about a version.
 
-    >>> worded(3, {"answers": 57, "accuracy": 0.8, "low": 0.49, "high": 0.94, "held_out": 10})
-    'Version 3 from 57 answers: 80% right on the 10 left out (49 to 94%).'
+    >>> worded(3, {"answers": 57, "accuracy": 0.8, "low": 0.49, "high": 0.94, "judged": 10})
+    'Version 3 from 57 answers: 80% right on 10 that were left out (49 to 94%).'
     """
     line = f"Version {version} from {metrics.get('answers', 0)} answers"
     if metrics.get("accuracy") is None:
         return f"{line}; too few were left out to judge it."
-    shown = f"{metrics['accuracy']:.0%} right on the {metrics['held_out']} left out"
+    shown = f"{metrics['accuracy']:.0%} right on {metrics['judged']} that were left out"
     return f"{line}: {shown} ({100 * metrics['low']:.0f} to {metrics['high']:.0%})."
 
 
 def _shown(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {name: metrics.get(name) for name in ("answers", "accuracy", "held_out", "seconds")}
+    return {name: metrics.get(name) for name in ("answers", "accuracy", "judged", "seconds")}
 
 
 def _spaces_of(reward: RewardFunction) -> Spaces:

@@ -125,7 +125,7 @@ class Live:
             return int(unanswered)
 
     def revision(self, project_id: int) -> int:
-        """How many answers there are, of whatever kind: cheap, and grows with each."""
+        """How many answers there are, skips aside: cheap, and grows with each."""
         with self._database.read() as session:
             return int(session.scalar(statements.REVISION, {"project_id": project_id}) or 0)
 

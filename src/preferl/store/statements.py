@@ -63,13 +63,15 @@ def _said(*kinds: str) -> ColumnElement[bool]:
     )
 
 
-def _open(seen: ColumnElement[bool], *shown: ColumnElement[bool]) -> Select[Query]:
+def _open(
+    seen: ColumnElement[bool], *shown: ColumnElement[bool], order: tuple[Any, ...] = ()
+) -> Select[Query]:
     """The most urgent query that others leave room in, locked where the database can."""
     out = select(func.count()).where(Lease.query_id == Query.id, *ACTIVE).scalar_subquery()
     return (
         select(Query)
         .where(*ASKABLE, *shown, seen, ~HELD, out < Query.needed)
-        .order_by(Query.priority.desc(), Query.id)
+        .order_by(*order, Query.priority.desc(), Query.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=Query)
     )
@@ -80,7 +82,13 @@ ALONE: Final = select(Annotator.id).where(Annotator.id == PERSON).with_for_updat
 """Lets other requests of a person wait until this transaction is over."""
 
 OPEN: Final = _open(~_said("skip", *COUNTED), Query.ready.is_(True))
-OPEN_SKIPPED: Final = _open(_said("skip"), Query.ready.is_(True))
+_last_word = (
+    select(func.max(Answer.id))
+    .where(Answer.query_id == Query.id, Answer.annotator_id == PERSON)
+    .scalar_subquery()
+)
+OPEN_SKIPPED: Final = _open(_said("skip"), Query.ready.is_(True), order=(_last_word,))
+"""What was skipped longest ago comes first, so that all of it comes round."""
 OPEN_UNDRAWN: Final = _open(~_said("skip", *COUNTED))
 """Whether or not there are videos, for programs that answer by the numbers."""
 OUT: Final = select(func.count()).where(
@@ -173,8 +181,10 @@ AT_WORK: Final = (
     .join(Query, Query.id == Lease.query_id)
     .where(Query.project_id == PROJECT, Lease.renewed_at > AT)
 )
-REVISION: Final = select(func.count(Answer.id)).where(Answer.project_id == PROJECT)
-"""Answers of whatever kind: grows whenever somebody does anything."""
+REVISION: Final = select(func.count(Answer.id)).where(
+    Answer.project_id == PROJECT, Answer.kind != "skip"
+)
+"""Answers of whatever kind: grows whenever somebody says anything, which a skip does not."""
 
 ASKED: Final[Select[Any]] = select(func.coalesce(func.sum(Query.quorum), 0)).where(
     Query.project_id == PROJECT, Query.purpose == "ask", Query.cancelled_at.is_(None)
