@@ -27,8 +27,7 @@ class FeedbackCallback(BaseCallback):
     An agent that has found its ways shows people the same clips again and again. With
     `exploration_fraction`, a random policy takes over now and then between two rollouts, so that
     they compare more than these; nothing is learned from those steps, and the episodes after them
-    begin anew. The loop in one process does
-    the same.
+    begin anew. The loop in one process does the same.
 
     Args:
         exploration_fraction: share of all steps in which that is so; not counted among those
