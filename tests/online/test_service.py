@@ -173,7 +173,7 @@ def test_what_changes_no_answer_makes_no_version(world, config):
     with Serving(replace(config, max_wait=0.0), world) as service:
         wait_for(lambda: service.told == [1])
         question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
-        world.store.queue.answer(world.person, question.token, "later-please", "skip")
+        world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
         wait_for(lambda: state(world).detail.get("behind") == 1)
         time.sleep(0.2)
         assert service.told == [1]
