@@ -106,7 +106,7 @@ class FeedbackCallback(BaseCallback):
                 self._env.explored_steps += env.num_envs
             self._env.core.hand_over()
         lose_place(agent)
-        agent._last_obs = env.reset()  # type: ignore[assignment]
+        agent._last_obs = env.reset()  # type: ignore[assignment]  # its annotation is narrower than what it keeps
         agent._last_episode_starts = np.ones(env.num_envs, bool)
         if agent._vec_normalize_env is not None:
             agent._last_original_obs = agent._vec_normalize_env.get_original_obs()
