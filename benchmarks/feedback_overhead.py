@@ -4,27 +4,27 @@
     python benchmarks/feedback_overhead.py mlp --steps 16384 --repetitions 5
 
 `PPO.learn` on 8 pendulums: alone, and wrapped with a store into which questions go while a reward
-is paid. They take turns in one process; the overhead is that of the medians. Run it on a machine
-that has nothing else to do; on others, what the processor worked tells more than the clock, and
-what it worked for the wrapper beside all else in the same run tells most.
+is paid, by default for a whole rollout at once, as `FeedbackCallback` does. They take turns in one
+process; the overhead is that of the medians. Run it on a machine that has nothing else to do; on
+others, what the processor worked tells more than the clock, and what it worked for the wrapper
+beside all else in the same run tells most.
 """
 
 import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 from run import HERE, machine
 from stable_baselines3 import PPO
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.models import (
     MLPRewardConfig,
@@ -55,6 +55,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rollout", type=int, default=1_024, help="of each environment")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--pay", choices=("rollout", "step"), default="rollout")
     parser.add_argument("--results", type=Path, default=HERE / "results" / "feedback_overhead.json")
     return parser.parse_args()
 
@@ -65,51 +66,55 @@ def reward_of(name: str) -> RewardFunction:
     return RewardFunction(model)
 
 
-class Clock(VecEnvWrapper):
-    """Adds up what the processor works in this thread within the steps of what it wraps."""
+class Clock:
+    """Adds up what the processor works in this thread within these methods.
 
-    def __init__(self, venv: VecEnv) -> None:
-        super().__init__(venv)
+    It is no wrapper: between `FeedbackVecEnv` and the algorithm it could look at rewards, and each
+    step would be paid by itself.
+    """
+
+    def __init__(self, thing: Any, *methods: str) -> None:
         self.worked = 0.0
+        for name in methods:
+            setattr(thing, name, self._timed(getattr(thing, name)))
 
-    def reset(self) -> VecEnvObs:
-        """Begin anew, which does not count."""
-        return self.venv.reset()
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any) -> Any:
+            begun = time.thread_time()
+            outcome = method(*given)
+            self.worked += time.thread_time() - begun
+            return outcome
 
-    def step_async(self, actions: np.ndarray) -> None:
-        """Send the actions off."""
-        begun = time.thread_time()
-        self.venv.step_async(actions)
-        self.worked += time.thread_time() - begun
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Give the outcome."""
-        begun = time.thread_time()
-        outcome = self.venv.step_wait()
-        self.worked += time.thread_time() - begun
-        return outcome
+        return timed
 
 
 def seconds(asked: argparse.Namespace, reward: RewardFunction | None, folder: str) -> Took:
     """How long learning takes, and the processor works, and what part of that is not the agent's.
 
-    The last is what the wrapper's steps and other threads work beside all else in the same run.
-    Without a reward the agent learns alone.
+    The last is what the wrapper's steps, its callback and other threads work beside all else in
+    the same run. Without a reward the agent learns alone.
     """
-    env = venv = Clock(make_environments(ENV, ENVIRONMENTS, seed=0))
+    env = venv = make_environments(ENV, ENVIRONMENTS, seed=0)
+    clocks = [Clock(venv, "step_async", "step_wait")]
+    callback = None
     with Store.open(folder) as store:
         if not store.projects.all():
             store.projects.create("pendulum")
         if reward is not None:
-            feedback = StoredFeedback(store)
-            env = Clock(FeedbackVecEnv(venv, feedback, reward, **COLLECTING))
+            env = FeedbackVecEnv(venv, StoredFeedback(store), reward, **COLLECTING)
+            callback = FeedbackCallback(pay=asked.pay)
+            clocks += [
+                Clock(env, "step_async", "step_wait"),
+                Clock(callback, "_on_rollout_start", "_on_rollout_end"),
+            ]
         agent = PPO("MlpPolicy", env, n_steps=asked.rollout, seed=0, device="cpu")
-        clocks = time.perf_counter, time.process_time, time.thread_time
-        begun = [clock() for clock in clocks]
-        agent.learn(asked.steps, callback=None if reward is None else FeedbackCallback())
-        wall, cpu, thread = (clock() - at for clock, at in zip(clocks, begun, strict=True))
+        times = time.perf_counter, time.process_time, time.thread_time
+        begun = [clock() for clock in times]
+        agent.learn(asked.steps, callback=callback)
+        wall, cpu, thread = (clock() - at for clock, at in zip(times, begun, strict=True))
         env.close()
-    own = env.worked - venv.worked + cpu - thread
+    inner, *outer = (clock.worked for clock in clocks)
+    own = (sum(outer) - inner if outer else 0.0) + cpu - thread
     return wall, cpu, own / (cpu - own)
 
 
@@ -148,7 +153,8 @@ def main() -> None:
     Console().print(table)
     about = {"machine": machine(), "steps": asked.steps, "rollout": asked.rollout}
     about |= {"repetitions": asked.repetitions}
-    about |= {"environments": ENVIRONMENTS, "threads": asked.threads, "result": result}
+    about |= {"environments": ENVIRONMENTS, "threads": asked.threads}
+    about |= {"paid_each": asked.pay, "result": result}
     asked.results.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,17 +1,19 @@
 """What happens between rollouts of stable-baselines3's algorithms: newer rewards, unusual clips."""
 
 from contextlib import nullcontext
-from typing import Any, Final, final
+from typing import Any, Final, Literal, cast, final
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, mismatch, require_in
 from preferl.online.agent_state import lose_place, replay_of
 from preferl.online.exploration import ExplorationPolicy
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.online.replay import relabel_replay, require_relabelling
+from preferl.online.rollouts import pay_rollout, rewards_reach
 
 STRETCH_CLIPS: Final = 4
 """Lengths of a clip for which a random policy takes over now and then; shorter has few clips."""
@@ -29,18 +31,25 @@ class FeedbackCallback(BaseCallback):
     they compare more than these; nothing is learned from those steps, and the episodes after them
     begin anew. The loop in one process does the same.
 
+    An on-policy algorithm needs no reward before its rollout is over. All its steps are paid
+    together then, to within rounding what each would have been paid, in a fraction of the time
+    (`pay="rollout"`). Until then `step` gives zeros, and so it gives what was learned at once
+    (`pay="step"`) where anything between environment and algorithm looks at rewards:
+    `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper that is not SB3's.
+
     Args:
         exploration_fraction: share of all steps in which that is so; not counted among those
             that the algorithm was asked for. It takes none by default.
         random_probability: see `ExplorationPolicy`.
         switch_probability: see `ExplorationPolicy`.
+        pay: "rollout" or "step"; the latter for callbacks that look at each step's reward.
         wait: read the disk before each rollout, instead of what was read in the background: the
             newest reward is then always used, and the agent waits for the disk.
         seed: of what is random in it.
         verbose: as SB3 has it.
 
     Raises:
-        ConfigError: a share or probability out of its range.
+        ConfigError: a share or probability out of its range, or another word for `pay`.
     """
 
     def __init__(
@@ -49,6 +58,7 @@ class FeedbackCallback(BaseCallback):
         exploration_fraction: float = 0.0,
         random_probability: float = 0.5,
         switch_probability: float = 0.5,
+        pay: Literal["rollout", "step"] = "rollout",
         wait: bool = False,
         seed: int = 0,
         verbose: int = 0,
@@ -57,6 +67,9 @@ class FeedbackCallback(BaseCallback):
         require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
+        if pay not in ("rollout", "step"):
+            raise ConfigError(mismatch("pay", expected="rollout or step", got=repr(pay)))
+        self._pay = pay
         self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
         self._probabilities = (random_probability, switch_probability)
 
@@ -65,6 +78,11 @@ class FeedbackCallback(BaseCallback):
         buffer = replay_of(self.model)
         if buffer is not None:
             require_relabelling(buffer)
+        self._together = (
+            self._pay == "rollout"
+            and isinstance(self.model, OnPolicyAlgorithm)
+            and rewards_reach(self.training_env)
+        )
 
     def _on_rollout_start(self) -> None:
         self._env.refresh(wait=self._wait)
@@ -83,6 +101,12 @@ class FeedbackCallback(BaseCallback):
             self.logger.record("feedback/explored_steps", self._env.explored_steps)
         if self._fraction and self._env.core.collecting:
             self._explore()
+        if self._together:
+            self._env.defer_rewards()
+
+    def _on_rollout_end(self) -> None:
+        if self._together:
+            pay_rollout(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
 
     def _explore(self) -> None:
         """Let a random policy take over for a stretch, once as many steps are due."""

@@ -56,7 +56,8 @@ class FeedbackCore:
 
     Attributes:
         space: of observations as people and rewards see them.
-        returns: `[V]` what was paid in the episodes under way, or just over.
+        returns: `[V]` what was paid at once in the episodes under way, or just over.
+        since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape, a transform that
@@ -92,6 +93,7 @@ class FeedbackCore:
         self._worth: FloatArray | None = None
         self._vector_steps = 0
         self.returns = np.zeros(environments)
+        self.since = np.zeros(environments, int)
         self._version = 0
         self._source = reward_source(rewards)
         self._take_up()
@@ -122,6 +124,11 @@ class FeedbackCore:
         if reward is None or self._transform is None:
             return reward
         return TransformedReward(reward, self._transform, self._seen_space)
+
+    @property
+    def deferred(self) -> int:
+        """Vector steps since `defer`; 0 where steps are paid at once."""
+        return self._payer.deferred
 
     @property
     def collecting(self) -> bool:
@@ -155,6 +162,20 @@ class FeedbackCore:
             self._recall()
         self._forced = forced
 
+    def defer(self) -> None:
+        """Pay what was learned later from now on: zeros at each step, and the rest at `settle`."""
+        self._payer.defer()
+        self.since[:] = 0
+
+    def settle(self) -> FloatArray:
+        """`[T, V]` what was not paid for the vector steps since `defer`; pay at once from now on.
+
+        Raises:
+            DataError: the reward gave NaN or infinite numbers.
+        """
+        self.returns[:] = self._returns()
+        return self._payer.settle()
+
     def reset(
         self,
         observations: Any,
@@ -174,6 +195,7 @@ class FeedbackCore:
             self._recording.see(seen, which=which, states=states)
         self._over[here] = False
         self.returns[here] = 0.0
+        self.since[here] = self.deferred
         self._payer.forget(here)
         self._begun = True
 
@@ -191,12 +213,14 @@ class FeedbackCore:
         match self.paying:
             case "learned":
                 self._worth = self._payer.worth(self._recording.present, actions)
+                return
             case "before" if self.config.before == BeforeFirstReward.ENTROPY:
                 self._worth = self._bonus(self._recording.present)
             case "before":
                 self._worth = np.zeros(self.environments, np.float32)
             case "environment":
                 self._worth = None
+        self._payer.skip()
 
     def outcome(
         self,
@@ -288,7 +312,7 @@ class FeedbackCore:
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
-            "returns": self.returns,
+            "returns": self._returns(),
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -315,6 +339,12 @@ class FeedbackCore:
         """Hand over what was recorded, and stop looking for rewards."""
         self.hand_over()
         self._source.close()
+
+    def _returns(self) -> FloatArray:
+        """`[V]` what the episodes under way were paid, with what is owed to them."""
+        owed = self._payer.owed().astype(float)
+        theirs = np.arange(len(owed))[:, None] >= self.since
+        return np.asarray(self.returns + (owed * theirs).sum(axis=0))
 
     def _seen(self, observations: Any) -> Any:
         return observations if self._transform is None else self._transform(observations)

@@ -16,7 +16,7 @@ from preferl.online.recorder import outcomes, present_infos, stack_states
 from preferl.online.reward_env import shallow_copy
 from preferl.online.reward_source import Rewards
 from preferl.online.transforms import Transform
-from preferl.shapes import Array, IntArray, Observations, map_observations
+from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
 
 
@@ -67,6 +67,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         super().__init__(venv)
         self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
         self.explored_steps = 0
+        self._untold: list[tuple[dict[str, Any], int, int, int]] = []
         self._connect(
             venv.observation_space,
             venv.action_space,
@@ -118,6 +119,32 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             self.core.reset(observations, dones, states=states)
         return shallow_copy(observations), paid, dones, infos
 
+    def defer_rewards(self) -> None:
+        """Pay what was learned later from now on: zeros at each step, and the rest together.
+
+        A reward judges a rollout at once in a fraction of the time that its steps take one by one.
+        Only rewards that judge whole episodes can; others are paid at once.
+        """
+        self.settle_rewards()
+        self.core.defer()
+
+    def settle_rewards(self) -> FloatArray:
+        """Give what was not paid for the `T` steps since `defer_rewards`, `[T, V]` float32.
+
+        From now on steps are paid at once. What infos said of returns until then is completed.
+
+        Raises:
+            DataError: the reward gave NaN or infinite numbers.
+        """
+        owed = self.core.settle()
+        sums = np.concatenate([np.zeros((1, self.num_envs)), owed.astype(float).cumsum(axis=0)])
+        for info, i, start, end in self._untold:
+            info["learned_return"] += float(sums[end, i] - sums[start, i])
+            if self.core.config.hide_true_reward and "episode" in info:
+                info["episode"]["r"] = info["learned_return"]
+        self._untold = []
+        return owed
+
     def snapshot(self) -> dict[str, Any]:
         """Where collecting and paying stand, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
@@ -146,6 +173,9 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
                 info["true_reward"] = reward
         for i in ended:
             infos[i]["learned_return"] = float(self.core.returns[i])
+            if self.core.deferred:
+                start, end = int(self.core.since[i]), self.core.deferred
+                self._untold.append((infos[i], int(i), start, end))
             if hide and "episode" in infos[i]:  # SB3's Monitor inside tells the true return
                 infos[i]["episode"] = infos[i]["episode"] | {"r": infos[i]["learned_return"]}
 

@@ -7,7 +7,9 @@ from gymnasium import spaces
 
 from preferl.data.windows import History
 from preferl.errors import DataError, SpaceError, mismatch
+from preferl.online.owing import Owing
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
+from preferl.training.reward_function import RewardFunction
 
 
 class Reward(Protocol):
@@ -37,6 +39,8 @@ class Reward(Protocol):
 class Payer:
     """Pays each step what a reward thinks of it, with the history it had.
 
+    It pays at once, or after `defer` notes the steps and pays all of them at `settle`.
+
     Attributes:
         reward: what pays; None before the first.
 
@@ -49,12 +53,47 @@ class Payer:
         self._environments = environments
         self._single = np.ones((environments, 1), bool)  # the mask of windows of one step
         self._history: History | None = None
+        self._owing: Owing | None = None
+
+    def defer(self) -> None:
+        """Pay nothing from now on, until `settle`."""
+        self.settle()
+        self._owing = Owing(self._environments)
+
+    def settle(self) -> FloatArray:
+        """`[T, V]` what the steps since `defer` are worth, zeros where that was paid at once.
+
+        Raises:
+            DataError: the reward gave NaN or infinite numbers.
+        """
+        paid = self.owed()
+        self._owing = None
+        return paid
+
+    def owed(self) -> FloatArray:
+        """As `settle`, and go on as before."""
+        if self._owing is None:
+            return np.zeros((0, self._environments), np.float32)
+        self._catch_up()
+        return self._owing.paid()
+
+    @property
+    def deferred(self) -> int:
+        """Vector steps since `defer`."""
+        return 0 if self._owing is None else self._owing.steps
+
+    def skip(self) -> None:
+        """A step is paid by somebody else, and not part of the history."""
+        if self._owing is not None:
+            self._catch_up()
+            self._owing.skip()
 
     def pay(self, reward: Reward) -> bool:
         """Pay `reward` from now on; returns whether it looks back on a history that is not known.
 
         Histories are kept from the first reward with that context on.
         """
+        self._catch_up()
         self.reward = reward
         if reward.context == 1:
             self._history = None
@@ -65,6 +104,7 @@ class Payer:
 
     def snapshot(self) -> Any:
         """The history, for `restore`; None without one."""
+        self._catch_up()
         return None if self._history is None else self._history.snapshot()
 
     def restore(self, snapshot: Any) -> None:
@@ -76,22 +116,32 @@ class Payer:
 
     def recall(self, observations: Observations, actions: Array, mask: BoolArray) -> None:
         """Set the history: windows `[V, H, ...]`, real steps last, of the steps before this."""
+        self._catch_up()
         if self._history is not None:
             self._history.fill(observations, actions, mask)
 
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
         """Begin a new episode in these environments; all of them by default."""
-        if self._history is not None:
+        if self._owing is not None and len(self._owing):
+            self._owing.begin(environments)
+        elif self._history is not None:
             self._history.forget(environments)
 
     def worth(self, observations: Observations, actions: Array) -> FloatArray:
         """`[V]` rewards of taking `actions` at `observations`; zeros before the first reward.
+
+        They are zeros where they are paid later, too. Only rewards that pay whole episodes are.
 
         Raises:
             DataError: the reward gave something else than one finite number per environment.
         """
         if self.reward is None:
             return np.zeros(self._environments, np.float32)
+        if self._owing is not None:
+            if isinstance(self.reward, RewardFunction):
+                self._owing.note(observations, actions)
+                return np.zeros(self._environments, np.float32)
+            self._owing.skip()
         if self._history is None:
             windows = map_observations(lambda o: o[:, None], observations)  # [V, 1, *obs]
             rewards = self.reward(windows, actions[:, None], self._single)
@@ -107,6 +157,10 @@ class Payer:
                 )
             )
         return paid
+
+    def _catch_up(self) -> None:
+        if self._owing is not None and isinstance(self.reward, RewardFunction):
+            self._owing.pay(self.reward, self._history)
 
 
 def require_spaces(
