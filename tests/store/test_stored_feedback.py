@@ -46,6 +46,20 @@ def test_it_keeps_the_contract_with_people_who_cannot_tell(store):
     )
 
 
+def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    feedback, segments = StoredFeedback(store), example_segments(3)
+    pairs = np.array([[0, 1], [2, 3], [4, 5], [6, 7]])
+    for version, rows in ((None, pairs[:2]), (1, pairs[2:3]), (2, pairs[3:])):
+        feedback.model_version = version
+        feedback.ask(segments, rows)
+    feedback.ask(segments, np.array([[1, 2]]), priority=0.5)
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
+    ann = store.people.owner(project.id).annotator.id
+    held = store.queue.claim(project.id, ann, 8).questions
+    assert [question.query_id for question in held] == [4, 3, 5, 1, 2]
+
+
 def test_answers_of_another_program_are_joined_to_their_clips(open_store):
     asking, answering = open_store(), open_store()
     project = asking.projects.create("dots", repeat_share=0.0)

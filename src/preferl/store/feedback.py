@@ -84,7 +84,7 @@ class StoredFeedback:
         pairs: IntArray,
         *,
         scores: FloatArray | None = None,
-        priority: float = 0.0,
+        priority: float | None = None,
         details: list[dict[str, Any]] | None = None,
     ) -> None:
         """Put questions into the queue; their clips are on disk before.
@@ -93,7 +93,8 @@ class StoredFeedback:
             segments: candidates.
             pairs: `[P, 2]` rows of `segments`.
             scores: `[P]` what made the sampler choose them.
-            priority: higher ones come first.
+            priority: higher ones come first. None goes by `model_version`: what a newer reward
+                chose shows what the agent does now, and comes before what older ones left.
             details: `[P]` anything else to remember.
 
         Raises:
@@ -104,7 +105,7 @@ class StoredFeedback:
             self.project.id,
             segments,
             pairs,
-            priority=priority,
+            priority=float(self.model_version or 0) if priority is None else priority,
             scores=scores,
             model_version=self.model_version,
             details=details,
