@@ -132,7 +132,25 @@ def test_nobody_and_nothing() -> None:
     assert annotator_report(Votes.of([], [], [])).rows() == []
 
 
-@pytest.mark.parametrize("field", ["known_right", "side_alarm", "streak_alarm"])
+def test_answers_that_left_no_time_to_look_are_counted_and_flagged_where_they_are_many() -> None:
+    response = np.array([200, 999, 1000, NAN, 200, 1001, 200, *[200] * 3, *[1500] * 297])
+    votes = Votes.of(
+        query=np.arange(307),
+        annotator=[0] * 5 + [1] * 2 + [2] * 300,
+        preference=np.arange(307) % 2,
+        response_ms=response,
+        least_ms=np.array([1000, 1000, 1000, 1000, NAN, 1000, NAN] + [1000] * 300),
+        names=["hasty", "had it before", "once or twice", "nobody"],
+    )
+    report = annotator_report(votes)
+    assert report.timed.tolist() == [3, 1, 300, 0]
+    np.testing.assert_array_equal(report.too_fast, [2 / 3, 0, 0.01, NAN])
+    assert report.answers.tolist() == [5, 2, 300, 0], "nothing is left out"
+    assert wilson_interval(2, 3)[0] > 0.03 > wilson_interval(3, 300)[0]
+    assert report.reasons == (("too fast",), (), (), ())
+
+
+@pytest.mark.parametrize("field", ["known_right", "too_fast", "side_alarm", "streak_alarm"])
 def test_settings_out_of_range(field: str) -> None:
     with pytest.raises(ConfigError, match=f"AnnotatorConfig.{field}"):
         AnnotatorConfig(**{field: -1})

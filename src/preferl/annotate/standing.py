@@ -140,6 +140,7 @@ def _reason(reason: str, row: dict[str, Any]) -> str:
         "known pairs": lambda: (
             f"only {100 * row['known_accuracy']:.0f} % of {row['known']} known pairs right"
         ),
+        "too fast": lambda: f"{100 * row['too_fast']:.0f} % of answers too fast to have looked",
         "one side": lambda: f"{100 * row['left_rate']:.0f} % left",
         "streak": lambda: f"{row['streak']} times the same side in a row",
     }.get(reason, lambda: reason)()

@@ -25,6 +25,8 @@ class AnnotatorConfig:
         careless: when answers are random too often.
         known_right: share of known pairs that everybody should get right; 0.7. Flagged is whose
             whole 95 % interval is below, whatever others do.
+        too_fast: share of answers in less time than the clips take that nobody minds; 0.03. Flagged
+            is whose whole 95 % interval is above.
         side_alarm: how often a person without a preference for a side may be flagged for one; one
             in a thousand, since it is asked of everybody again and again.
         streak_alarm: how often a person may be flagged for a long run of one side by chance; the
@@ -33,11 +35,13 @@ class AnnotatorConfig:
 
     careless: CarelessConfig = field(default_factory=CarelessConfig)
     known_right: float = 0.7
+    too_fast: float = 0.03
     side_alarm: float = 0.001
     streak_alarm: float = 0.001
 
     def __post_init__(self) -> None:
         require_in("AnnotatorConfig.known_right", self.known_right, 0, 1)
+        require_in("AnnotatorConfig.too_fast", self.too_fast, 0, 1)
         require_in("AnnotatorConfig.side_alarm", self.side_alarm, 0, 1)
         require_in("AnnotatorConfig.streak_alarm", self.streak_alarm, 0, 1)
 
@@ -53,6 +57,10 @@ class AnnotatorReport:
         tie_rate: `[A]` ties among the answers that count.
         cannot_tell_rate: `[A]` among all answers.
         median_ms: `[A]` of the response times that are known, in milliseconds.
+        timed: `[A]` answers of which it is known whether there was time to see both clips: not
+            those to a pair that the annotator had before.
+        too_fast: `[A]` share of them without: in less time than the longer clip takes at the page's
+            greatest speed, twice its own.
         known: `[A]` answers to queries whose answer is known.
         known_accuracy: `[A]` of these, a tie with a side counting half.
         known_low: `[A]` lower end of its 95 % Wilson interval.
@@ -72,7 +80,7 @@ class AnnotatorReport:
         careless_share: `[A]` estimated share of answers given at random beyond the others'.
         careless_error: `[A]` its standard error.
         reasons: `[A]` why somebody should look: any of `"careless"`, `"known pairs"`,
-            `"one side"`, `"streak"`.
+            `"too fast"`, `"one side"`, `"streak"`.
     """
 
     names: tuple[str, ...]
@@ -80,6 +88,8 @@ class AnnotatorReport:
     tie_rate: FloatArray
     cannot_tell_rate: FloatArray
     median_ms: FloatArray
+    timed: IntArray
+    too_fast: FloatArray
     known: IntArray
     known_accuracy: FloatArray
     known_low: FloatArray
@@ -125,12 +135,12 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     """Describe every annotator and name those whose answers somebody should look at.
 
     An annotator is flagged as `careless` by the rule of `estimate_carelessness`, for `known pairs`
-    whose answers are beneath all doubt, and for `one side` or a `streak` by tests at the rates in
-    `AnnotatorConfig`. With 300 answers each, three to
-    a query, a twentieth of them known and a twentieth repeated, about 1 or 2 in 100 careful
-    people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500 answers
-    nearly all of these, with 100 six or seven in 10. People of little skill look like people of
-    little care. Nobody's answers are left out: that is for a person to decide.
+    whose answers are beneath all doubt, as `too fast` where there was no time to see both clips,
+    and for `one side` or a `streak` by tests at the rates in `AnnotatorConfig`. With 300 answers
+    each, three to a query, a twentieth of them known and a twentieth repeated, about 1 or 2 in 100
+    careful people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500
+    answers nearly all of these, with 100 six or seven in 10. People of little skill look like
+    people of little care. Nobody's answers are left out: that is for a person to decide.
 
     Args:
         votes: of all annotators of a project.
@@ -154,12 +164,17 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     careless = estimate_carelessness(votes, config.careless)
     known = _known(votes)
     agreeing, overlap = _agreement_with_others(votes)
+    timed = np.bincount(votes.annotator[votes.timed], minlength=count)
+    fast = np.bincount(votes.annotator[votes.too_fast], minlength=count)
+    fast_low, _ = _intervals(fast, timed)
     return AnnotatorReport(
         names=votes.names,
         answers=answers,
         tie_rate=_share(ties, counted),
         cannot_tell_rate=_share(answers - counted, answers),
         median_ms=_medians(votes),
+        timed=timed,
+        too_fast=_share(fast, timed),
         **known,
         **_consistency(votes),
         left_rate=_share(lefts, sided),
@@ -173,6 +188,7 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
         reasons=_reasons(
             careless=careless.flagged,
             known_pairs=known["known_high"] < config.known_right,
+            too_fast=fast_low > config.too_fast,
             one_side=side_p < config.side_alarm,
             streak=streak_p < config.streak_alarm,
         ),
@@ -193,14 +209,19 @@ def _known(votes: Votes) -> dict[str, Array]:
     evidence = evidence_on_known(votes)
     count = np.bincount(evidence.annotator, minlength=votes.annotators)
     right = np.bincount(evidence.annotator, 1 - evidence.miss, minlength=votes.annotators)
-    ends = [wilson_interval(float(k), int(n)) for k, n in zip(right, count, strict=True)]
-    low, high = np.array(ends, np.float64).reshape(-1, 2).T
+    low, high = _intervals(right, count)
     return {
         "known": count,
         "known_accuracy": _share(right, count),
         "known_low": low,
         "known_high": high,
     }
+
+
+def _intervals(part: Array, whole: Array) -> Array:
+    """`[2, A]` ends of the 95 % Wilson intervals of shares."""
+    ends = [wilson_interval(float(k), int(n)) for k, n in zip(part, whole, strict=True)]
+    return np.array(ends, np.float64).reshape(-1, 2).T
 
 
 def _consistency(votes: Votes) -> dict[str, Array]:

@@ -1,10 +1,10 @@
 """Queries: which clips are compared, why, and what people have said about them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, and_, case, or_, select, update
 from sqlalchemy.orm import aliased
 
 from preferl.data.segments import Segments
@@ -24,6 +24,9 @@ from preferl.store.schema import (
     Query,
 )
 from preferl.store.votes import Votes
+
+GREATEST_SPEED: Final = 2.0
+"""Times as fast as they are that the page plays clips at most."""
 
 
 class Example(NamedTuple):
@@ -237,8 +240,9 @@ class Questions:
                 .order_by(Annotator.id)
             ).all()
             rows = session.execute(counted(project_id, purposes)).all()
+            fps = session.get_one(Project, project_id).fps
         place = {number: row for row, (number, _) in enumerate(people)}
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 9
         return Votes(
             query=np.array(columns[0], np.int64),
             annotator=np.array([place[number] for number in columns[1]], np.int64),
@@ -248,22 +252,19 @@ class Questions:
             answered_at=np.array(columns[5], np.float64),
             known=np.array(columns[6], np.float64),
             repeat_of=np.array([-1 if of is None else of for of in columns[7]], np.int64),
+            least_ms=1000 * (np.array(columns[8], np.float64) - 1) / (fps * GREATEST_SPEED),
             names=tuple(name for _, name in people),
         )
 
 
 def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """Rows of the answers that count, oldest first."""
-    later = aliased(Answer)
-    superseded = (
-        select(later.id)
-        .where(
-            later.query_id == Answer.query_id,
-            later.annotator_id == Answer.annotator_id,
-            later.id > Answer.id,
-        )
-        .exists()
-    )
+    other, first, second = aliased(Answer), aliased(Clip), aliased(Clip)
+    same = (other.query_id == Answer.query_id, other.annotator_id == Answer.annotator_id)
+    superseded = select(other.id).where(*same, other.id > Answer.id).exists()
+    earlier = select(other.id).where(*same, other.id < Answer.id).exists()
+    had_before = or_(earlier, Query.repeat_of.is_not(None))  # the page does not ask to look again
+    longer = case((first.steps > second.steps, first.steps), else_=second.steps)
     return (
         select(
             Answer.query_id,
@@ -274,8 +275,11 @@ def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]
             Answer.answered_at,
             Query.known,
             Query.repeat_of,
+            case((had_before, None), else_=longer),
         )
         .join(Query, Query.id == Answer.query_id)
+        .join(first, and_(first.project_id == project_id, first.id == Query.first_clip))
+        .join(second, and_(second.project_id == project_id, second.id == Query.second_clip))
         .where(
             Answer.project_id == project_id,
             Answer.kind.in_(COUNTED),

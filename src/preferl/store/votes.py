@@ -28,6 +28,8 @@ class Votes:
             for a tie, NaN where the annotator could not tell.
         swapped: `[R]` true where the first clip was shown on the right.
         response_ms: `[R]` milliseconds from showing the clips to the answer, NaN if unknown.
+        least_ms: `[R]` milliseconds that it takes to see both clips to their ends at the page's
+            greatest speed; NaN if unknown, or if the annotator had seen the pair before.
         answered_at: `[R]` seconds since the epoch; orders the answers of an annotator.
         known: `[R]` the preference that the query is known to deserve, NaN for most queries.
         repeat_of: `[R]` the query that this one repeats, -1 for all but planned repeats.
@@ -43,6 +45,7 @@ class Votes:
     preference: FloatArray
     swapped: BoolArray
     response_ms: FloatArray
+    least_ms: FloatArray
     answered_at: FloatArray
     known: FloatArray
     repeat_of: IntArray
@@ -76,6 +79,7 @@ class Votes:
         *,
         swapped: Array | None = None,
         response_ms: Array | None = None,
+        least_ms: Array | None = None,
         answered_at: Array | None = None,
         known: Array | None = None,
         repeat_of: Array | None = None,
@@ -89,6 +93,7 @@ class Votes:
             preference: `[R]`
             swapped: `[R]`; never, by default.
             response_ms: `[R]`; unknown by default.
+            least_ms: `[R]`; unknown by default.
             answered_at: `[R]`; in the order of the rows by default.
             known: `[R]`; nothing is known by default.
             repeat_of: `[R]`; no repeats by default.
@@ -109,6 +114,7 @@ class Votes:
             preference=np.asarray(preference, np.float64),
             swapped=np.zeros(count, bool) if swapped is None else np.asarray(swapped, bool),
             response_ms=unknown if response_ms is None else np.asarray(response_ms, np.float64),
+            least_ms=unknown if least_ms is None else np.asarray(least_ms, np.float64),
             answered_at=np.arange(count, dtype=np.float64)
             if answered_at is None
             else np.asarray(answered_at, np.float64),
@@ -143,6 +149,16 @@ class Votes:
     def left(self) -> FloatArray:
         """`[R]` 1 where the clip on the left was preferred, 0 the right, 0.5 a tie, else NaN."""
         return np.where(self.swapped, 1 - self.preference, self.preference)
+
+    @property
+    def timed(self) -> BoolArray:
+        """`[R]` true where it is known whether there was time to see both clips."""
+        return ~np.isnan(self.response_ms) & ~np.isnan(self.least_ms)
+
+    @property
+    def too_fast(self) -> BoolArray:
+        """`[R]` true where there was not."""
+        return np.asarray(self.response_ms < self.least_ms)
 
     @property
     def is_repeat(self) -> BoolArray:
