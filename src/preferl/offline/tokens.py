@@ -2,8 +2,9 @@
 
 Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". The model
 is `transformers`' `DecisionTransformerModel`, and this computes what it computes for actions, to
-rounding. It leaves out what nobody looks at: heads for states and returns, and in the last layer
-every token but those that actions are read from, which is a fifth of the work.
+rounding. It leaves out what nobody looks at: heads for states and returns, a window's last
+action, which comes after all that is predicted, and in the last layer every token but those that
+actions are read from.
 """
 
 import math
@@ -60,7 +61,7 @@ def all_actions(
             `timesteps` and `attention_mask` `[B, H]`, as `SequenceCollator` makes them.
         training: whether dropout works.
     """
-    tokens = _embed(parameters, batch)
+    tokens = _embed(parameters, batch)[:, :-1]
     return _read(parameters, shape, tokens, batch["attention_mask"], slice(1, None, 3), training)
 
 
