@@ -10,23 +10,32 @@ import argparse
 import json
 import logging
 import time
+from hashlib import blake2b
 from pathlib import Path
 
+import numpy as np
 import torch
-from faults_checkpoint import digest, go_on, save
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from preferl.files import write_json
-from preferl.online import FeedbackCallback, FeedbackVecEnv
+from preferl.online import FeedbackCallback, FeedbackVecEnv, has_run, resume_run, save_run
 from preferl.store import Store, StoredFeedback
 from preferl.testing.worlds import PointWorld
 
 ENVIRONMENTS, ROLLOUT = 8, 64
 SAVE_SECONDS = 1.0
 """Between two checkpoints: what a kill costs at most."""
+
+
+def digest(model: torch.nn.Module) -> str:
+    """Tells one model's numbers from another's."""
+    content = blake2b(digest_size=8)
+    for name, value in sorted(model.state_dict().items()):
+        content.update(name.encode() + np.ascontiguousarray(value.numpy()).tobytes())
+    return content.hexdigest()
 
 
 class Notes(BaseCallback):
@@ -51,7 +60,7 @@ class Notes(BaseCallback):
             with (self._folder / "taken.jsonl").open("a") as file:
                 file.write(json.dumps(taken) + "\n")
         if time.monotonic() - self._saved > SAVE_SECONDS:
-            save(self._folder / "agent", self.model)
+            save_run(self._folder / "agent", self.model, env)
             self._saved = time.monotonic()
         self._next = max(self._next + self._seconds, time.monotonic())
         time.sleep(max(self._next - self._seconds - time.monotonic(), 0.0))
@@ -83,7 +92,8 @@ def train(folder: Path, options: argparse.Namespace) -> None:
         settings = {"n_steps": ROLLOUT, "batch_size": 128, "n_epochs": 4, "gamma": 0.9}
         settings |= {"learning_rate": 2e-3, "seed": options.seed, "device": "cpu"}
         agent = PPO("MlpPolicy", env, policy_kwargs={"net_arch": [32, 32]}, **settings)
-        done = go_on(folder / "agent", agent)
+        run = folder / "agent"
+        done = resume_run(run, agent).steps if has_run(run) else 0
         logging.info("Goes on at step %d of %d.", done, options.steps)
         notes = Notes(folder, options.pace)
         agent.learn(

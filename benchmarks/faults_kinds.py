@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from faults_checkpoint import digest
+from faults_agent import digest
 from faults_trial import Trial
 
 from preferl.training.versions import read_version, version_folder, versions

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from faults_checkpoint import digest
+from faults_agent import digest
 from people import judged
 from people_site import Person
 from sqlalchemy import select
