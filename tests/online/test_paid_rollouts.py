@@ -194,9 +194,27 @@ def test_a_rollout_that_was_given_up_owes_nothing_to_the_next() -> None:
     agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
     callback, witness = FeedbackCallback(), Witness()
     agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, GivesUp()])
+    assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # paid at once again
     agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, witness], reset_num_timesteps=False)
     (rollout,) = witness.rollouts
     assert np.abs(rollout["rewards"]).min() > 0.0
+
+
+def test_after_an_error_a_reset_brings_back_steps_that_are_paid() -> None:
+    class Fails(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 5:
+                raise RuntimeError("unplugged")
+            return True
+
+    env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
+    agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
+    with pytest.raises(RuntimeError, match="unplugged"):
+        agent.learn(ROLLOUT * ENVIRONMENTS, callback=[FeedbackCallback(), Fails()])
+    idle = np.zeros((ENVIRONMENTS, 1), np.float32)
+    assert not np.any(env.step(idle)[1])
+    env.reset()
+    assert np.any(env.step(idle)[1])
 
 
 def test_where_rewards_are_looked_at_in_between_each_step_is_paid() -> None:

@@ -108,6 +108,9 @@ class FeedbackCallback(BaseCallback):
         if self._together:
             pay_rollout(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
 
+    def _on_training_end(self) -> None:
+        self._env.settle_rewards()  # of a rollout that another callback gave up
+
     def _explore(self) -> None:
         """Let a random policy take over for a stretch, once as many steps are due."""
         explored = self._env.explored_steps

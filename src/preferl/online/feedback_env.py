@@ -82,7 +82,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         )
 
     def reset(self) -> VecEnvObs:
-        """Begin anew; episodes under way are cut."""
+        """Begin anew; episodes under way are cut, and steps are paid at once again."""
+        self.settle_rewards()
         observations = self.venv.reset()
         states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
         self.core.reset(observations, states=states)
