@@ -10,6 +10,11 @@ DEV := $(VENV)/.dev
 export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 export SDL_VIDEODRIVER ?= dummy
+# Tests start many programs; where bytecode is forbidden, each of them compiles all it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
+# The files that hold such tests: collecting all takes as long as many of them.
+marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow browser check lint format types imports docs bench clean
@@ -49,11 +54,11 @@ test: $(DEV) ## the default tests
 	$(BIN)/python -m pytest -n 2
 
 slow: $(DEV) ## the tests that learn, and whole runs
-	$(BIN)/python -m pytest -m "slow and not browser" -n 2
+	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2
 
 browser: $(DEV) ## whole rounds in a browser, one after the other; what fails has a second try
 	@# They go by the clock, and a machine that others use, too, may hold a browser up for seconds.
-	$(BIN)/python -m pytest -m "slow and browser" || $(BIN)/python -m pytest -m "slow and browser" --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" || $(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" --last-failed --last-failed-no-failures none
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .
