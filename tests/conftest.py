@@ -23,3 +23,13 @@ def shared() -> Path:
     if not (folder / "data").is_dir():
         pytest.skip(f"no shared data at {folder}; set PREFERL_SHARED to the folder that holds it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store, to be copied: making tables takes longer than most tests."""
+    from preferl.store.store import Store  # few tests need a database
+
+    folder = tmp_path_factory.mktemp("empty") / "store"
+    Store.open(folder).close()
+    return folder

@@ -1,10 +1,10 @@
 """A store with clips that can be played, people, and the page over it."""
 
-import shutil
 import socket
 import threading
 import time
 from dataclasses import dataclass
+from shutil import copytree, which
 
 import numpy as np
 import pytest
@@ -59,8 +59,8 @@ class Study:
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path / "store") as opened:
+def store(tmp_path, empty_store):
+    with Store.open(copytree(empty_store, tmp_path / "store")) as opened:
         yield opened
 
 
@@ -112,6 +112,16 @@ def visitor(app):
 
 
 @pytest.fixture
+def ann(study, visitor):
+    return visitor(study.people["ann"][1])
+
+
+@pytest.fixture
+def owner(study, visitor):
+    return visitor(study.owner)
+
+
+@pytest.fixture
 def serving():
     """Serves an app at a free port of this machine; returns its address."""
     running = []
@@ -140,7 +150,7 @@ def serving():
 @pytest.fixture(scope="module")
 def chromium():
     """A browser without a window; its event loop must not outlive the module."""
-    program = shutil.which("chromium") or shutil.which("google-chrome")
+    program = which("chromium") or which("google-chrome")
     if program is None:
         pytest.skip("no Chromium here: apt-get install chromium")
     from playwright.sync_api import sync_playwright

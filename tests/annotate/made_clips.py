@@ -1,5 +1,7 @@
 """Videos whose frames can be told apart, and segments to go with them."""
 
+from functools import cache
+
 import numpy as np
 
 from preferl.data.segments import Segments
@@ -9,6 +11,7 @@ BITS = 6
 FPS = 20
 
 
+@cache
 def coded_video(frames, fps=FPS, tone=200):
     """A video whose frames tell their number: one band of pixels per bit, lowest first."""
     number = np.arange(frames)[:, None, None, None]

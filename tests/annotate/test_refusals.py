@@ -10,6 +10,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
+from page_requests import form
 from wire import HOST, Request, Wire
 
 from preferl.annotate.people import Pace
@@ -30,20 +31,6 @@ def signed(client):
     """The headers of somebody who is signed in."""
     (pair,) = [f"{name}={value}" for name, value in client.cookies.items()]
     return [(b"cookie", pair.encode()), (b"x-csrf-token", client.headers["X-CSRF-Token"].encode())]
-
-
-@pytest.fixture
-def ann(study, visitor):
-    return visitor(study.people["ann"][1])
-
-
-@pytest.fixture
-def owner(study, visitor):
-    return visitor(study.owner)
-
-
-def form(client, **fields):
-    return {"csrf": client.headers["X-CSRF-Token"], **fields}
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://]", "http://[1]", "http://localhost@evil"])

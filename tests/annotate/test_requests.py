@@ -6,12 +6,12 @@ import sqlite3
 
 import pytest
 from made_clips import coded_video, random_segments
+from page_requests import KEY, body, claim, form
 from sqlalchemy import select
 
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.store.schema import Answer, Lease
 
-KEY = "0123456789abcdef"
 CHANGES = ["/api/claim", "/api/answer", "/api/undo", "/api/heartbeat", "/api/release"]
 FORMS = ["/leave", "/admin/invite", "/admin/people/1", "/admin/project"]
 PAGES = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/healthz"]
@@ -24,30 +24,6 @@ def content(study):
     found = {table: file.execute(f'SELECT * FROM "{table}"').fetchall() for table in tables}
     file.close()
     return hashlib.sha256(repr(found).encode()).hexdigest()
-
-
-def claim(client, count=2):
-    reply = client.post("/api/claim", json={"count": count})
-    assert reply.status_code == 200, reply.text
-    return reply.json()
-
-
-def body(token, key=KEY, kind="left", **more):
-    return {"token": token, "key": key, "kind": kind, **more}
-
-
-def form(client, **fields):
-    return {"csrf": client.headers["X-CSRF-Token"], **fields}
-
-
-@pytest.fixture
-def ann(study, visitor):
-    return visitor(study.people["ann"][1])
-
-
-@pytest.fixture
-def owner(study, visitor):
-    return visitor(study.owner)
 
 
 def test_strangers_see_nothing(study, visitor):
@@ -115,22 +91,6 @@ def test_a_new_link_or_no_access_ends_sessions_at_once(study, ann):
 def test_leaving(ann):
     assert ann.post("/leave", data=form(ann)).status_code == 303
     assert ann.get("/").status_code == 401
-
-
-def test_roles(study, ann, owner, visitor):
-    spectator = visitor(study.invite("sue", "spectator"))
-    assert ann.get("/admin").status_code == 403
-    assert ann.get("/admin/export/csv").status_code == 403
-    assert ann.post("/admin/invite", data=form(ann, name="x")).status_code == 403
-    assert spectator.get("/").headers["location"] == "/admin"
-    page = spectator.get("/admin")
-    assert page.status_code == 200
-    assert "/admin/invite" not in page.text
-    assert spectator.post("/api/claim", json={}).status_code == 403
-    assert spectator.post("/admin/project", data=form(spectator)).status_code == 403
-    assert spectator.get("/admin/export/csv").status_code == 403
-    assert owner.get("/admin").status_code == 200
-    assert owner.get("/").status_code == 200
 
 
 def test_no_get_writes_anything(study, ann, owner):
@@ -372,81 +332,6 @@ def test_headers_keep_pages_safe(ann):
         assert headers["cache-control"] == "no-store"
     static = re.search(r'href="(/static/[^"]+/base.css)"', ann.get("/").text)[1]
     assert "immutable" in ann.get(static).headers["cache-control"]
-
-
-def test_the_admin_invites_and_changes(study, owner, visitor):
-    page = owner.post("/admin/invite", data=form(owner, name=" Cleo  P ", role="annotator"))
-    link = re.search(r'value="(http://localhost/join/[^"]+)"', page.text)[1]
-    cleo = visitor(link.rsplit("/", 1)[1])
-    assert cleo.get("/").status_code == 200
-    assert link not in owner.get("/admin").text
-    people = {person.name: person for person in study.store.people.all(study.project.id)}
-    number = people["Cleo P"].id
-    owner.post(f"/admin/people/{number}", data=form(owner, act="role", role="spectator"))
-    assert cleo.get("/").status_code == 303
-    owner.post(f"/admin/people/{number}", data=form(owner, act="end"))
-    assert cleo.get("/").status_code == 401
-    owner.post(f"/admin/people/{number}", data=form(owner, act="restore"))
-    assert cleo.get("/").status_code == 303
-    text = owner.get("/admin").text
-    for words in ("Cleo P was invited as annotator", "access of Cleo P was ended"):
-        assert words in text
-
-
-def test_what_an_admin_may_not_do(study, owner, store):
-    assert owner.post("/admin/invite", data=form(owner, name="Owner")).status_code == 400
-    assert owner.post("/admin/invite", data=form(owner, name=" ")).status_code == 400
-    assert owner.post("/admin/invite", data=form(owner, name="x", role="king")).status_code == 422
-    me = study.store.people.owner(study.project.id).annotator.id
-    assert owner.post(f"/admin/people/{me}", data=form(owner, act="end")).status_code == 400
-    other = store.people.invite(store.projects.create("other").id, "zoe").annotator.id
-    assert owner.post(f"/admin/people/{other}", data=form(owner, act="end")).status_code == 404
-    assert owner.post("/admin/people/999", data=form(owner, act="end")).status_code == 400
-    assert owner.post("/admin/invite", data={"name": "x", "csrf": "no"}).status_code == 403
-
-
-def test_the_admin_changes_what_is_asked(study, owner):
-    wanted = {"title": "Doors", "question": "Which?", "instructions": "a\r\nb", "quorum": "3"}
-    reply = owner.post("/admin/project", data=form(owner, **wanted, budget="40", paused="true"))
-    assert reply.status_code == 303
-    project = study.store.projects.get(study.project.id)
-    assert (project.title, project.question, project.instructions) == ("Doors", "Which?", "a\nb")
-    assert (project.quorum, project.budget, project.paused) == (3, 40, True)
-    assert "settings were changed: title, question" in owner.get("/admin").text
-    owner.post("/admin/project", data=form(owner, **wanted, budget=""))
-    project = study.store.projects.get(study.project.id)
-    assert (project.budget, project.paused) == (None, False)
-    for wrong in ({"quorum": "0"}, {"budget": "-1"}, {"question": ""}):
-        reply = owner.post("/admin/project", data=form(owner, **(wanted | wrong)))
-        assert reply.status_code == 422
-
-
-def test_the_overview_counts(study, owner, ann, visitor):
-    study.store.projects.update(study.project.id, quorum=2)
-    study.ask(12)
-    ben = visitor(study.invite("ben"))
-    for client in (ann, ben):
-        for number in range(12):
-            held = claim(client, 1)["questions"][0]
-            key = f"{number:020d}-{id(client)}"
-            client.post("/api/answer", json=body(held["token"], key, response_ms=2000.0))
-    text = re.sub(r"\s+", " ", owner.get("/admin").text)
-    assert "<dt>Answers</dt><dd>24</dd>" in text
-    assert re.search(r"<dd>α -?\d\.\d\d</dd>", text)
-    assert "12 pairs" in text
-    assert text.count("<td>2.0 s</td>") == 2
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
-def test_answers_are_exported(study, ann, owner, kind, tmp_path):
-    study.ask(2)
-    ann.post("/api/answer", json=body(claim(ann)["questions"][0]["token"]))
-    reply = owner.get(f"/admin/export/{kind}")
-    assert reply.status_code == 200
-    assert f'filename="door-answers.{kind}"' in reply.headers["content-disposition"]
-    if kind == "csv":
-        assert len(reply.text.strip().splitlines()) == 2
-    assert owner.get("/admin/export/pickle").status_code == 422
 
 
 def test_the_last_episode(study, ann):

@@ -1,33 +1,17 @@
 """What the reward service tells the store of itself, for the pages that people see."""
 
 import threading
-import time
 
-import pytest
-from answered_store import Answering
+from serving_rewards import wait_for
 
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
-from preferl.store.store import Store
 from preferl.training.reward_presets import RewardSettings
-
-
-@pytest.fixture
-def world(tmp_path):
-    with Store.open(tmp_path / "store") as store:
-        yield Answering(store)
 
 
 def told(world):
     services = {s.name: s for s in world.store.live.services(world.project.id)}
     return services["reward"].detail if "reward" in services else {}
-
-
-def wait_for(condition, seconds=60.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_the_service_says_when_it_learns_next(world, tmp_path):

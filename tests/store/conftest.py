@@ -44,7 +44,8 @@ def postgres(tmp_path_factory) -> Iterator[str]:
             [str(programs / "initdb"), "-D", str(data), "-U", "preferl", "-A", "trust", "-N"],
             cwd=folder,
         )
-        options = f"-k {folder} -c listen_addresses='' -c max_connections=200"
+        # What is gone with the test need not reach the disk.
+        options = f"-k {folder} -c listen_addresses='' -c max_connections=200 -c fsync=off"
         started = ["-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start"]
         _as_postgres([str(programs / "pg_ctl"), *started], cwd=folder)
         yield f"postgresql://preferl@/postgres?host={folder}"
@@ -54,12 +55,14 @@ def postgres(tmp_path_factory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def open_store(request, tmp_path) -> Iterator[Callable[[], Store]]:
+def open_store(request, tmp_path, empty_store) -> Iterator[Callable[[], Store]]:
     """Opens the same store as often as it is called, as several programs do."""
     opened: list[Store] = []
     location: str | Path = tmp_path / "store"
     if request.param == "postgres":
         location = _fresh_database(request.getfixturevalue("postgres"))
+    else:
+        shutil.copytree(empty_store, location)
 
     def open_it() -> Store:
         opened.append(Store.open(location, tmp_path / "store"))

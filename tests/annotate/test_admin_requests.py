@@ -1,0 +1,97 @@
+"""What those see and change by HTTP who run a study."""
+
+import re
+
+import pytest
+from page_requests import body, claim, form
+
+
+def test_roles(study, ann, owner, visitor):
+    spectator = visitor(study.invite("sue", "spectator"))
+    assert ann.get("/admin").status_code == 403
+    assert ann.get("/admin/export/csv").status_code == 403
+    assert ann.post("/admin/invite", data=form(ann, name="x")).status_code == 403
+    assert spectator.get("/").headers["location"] == "/admin"
+    page = spectator.get("/admin")
+    assert page.status_code == 200
+    assert "/admin/invite" not in page.text
+    assert spectator.post("/api/claim", json={}).status_code == 403
+    assert spectator.post("/admin/project", data=form(spectator)).status_code == 403
+    assert spectator.get("/admin/export/csv").status_code == 403
+    assert owner.get("/admin").status_code == 200
+    assert owner.get("/").status_code == 200
+
+
+def test_the_admin_invites_and_changes(study, owner, visitor):
+    page = owner.post("/admin/invite", data=form(owner, name=" Cleo  P ", role="annotator"))
+    link = re.search(r'value="(http://localhost/join/[^"]+)"', page.text)[1]
+    cleo = visitor(link.rsplit("/", 1)[1])
+    assert cleo.get("/").status_code == 200
+    assert link not in owner.get("/admin").text
+    people = {person.name: person for person in study.store.people.all(study.project.id)}
+    number = people["Cleo P"].id
+    owner.post(f"/admin/people/{number}", data=form(owner, act="role", role="spectator"))
+    assert cleo.get("/").status_code == 303
+    owner.post(f"/admin/people/{number}", data=form(owner, act="end"))
+    assert cleo.get("/").status_code == 401
+    owner.post(f"/admin/people/{number}", data=form(owner, act="restore"))
+    assert cleo.get("/").status_code == 303
+    text = owner.get("/admin").text
+    for words in ("Cleo P was invited as annotator", "access of Cleo P was ended"):
+        assert words in text
+
+
+def test_what_an_admin_may_not_do(study, owner, store):
+    assert owner.post("/admin/invite", data=form(owner, name="Owner")).status_code == 400
+    assert owner.post("/admin/invite", data=form(owner, name=" ")).status_code == 400
+    assert owner.post("/admin/invite", data=form(owner, name="x", role="king")).status_code == 422
+    me = study.store.people.owner(study.project.id).annotator.id
+    assert owner.post(f"/admin/people/{me}", data=form(owner, act="end")).status_code == 400
+    other = store.people.invite(store.projects.create("other").id, "zoe").annotator.id
+    assert owner.post(f"/admin/people/{other}", data=form(owner, act="end")).status_code == 404
+    assert owner.post("/admin/people/999", data=form(owner, act="end")).status_code == 400
+    assert owner.post("/admin/invite", data={"name": "x", "csrf": "no"}).status_code == 403
+
+
+def test_the_admin_changes_what_is_asked(study, owner):
+    wanted = {"title": "Doors", "question": "Which?", "instructions": "a\r\nb", "quorum": "3"}
+    reply = owner.post("/admin/project", data=form(owner, **wanted, budget="40", paused="true"))
+    assert reply.status_code == 303
+    project = study.store.projects.get(study.project.id)
+    assert (project.title, project.question, project.instructions) == ("Doors", "Which?", "a\nb")
+    assert (project.quorum, project.budget, project.paused) == (3, 40, True)
+    assert "settings were changed: title, question" in owner.get("/admin").text
+    owner.post("/admin/project", data=form(owner, **wanted, budget=""))
+    project = study.store.projects.get(study.project.id)
+    assert (project.budget, project.paused) == (None, False)
+    for wrong in ({"quorum": "0"}, {"budget": "-1"}, {"question": ""}):
+        reply = owner.post("/admin/project", data=form(owner, **(wanted | wrong)))
+        assert reply.status_code == 422
+
+
+def test_the_overview_counts(study, owner, ann, visitor):
+    study.store.projects.update(study.project.id, quorum=2)
+    study.ask(12)
+    ben = visitor(study.invite("ben"))
+    for client in (ann, ben):
+        for number in range(12):
+            held = claim(client, 1)["questions"][0]
+            key = f"{number:020d}-{id(client)}"
+            client.post("/api/answer", json=body(held["token"], key, response_ms=2000.0))
+    text = re.sub(r"\s+", " ", owner.get("/admin").text)
+    assert "<dt>Answers</dt><dd>24</dd>" in text
+    assert re.search(r"<dd>α -?\d\.\d\d</dd>", text)
+    assert "12 pairs" in text
+    assert text.count("<td>2.0 s</td>") == 2
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_answers_are_exported(study, ann, owner, kind, tmp_path):
+    study.ask(2)
+    ann.post("/api/answer", json=body(claim(ann)["questions"][0]["token"]))
+    reply = owner.get(f"/admin/export/{kind}")
+    assert reply.status_code == 200
+    assert f'filename="door-answers.{kind}"' in reply.headers["content-disposition"]
+    if kind == "csv":
+        assert len(reply.text.strip().splitlines()) == 2
+    assert owner.get("/admin/export/pickle").status_code == 422

@@ -1,0 +1,201 @@
+"""Clips in a browser: every frame, in step, seen before they are judged."""
+
+import time
+
+import pytest
+from answering import LOST, rows, until_answers, watched
+
+pytestmark = pytest.mark.browser
+
+NUMBERS = """() => {
+  // The number that a picture tells, low bit first; see coded_video.
+  const read = (id) => {
+    const canvas = document.getElementById(id);
+    const pen = canvas.getContext('2d');
+    const wide = canvas.width / 6;
+    return [0, 1, 2, 3, 4, 5].reduce((sum, bit) => {
+      const at = pen.getImageData(Math.round((bit + 0.5) * wide), canvas.height / 2, 1, 1).data;
+      return sum + (at[0] > 110 ? 1 << bit : 0);
+    }, 0);
+  };
+  return [read('canvas-a'), read('canvas-b')];
+}"""
+
+
+@pytest.mark.slow
+def test_an_answer_before_both_were_seen_is_refused(study, person):
+    study.ask(1, steps=60)
+    page = person(study.people["ann"][1])
+    button = page.get_by_role("button", name="A is better")
+    page.wait_for_selector("#pair:not([hidden])")
+    assert button.get_attribute("aria-disabled") == "true"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_timeout(200)
+    assert not rows(study)
+    assert "Watch both clips" in page.locator("#said").text_content()
+    assert "Watch both clips" in page.locator("#why").text_content()
+    watched(page)
+    assert button.get_attribute("aria-disabled") == "false"
+    assert page.locator("#said").text_content() == "Both clips shown. Choose."
+
+
+@pytest.mark.slow
+def test_leaping_to_the_end_is_not_watching(study, person):
+    study.ask(1, steps=60)
+    page = person(study.people["ann"][1])
+    page.wait_for_selector("#pair[aria-busy=false]")
+    page.wait_for_timeout(300)  # all frames are here
+    page.locator("#scrub").focus()
+    page.keyboard.press("End")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.preferl.frames().left") == 59
+    assert page.locator("#pair.may").count() == 0
+
+
+@pytest.mark.parametrize("decoder", ["decoder", pytest.param("seeking", marks=pytest.mark.slow)])
+def test_every_frame_is_the_one_it_says(study, person, decoder):
+    study.ask(1, steps=30)
+    init = "delete window.VideoDecoder" if decoder == "seeking" else None
+    page = person(study.people["ann"][1], init=init)
+    watched(page)
+    page.keyboard.press("r")
+    page.keyboard.press(" ")
+    page.locator("#scrub").focus()
+    page.keyboard.press("Home")
+    page.locator("#answers").focus()
+    seen = []
+    for _ in range(30):
+        frames = page.evaluate("window.preferl.frames()")
+        seen.append((page.evaluate(NUMBERS), [frames["left"], frames["right"]]))
+        page.keyboard.press(".")
+    assert seen == [([n, n], [n, n]) for n in range(30)]
+    assert page.evaluate(NUMBERS) == [0, 0]  # on from the end is the beginning
+
+
+@pytest.mark.slow
+def test_clips_never_drift(study, person):
+    study.ask(1, steps=60)
+    page = person(study.people["ann"][1])
+    watched(page)
+    page.keyboard.press("]")
+    seen, skew = set(), []
+    until = time.monotonic() + 60
+    while page.evaluate("window.preferl.player.loops") < 6:  # each of which begins at nought
+        assert time.monotonic() < until, "six rounds take a quarter of a minute"
+        left, right = page.evaluate(NUMBERS)
+        seen.add(left)
+        skew.append(abs(left - right))
+        page.wait_for_timeout(15)
+    assert max(skew) == 0
+    assert len(seen) > 30
+
+
+@pytest.mark.slow
+def test_the_shorter_clip_says_that_it_ended(study, person):
+    study.ask(1, video=False)
+    study.film(10, 50)
+    page = person(study.people["ann"][1])
+    counts = "window.preferl.player.clips.map(clip => clip.count)"
+    page.wait_for_selector("#pair:not([hidden])")
+    page.wait_for_timeout(900)
+    frames, count = page.evaluate(f"[window.preferl.frames(), {counts}]")
+    short = "a" if count[0] == 10 else "b"
+    long = "b" if short == "a" else "a"
+    assert page.locator(f"#clip-{short} .ended").is_visible()
+    assert page.locator(f"#clip-{long} .ended").is_hidden()
+    assert frames["left" if short == "a" else "right"] == 9
+    assert page.locator("#pair.may").count() == 0  # the longer one is not seen yet
+    watched(page)
+
+
+@pytest.mark.slow
+def test_speed_pause_and_steps(study, person):
+    study.ask(1, steps=40)
+    page = person(study.people["ann"][1])
+    watched(page)
+    assert page.locator("#speed").text_content() == "1×"
+    for key, said in (("]", "1.5×"), ("]", "2×"), ("]", "2×"), ("[", "1.5×")):
+        page.keyboard.press(key)
+        assert page.locator("#speed").text_content() == said
+    page.keyboard.press(" ")
+    before = page.evaluate("window.preferl.frames().left")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.preferl.frames().left") == before
+    page.keyboard.press(",")
+    assert page.evaluate("window.preferl.frames().left") == (before - 1) % 40
+    assert page.get_by_role("button", name="Play", exact=True).is_visible()
+
+
+@pytest.mark.slow
+def test_reduced_motion_plays_nothing_by_itself(study, person):
+    study.ask(1, steps=8)
+    page = person(study.people["ann"][1], reduced_motion="reduce")
+    page.wait_for_selector("#pair[aria-busy=false]")
+    page.wait_for_timeout(700)
+    assert page.evaluate("window.preferl.frames()") == {"left": 0, "right": 0, "time": 0}
+    for _ in range(7):
+        page.keyboard.press(".")
+    watched(page)  # stepping through is watching
+    page.keyboard.press("ArrowLeft")
+    until_answers(study, page, 1)
+
+
+@pytest.mark.slow
+def test_the_first_pair_is_there_soon_and_the_next_at_once(study, person):
+    study.ask(4, steps=60)
+    page = person(study.people["ann"][1])
+    times = []
+    for _ in range(3):
+        page.wait_for_selector("#pair[aria-busy=false]")
+        times.append(page.evaluate("window.preferl.player.began"))
+        page.reload()
+    assert min(times) < 1500
+    watched(page)
+    page.wait_for_timeout(300)
+    waited = page.evaluate(
+        """() => new Promise((resolve) => {
+            const before = window.preferl.player.clips[0].url;
+            const began = performance.now();
+            document.querySelector('[data-kind=left]').click();
+            const look = () => {
+              const clips = window.preferl.player.clips;
+              const there = clips.length && clips[0].url !== before && clips[0].frames[0];
+              there ? resolve(performance.now() - began) : requestAnimationFrame(look);
+            };
+            look();
+        })"""
+    )
+    assert waited < 600
+
+
+@pytest.mark.slow
+def test_a_clip_that_is_broken_can_be_skipped(study, person):
+    study.ask(2)
+    for clip in study.store.files.rglob("*.mp4"):
+        clip.write_bytes(b"\0\0\0\x20ftypisom" + b"\0" * 100)
+    page = person(study.people["ann"][1])
+    page.get_by_text("cannot be shown here").wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("s")
+    until_answers(study, page, 1)
+    assert rows(study)[0].kind == "skip"
+
+
+@pytest.mark.slow
+def test_clips_that_do_not_come_through_are_asked_for_again(study, person):
+    study.ask(2)
+    page = person(study.people["ann"][1], read=False, expected=LOST)
+    page.keyboard.press("Escape")
+    watched(page)
+    lost = []
+
+    def lose(route):
+        lost.append(route.request.url)
+        route.abort() if len(lost) < 4 else route.continue_()
+
+    page.route("**/media/*", lose)
+    page.reload()
+    page.get_by_text("The clips are not here yet").wait_for()
+    watched(page)
+    page.keyboard.press("ArrowUp")
+    until_answers(study, page, 1)

@@ -1,0 +1,79 @@
+"""A service that fits in no time, here or in a thread, and what it says of itself."""
+
+import threading
+import time
+
+from preferl.online.service import serve_reward
+from preferl.online.service_config import ServiceConfig
+from preferl.training.reward_presets import RewardSettings
+
+QUICK = RewardSettings(hidden=(16,), epochs=4, members=2)
+
+
+def quick_service(out):
+    """Settings by which a few answers make a version at once."""
+    return ServiceConfig(
+        out=out,
+        reward=QUICK,
+        first_epochs=10,
+        min_answers=10,
+        min_new_answers=5,
+        poll_seconds=0.01,
+        beat_seconds=0.05,
+    )
+
+
+def serve_once(config, world, until=1):
+    """Serve until so many versions were published by this service."""
+    stop, told = threading.Event(), []
+
+    def on_version(number, metrics):
+        told.append((number, metrics))
+        if len(told) >= until:
+            stop.set()
+
+    timer = threading.Timer(120, stop.set)
+    timer.start()
+    newest = serve_reward(config, world.store, stop=stop, on_version=on_version)
+    timer.cancel()
+    assert len(told) == until, "it took too long"
+    assert newest == told[-1][0]
+    return told
+
+
+class Serving:
+    """A service in a thread."""
+
+    def __init__(self, config, world):
+        self.stop = threading.Event()
+        self.told = []
+        self.error = None
+        self._thread = threading.Thread(target=self._run, args=(config, world))
+
+    def _run(self, config, world):
+        try:
+            serve_reward(
+                config, world.store, stop=self.stop, on_version=lambda n, _: self.told.append(n)
+            )
+        except Exception as error:
+            self.error = error
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.01)
+
+
+def state(world):
+    return {s.name: s for s in world.store.live.services(world.project.id)}.get("reward")
