@@ -82,7 +82,20 @@ def test_losses_by_hand() -> None:
     assert action_loss(predicted, torch.zeros(1, 2, 2), mask).item() == 5  # (1 + 9) / 2
     chosen = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     expected = np.log(1 + np.exp(-2))  # of logits 1 and 3, the second chosen
-    assert action_loss(predicted, chosen, mask, discrete=True).item() == pytest.approx(expected)
+    assert action_loss(predicted, chosen, mask, "choices").item() == pytest.approx(expected)
+
+
+def test_precise_numbers_count_as_much_as_varied_ones() -> None:
+    predicted = torch.tensor([[[0.1, 8.0], [0.1, 2.0], [7.0, 7.0]]], requires_grad=True)
+    mask = torch.tensor([[1.0, 1.0, 0.0]])
+    loss = action_loss(predicted, torch.zeros(1, 3, 2), mask, "gaussian")
+    # Mean squares of 0.01 and 34; half their logarithms' mean.
+    assert loss.item() == pytest.approx((np.log(0.01) + np.log(34)) / 4, abs=1e-4)
+    loss.backward()
+    pulls = predicted.grad[0].square().sum(0).sqrt() * torch.tensor([0.1, 34**0.5])
+    assert pulls[0].item() == pytest.approx(pulls[1].item(), rel=1e-3)
+    exact = action_loss(predicted * 0, torch.zeros(1, 3, 2), mask, "gaussian")
+    assert torch.isfinite(exact)
 
 
 def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path) -> None:
@@ -148,7 +161,14 @@ def test_spaces_that_do_not_fit_are_refused(rng) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"width": 9, "heads": 2}, {"warmup": 1.0}, {"precision": "float64"}, {"scale": 0}]
+    "changes",
+    [
+        {"width": 9, "heads": 2},
+        {"warmup": 1.0},
+        {"precision": "float64"},
+        {"scale": 0},
+        {"action_loss": "cubes"},
+    ],
 )
 def test_a_setting_out_of_range_is_named(changes: dict) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):

@@ -87,6 +87,12 @@ def test_a_setting_out_of_range_is_named() -> None:
             DTRConfig(**changes)
 
 
+def test_critics_need_a_step_that_follows() -> None:
+    DTConfig(context=1)
+    with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
+        DTConfig(context=1, regulariser=SETTINGS)
+
+
 def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> None:
     pytest.importorskip("transformers")
     world, rng = PointWorld(), np.random.default_rng(0)

@@ -1,7 +1,7 @@
 """What the trainer of a Decision Transformer trains: the model and what stands beside it."""
 
 import math
-from typing import Any, final
+from typing import Any, Final, Literal, final
 
 import torch
 import torch.nn.functional as F
@@ -9,12 +9,17 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError, mismatch
-from preferl.offline.dt_config import DTConfig
+from preferl.offline.dt_config import ActionLoss, DTConfig
 from preferl.offline.dtr import Critics, regularise
 from preferl.offline.sequences import Sequences, are_pictures
 from preferl.offline.sight import Sight
 from preferl.offline.tokens import TokenShape, all_actions
 from preferl.offline.transitions import observation_size
+
+LEAST_SQUARE: Final = 1e-6
+"""Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
+
+Loss = ActionLoss | Literal["choices"]
 
 
 @final
@@ -42,6 +47,7 @@ class TrainedTransformer(nn.Module):
         from preferl.offline import hugging_face
 
         self.discrete = isinstance(action_space, spaces.Discrete)
+        self._loss: Loss = "choices" if self.discrete else config.action_loss
         self.outputs = _action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
         pictures = are_pictures(observation_space)
@@ -100,7 +106,7 @@ class TrainedTransformer(nn.Module):
             "attention_mask": attention_mask,
         }
         predicted = all_actions(self._named, self.shape, batch, training=self.training).float()
-        loss = action_loss(predicted, actions, attention_mask, discrete=self.discrete)
+        loss = action_loss(predicted, actions, attention_mask, self._loss)
         if self.critics is None or terminated is None:
             return {"loss": loss}
         batch["terminated"] = terminated
@@ -125,23 +131,25 @@ class TrainedTransformer(nn.Module):
         return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
 
 
-def action_loss(
-    predicted: Tensor, actions: Tensor, mask: Tensor, *, discrete: bool = False
-) -> Tensor:
+def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares") -> Tensor:
     """How far predictions are from what was done, over real steps.
 
     Args:
         predicted: `[B, H, A]` actions, or logits if they are discrete.
         actions: `[B, H, A]`, one-hot if they are discrete.
         mask: `[B, H]` 1 where a step is real.
-        discrete: cross-entropy, in nats, in place of the mean square error.
+        loss: of continuous actions, see `DTConfig`; or cross-entropy, in nats, of `"choices"`.
 
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)
     """
     real = mask.bool()
-    if discrete:
-        return F.cross_entropy(predicted[real], actions[real].argmax(-1))
+    match loss:
+        case "choices":
+            return F.cross_entropy(predicted[real], actions[real].argmax(-1))
+        case "gaussian":
+            squares = (predicted[real] - actions[real]).square().mean(0)
+            return (squares + LEAST_SQUARE).log().mean() / 2
     return F.mse_loss(predicted[real], actions[real])
 
 
