@@ -1,6 +1,8 @@
 """What those see and change by HTTP who run a study."""
 
+import gc
 import re
+import tempfile
 
 import pytest
 from page_requests import body, claim, form
@@ -95,3 +97,12 @@ def test_answers_are_exported(study, ann, owner, kind, tmp_path):
     if kind == "csv":
         assert len(reply.text.strip().splitlines()) == 2
     assert owner.get("/admin/export/pickle").status_code == 422
+
+
+@pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=999999-", "lines=1-2"])
+def test_nothing_is_left_of_an_export(owner, part, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    reply = owner.get("/admin/export/csv", headers={"Range": part})
+    assert reply.status_code in (200, 206, 400, 416)
+    gc.collect()
+    assert not list(tmp_path.glob("preferl-export-*"))

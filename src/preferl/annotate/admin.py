@@ -4,11 +4,11 @@ import tempfile
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any, Literal
+from weakref import finalize
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi import Path as PathOf
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
-from starlette.background import BackgroundTask
 from starlette.responses import Response
 
 from preferl.annotate.pages import page
@@ -134,12 +134,10 @@ def export(
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
-    return FileResponse(
-        folder / name,
-        media_type=TYPES[format],
-        filename=name,
-        background=BackgroundTask(rmtree, folder, ignore_errors=True),
-    )
+    reply = FileResponse(folder / name, media_type=TYPES[format], filename=name)
+    # A background task would not run where the browser is gone, or asks for a part that is none.
+    finalize(reply, rmtree, folder, ignore_errors=True)
+    return reply
 
 
 def _overview(
