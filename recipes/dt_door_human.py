@@ -60,7 +60,7 @@ CONFIG = DTConfig(
 )
 KINDS = {
     "dt": CONFIG,
-    "dtr": replace(CONFIG, regulariser=DTRConfig(weight=0.1, candidates=(1.0,))),
+    "dtr": replace(CONFIG, regulariser=DTRConfig(weight=0.5, candidates=(1.0,))),
 }
 ARMS = (
     *("cloning", "dt learned", "dt zero", "dtr learned", "dtr zero", "dt true"),
