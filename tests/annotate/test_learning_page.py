@@ -5,38 +5,68 @@ import pytest
 pytestmark = pytest.mark.browser
 
 
-def test_the_page_counts_down_to_the_next_reward(study, person):
+ANSWERS = """words => [...document.querySelectorAll('[data-statement]')]
+    .every(each => each.textContent === `${words}.`)
+    && document.querySelector('.overall .number').textContent === words"""
+
+
+def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(study, person):
     study.ask(3)
     page = person(study.people["ann"][1])
     learning = page.locator("#learning")
     assert learning.get_attribute("aria-live") == "polite"
     page.wait_for_selector("#pair.may")
-    assert learning.text_content() == "", "no reward service works"
 
     def tell(state="waiting", **detail):
         study.store.live.beat(study.project.id, "reward", state, detail={"first_at": 2, **detail})
 
     def wait_for(words):
-        page.wait_for_function(
-            "words => document.getElementById('learning').textContent === words", arg=words
-        )
+        page.wait_for_function(ANSWERS, arg=words)
 
+    wait_for("0 of 3 answers")
     tell()
-    wait_for("0 of 2 answers until the first reward.")
+    wait_for("0 answers, 2 more until the first reward")
+    assert page.locator("#bar").is_visible()
     page.keyboard.press("ArrowLeft")
-    wait_for("1 of 2 answers until the first reward.")
+    wait_for("1 answer, 1 more until the first reward")
+    assert page.evaluate("document.getElementById('bar').value") == 0.5
     study.store.live.publish_reward(study.project.id, 1, answers=2)
     tell(version=1, next_at=4)
-    wait_for("Reward version 1 is from 2 answers; 3 more and it learns again.")
+    wait_for("1 answer, 3 more until the next reward")
+    assert not page.locator("#bar").is_visible()
+    assert learning.text_content() == "Reward version 1 is from 2 answers."
+    study.ask(7)  # as an agent does while it goes
     tell("fitting", version=1, next_at=4)
-    wait_for("Reward version 1 is from 2 answers; the next one is learning now.")
+    wait_for("1 answer, the next reward is learning now")
     tell("stopped")
-    wait_for("")
+    wait_for("1 of 10 answers")
+    assert learning.text_content() == ""
+
+
+def test_numbers_that_were_overtaken_are_left_out(study, person):
+    study.ask(3)
+    page = person(study.people["ann"][1])
+    page.wait_for_function(ANSWERS, arg="0 of 3 answers")
+    page.route("**/api/stream", lambda route: route.abort())
+    older = page.evaluate("fetch('/api/progress').then(reply => reply.json())")["progress"]
+    assert older["revision"] == 0
+    page.evaluate(
+        """async older => {
+            const { Panel } = await import(document.querySelector('link[href$="panel.js"]').href);
+            const panel = new Panel();
+            const said = (answers) => ({ ...older.statement, words: `${answers} answers` });
+            panel.progress({ ...older, revision: 7, statement: said(7) });
+            panel.progress({ ...older, mine: 5, revision: 6, statement: said(6) });
+        }""",
+        older,
+    )
+    assert page.locator("#bar-text").text_content() == "7 answers"
+    assert page.locator("#mine").text_content() == "5", "their own is newer"
 
 
 def test_who_waits_for_clips_sees_it_too(study, person):
     study.store.live.beat(study.project.id, "reward", "waiting", detail={"first_at": 40})
     page = person(study.people["ann"][1])
     page.wait_for_selector("#waiting:visible")
-    said = page.locator("#waiting [data-learning]")
-    said.filter(has_text="0 of 40 answers until the first reward.").wait_for()
+    said = page.locator("#waiting [data-statement]")
+    said.filter(has_text="0 answers, 40 more until the first reward.").wait_for()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preferl.annotate.learning import learning_words, program_words
+from preferl.annotate.learning import Tally, program_words
 
 WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
 
@@ -19,8 +19,14 @@ def told(study):
     return tell
 
 
-def words(study):
-    return learning_words(study.store, study.project.id)
+def said(study):
+    """In what words the pages tell how far it is, as one sentence."""
+    told = Tally(study.store).of(study.project.id)["statement"]
+    return ", ".join(filter(None, (told["words"], told["until"])))
+
+
+def newest(study):
+    return Tally(study.store).of(study.project.id)["statement"]["newest"]
 
 
 def answer(study, kind="left"):
@@ -31,17 +37,15 @@ def answer(study, kind="left"):
 
 def test_before_the_first_reward_answers_are_counted_that_say_something(study, told):
     study.ask(6)
-    assert words(study) is None, "no service"
     told(**WAITING)
-    assert words(study) == "0 of 3 answers until the first reward."
+    assert said(study) == "0 answers, 3 more until the first reward"
     for kind in ("left", "cannot_tell", "equal"):
         answer(study, kind)
-    assert words(study) == "2 of 3 answers until the first reward."
+    assert said(study) == "3 answers, 1 more until the first reward"
     answer(study)
-    answer(study)
-    assert words(study) == "3 of 3 answers until the first reward."
+    assert said(study) == "4 answers"
     told(state="fitting", **WAITING)
-    assert words(study) == "The first reward is learning now."
+    assert said(study) == "4 answers, the first reward is learning now"
 
 
 def test_after_it_how_many_more_until_the_next(study, told):
@@ -50,24 +54,70 @@ def test_after_it_how_many_more_until_the_next(study, told):
         answer(study)
     study.store.live.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
     told(**WAITING | {"next_at": 9, "version": 1})
-    assert words(study) == "Reward version 1 is from 4 answers; 5 more and it learns again."
+    assert said(study) == "4 answers, 5 more until the next reward"
     answer(study)
-    assert words(study) == "Reward version 1 is from 4 answers; 4 more and it learns again."
+    assert said(study) == "5 answers, 4 more until the next reward"
+    assert newest(study) == "Reward version 1 is from 4 answers."
     told(**WAITING | {"next_at": 5, "version": 1})
-    assert words(study) == "Reward version 1 is from 4 answers."
+    assert said(study) == "5 answers"
     told(state="fitting")
-    assert words(study).endswith("; the next one is learning now.")
+    assert said(study) == "5 answers, the next reward is learning now"
 
 
 def test_nothing_is_promised_where_nobody_learns(study, told):
     told(state="stopped", **WAITING)
-    assert words(study) is None
+    assert said(study) == "0 answers"
     told(every=1e-9, **WAITING)
-    assert words(study) is None, "no sign of life for long"
+    assert said(study) == "0 answers", "no sign of life for long"
     told(state="failed", problem="No space left")
-    assert "tried again" in words(study)
+    assert "tried again" in said(study)
     told(state="starting")
-    assert words(study) is None
+    assert said(study) == "0 answers"
+
+
+def test_there_is_a_goal_only_where_it_stays_where_it_is(study, told):
+    study.ask(4)
+    answer(study)
+    assert said(study) == "1 of 4 answers", "nothing asks as it goes"
+    told("agent", "healthy")
+    assert said(study) == "1 answer"
+    study.ask(2)
+    assert said(study) == "1 answer"
+    told("agent", "healthy", every=1e-9)
+    assert said(study) == "1 answer", "it may come back"
+    told("agent", "stopped")
+    assert said(study) == "1 of 6 answers"
+    study.store.projects.update(study.project.id, budget=200)
+    told("agent", "healthy")
+    told(**WAITING)
+    assert said(study) == "1 of 200 answers, 2 more until the first reward"
+
+
+def test_the_bar_is_of_the_nearest_end(study, told):
+    def share():
+        return Tally(study.store).of(study.project.id)["statement"]["share"]
+
+    study.ask(4)
+    assert share() == 0
+    told(**WAITING)
+    answer(study)
+    assert share() == 1 / 3
+    study.store.live.publish_reward(study.project.id, 1, answers=1)
+    assert share() is None
+    study.store.projects.update(study.project.id, budget=2)
+    assert share() == 1 / 2
+
+
+def test_words_are_made_anew_when_anything_was_said_or_time_has_passed(study, told):
+    tally = Tally(study.store)
+    study.ask(4)
+    told(**WAITING)
+    before = tally.of(study.project.id, within=1000.0)["statement"]
+    told(state="fitting", **WAITING)
+    assert tally.of(study.project.id, within=1000.0)["statement"] is before
+    assert tally.of(study.project.id)["statement"]["until"] == "the first reward is learning now"
+    answer(study)
+    assert tally.of(study.project.id)["statement"]["answered"] == 1
 
 
 def test_the_overview_says_what_programs_do(told):

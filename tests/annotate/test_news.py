@@ -5,9 +5,10 @@ import json
 import threading
 import urllib.request
 
+from preferl.annotate import live
 from preferl.annotate.live import News
 
-AHEAD = "Reward version 3 is from 7 answers; 5 more and it learns again."
+AHEAD = "5 more until the next reward"
 
 
 def listen(address, secret, events, ready):
@@ -27,9 +28,9 @@ def listen(address, secret, events, ready):
 
 def wait_for(events, condition):
     for _ in range(500):
-        found = [content for kind, content in events if condition(kind, content)]
-        if found:
-            return found[0]
+        for kind, content in list(events):
+            if condition(kind, content):
+                return content
         threading.Event().wait(0.02)
     raise AssertionError(events)
 
@@ -53,13 +54,22 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
         assert news["rewards"][0]["version"] == 3
-        assert wait_for(events, lambda k, c: k == "learning" and c["words"] == AHEAD)
         progress = wait_for(events, lambda k, c: k == "progress" and c["open"] == 2)
+        assert wait_for(events, lambda k, c: k == "progress" and c["statement"]["until"] == AHEAD)
         assert not {"mine", "mine_per_hour"} & set(progress)  # the same for everybody
     app.state.news.close()
     for thread in threads:
         thread.join(5)
         assert not thread.is_alive()
+
+
+def test_a_sign_of_life_comes_where_there_is_no_news(study, app, serving, monkeypatch):
+    monkeypatch.setattr(live, "QUIET_SECONDS", 0.05)
+    events, address = [], serving(app)
+    about = (address, study.people["ann"][1], events, threading.Event())
+    threading.Thread(target=listen, args=about, daemon=True).start()
+    assert wait_for(events, lambda k, c: k == "here") == {}
+    app.state.news.close()
 
 
 def test_nobody_listening_costs_nothing(study, monkeypatch):

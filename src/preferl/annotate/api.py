@@ -1,12 +1,11 @@
 """What the page's scripts ask for; every change carries proof that it was meant."""
 
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from preferl.annotate.people import Answering, Anyone, meant, paced, store_of
+from preferl.annotate.people import Answering, Anyone, meant, paced, store_of, tally_of
 from preferl.annotate.views import claim_view, live_view, question_view
 
 
@@ -79,7 +78,7 @@ def claim(request: Request, person: Answering, body: Claiming) -> dict[str, Any]
     """The questions that this person holds, filled up."""
     store = store_of(request)
     held = store.queue.claim(person.project_id, person.id, body.count)
-    return claim_view(store, held, person.project_id, person.id)
+    return claim_view(tally_of(request), held, person.project_id, person.id)
 
 
 @router.post("/answer", dependencies=CHANGES)
@@ -96,7 +95,7 @@ def answer(request: Request, person: Answering, body: Answered) -> dict[str, Any
         detail={"shown": body.shown.model_dump()},
     )
     held = store.queue.claim(person.project_id, person.id, body.count)
-    next_ = claim_view(store, held, person.project_id, person.id)
+    next_ = claim_view(tally_of(request), held, person.project_id, person.id)
     return {"recorded": recorded.answer_id, "new": recorded.new} | next_
 
 
@@ -107,7 +106,7 @@ def undo(request: Request, person: Answering, body: Undoing) -> dict[str, Any]:
     question = store.queue.undo(person.id, body.key)
     held = store.queue.claim(person.project_id, person.id, body.count)
     back = None if question is None else question_view(question)
-    return {"question": back} | claim_view(store, held, person.project_id, person.id)
+    return {"question": back} | claim_view(tally_of(request), held, person.project_id, person.id)
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
@@ -127,6 +126,5 @@ def release(request: Request, person: Answering, body: Releasing) -> dict[str, A
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    store = store_of(request)
-    own = asdict(store.progress(person.project_id, person.id))
-    return {"progress": own} | live_view(store, person.project_id)
+    own = tally_of(request).of(person.project_id, person.id)
+    return {"progress": own} | live_view(store_of(request), person.project_id)

@@ -17,6 +17,7 @@ from starlette.types import Scope
 
 from preferl.annotate import admin, api, live, pages
 from preferl.annotate.guard import Guard
+from preferl.annotate.learning import Tally
 from preferl.annotate.people import Pace
 from preferl.annotate.sessions import Sessions
 from preferl.annotate.settings import AnnotateSettings
@@ -58,6 +59,7 @@ def create_app(store: Store, settings: AnnotateSettings | None = None) -> FastAP
     app.state.store = store
     app.state.settings = settings
     app.state.news = news
+    app.state.tally = Tally(store)
     app.state.pace = Pace(settings.requests_per_second)
     app.state.templates = _templates(version)
     for part in (pages, api, live, admin):

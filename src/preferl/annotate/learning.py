@@ -1,9 +1,12 @@
 """What learns from the answers, and how far it is, in words for the pages."""
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from dataclasses import asdict
+from math import inf
+from typing import Any, Final, final
 
-from preferl.store.live import ServiceState
+from preferl.store.live import Progress, ServiceState
 from preferl.store.schema import RewardVersion
 from preferl.store.store import Store
 
@@ -13,33 +16,95 @@ REWARD: Final = "reward"
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
-def learning_words(store: Store, project_id: int) -> str | None:
-    """How far the next reward is, for those who answer; None where no reward service works."""
-    service = next((s for s in store.live.services(project_id) if s.name == REWARD), None)
-    if service is None or not service.alive or service.state == "stopped":
-        return None
-    if service.state == "failed":
-        return "The reward cannot be learned now; that is tried again. Answers are saved."
+def statement(store: Store, project_id: int, progress: Progress) -> dict[str, Any]:
+    """How far the work is, in the same words wherever a page says it.
+
+    It does not move backwards: a program that asks as it goes has no number of answers to reach, so
+    that there is a `goal` only where one was set, or where nothing asks any more. What is still to
+    come is told by the next reward (`until`). `share` is how much of the nearest end is done, None
+    where that is a reward after the first.
+    """
+    services = store.live.services(project_id)
+    service = next(
+        (s for s in services if s.name == REWARD and s.alive and s.state != "stopped"), None
+    )
+    budget = store.projects.get(project_id).budget
+    asking = any(service.state != "stopped" for service in services)
+    goal = budget or (None if asking else progress.wanted or None)
     rewards = store.live.rewards(project_id)
+    until, share = None, min(progress.answered / goal, 1.0) if goal else None
+    if service is not None and rewards:
+        until = _next(service, progress.revision)
+    elif service is not None:
+        decided = store.live.decided(project_id)
+        until = _first(service, decided)
+        needed = int(service.detail.get("first_at", 0))
+        share = min(decided / needed, 1.0) if needed and share is None else share
+    given = f"{progress.answered:,}"
+    return {
+        "answered": progress.answered,
+        "goal": goal,
+        "words": f"{given} of {plural(goal)}" if goal else plural(progress.answered),
+        "until": until,
+        "share": share,
+        "newest": _newest(rewards) if service is not None else None,
+    }
+
+
+@final
+class Tally:
+    """How far projects are, for pages that ask more often than it changes.
+
+    Args:
+        store: of the answers.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[int, tuple[float, int, dict[str, Any]]] = {}  # when, at which revision
+
+    def of(
+        self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
+    ) -> dict[str, Any]:
+        """Progress and its statement.
+
+        Args:
+            project_id: of which project.
+            annotator_id: whose own numbers to add.
+            within: how old, in seconds, everybody's numbers may be.
+        """
+        progress = self._store.progress(project_id, annotator_id, within=within)
+        now = time.monotonic()
+        at, revision, said = self._seen.get(project_id, (-inf, -1, {}))
+        if now - at >= within or revision != progress.revision:
+            said = statement(self._store, project_id, progress)
+            self._seen[project_id] = now, progress.revision, said
+        return asdict(progress) | {"statement": said}
+
+
+def _next(service: ServiceState, revision: int) -> str | None:
+    if service.state == "fitting":
+        return "the next reward is learning now"
+    more = int(service.detail.get("next_at", 0)) - revision
+    return _problem(service) or (f"{more:,} more until the next reward" if more > 0 else None)
+
+
+def _first(service: ServiceState, decided: int) -> str | None:
+    if service.state == "fitting":
+        return "the first reward is learning now"
+    more = int(service.detail.get("first_at", 0)) - decided
+    return _problem(service) or (f"{more:,} more until the first reward" if more > 0 else None)
+
+
+def _problem(service: ServiceState) -> str | None:
+    failed = service.state == "failed"
+    return "the reward cannot be learned now, which is tried again" if failed else None
+
+
+def _newest(rewards: Sequence[RewardVersion]) -> str | None:
     if not rewards:
-        return _first(store, project_id, service)
-    newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}"
-    if service.state == "fitting":
-        return f"{newest}; the next one is learning now."
-    more = int(service.detail.get("next_at", 0)) - store.live.revision(project_id)
-    if more <= 0:
-        return f"{newest}."
-    return f"{newest}; {more:,} more and it learns again."
-
-
-def _first(store: Store, project_id: int, service: ServiceState) -> str | None:
-    if service.state == "fitting":
-        return "The first reward is learning now."
-    needed = int(service.detail.get("first_at", 0))
-    if not needed:  # it has only just begun
         return None
-    given = min(store.live.decided(project_id), needed)
-    return f"{given:,} of {plural(needed)} until the first reward."
+    return f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
 
 
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:

@@ -5,13 +5,12 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Final, final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from preferl.annotate.learning import learning_words
+from preferl.annotate.learning import Tally
 from preferl.annotate.people import Anyone, whoever
 from preferl.annotate.views import live_view
 from preferl.errors import StorageError
@@ -20,8 +19,9 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/api")
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS: Final = 15.0
-"""After so long without news a comment is sent, so that nothing in between hangs up."""
+QUIET_SECONDS: Final = 5.0
+"""After so long without news a sign of life is sent: pages tell by it that the server is there, and
+nothing in between hangs up."""
 
 BACKLOG: Final = 32
 """Messages that a slow reader may be behind before the oldest are dropped."""
@@ -40,6 +40,7 @@ class News:
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
+        self._tally = Tally(store)
         self._seconds = seconds
         self._readers: dict[asyncio.Queue[Message | None], int] = {}
         self._last: dict[int, dict[str, dict[str, Any]]] = {}
@@ -102,13 +103,12 @@ class News:
         self._last.clear()  # who comes next must not be told what is long past
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
-        progress = asdict(self._store.progress(project_id))
+        progress = self._tally.of(project_id)
         paused = self._store.projects.get(project_id).paused
         there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
-            "learning": {"words": learning_words(self._store, project_id)},
             "questions": {"paused": paused, **there},
         }
 
@@ -130,7 +130,7 @@ def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None
 
 @router.get("/stream")
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events: `progress`, `reward`, `learning`, `questions`, at first as things are."""
+    """Server-sent events: `progress`, `reward`, `questions`, `here`; at first as things are."""
     news: News = request.app.state.news
 
     async def lines() -> AsyncIterator[str]:
@@ -139,7 +139,7 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
             if await asyncio.to_thread(whoever, request) is None:
                 return  # signed out meanwhile
             if message is None:
-                yield ": still here\n\n"
+                yield "event: here\ndata: {}\n\n"
                 continue
             kind, content = message
             yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"

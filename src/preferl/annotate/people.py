@@ -12,6 +12,7 @@ from typing import Annotated, Final, final
 
 from fastapi import Depends, HTTPException, Request
 
+from preferl.annotate.learning import Tally
 from preferl.errors import ConfigError
 from preferl.store.schema import Annotator
 from preferl.store.store import Store
@@ -26,6 +27,12 @@ def store_of(request: Request) -> Store:
     """The store that the app was made for."""
     store: Store = request.app.state.store
     return store
+
+
+def tally_of(request: Request) -> Tally:
+    """How far the projects of that store are."""
+    tally: Tally = request.app.state.tally
+    return tally
 
 
 def begin_session(request: Request, annotator: Annotator) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from preferl.annotate.learning import ago, program_words, reward_words
+from preferl.annotate.learning import ago, program_words, reward_words, statement
 from preferl.shapes import FloatArray
 from preferl.store.agreement import agreement_report
 from preferl.store.annotators import annotator_report
@@ -32,8 +32,10 @@ def standing(store: Store, project_id: int) -> dict[str, Any]:
     votes = store.questions.votes(project_id)
     people = store.people.all(project_id)
     rewards = store.live.rewards(project_id)
+    progress = store.progress(project_id)
     return {
-        "progress": store.progress(project_id),
+        "progress": progress,
+        "statement": statement(store, project_id, progress),
         "people": people_rows(people, votes),
         "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
         "chart": answers_over_time(votes.answered_at),

@@ -1,9 +1,9 @@
 """Rows of the store as the JSON that the page's scripts read."""
 
 import math
-from dataclasses import asdict
 from typing import Any, Final
 
+from preferl.annotate.learning import Tally
 from preferl.store.queue import Claim, Question
 from preferl.store.store import Store
 
@@ -25,12 +25,12 @@ def question_view(question: Question) -> dict[str, Any]:
     }
 
 
-def claim_view(store: Store, claim: Claim, project_id: int, annotator_id: int) -> dict[str, Any]:
+def claim_view(tally: Tally, claim: Claim, project_id: int, annotator_id: int) -> dict[str, Any]:
     """What there is to answer, and how far the work is."""
     return {
         "state": claim.state,
         "questions": [question_view(question) for question in claim.questions],
-        "progress": asdict(store.progress(project_id, annotator_id, within=COUNTED_WITHIN)),
+        "progress": tally.of(project_id, annotator_id, within=COUNTED_WITHIN),
     }
 
 

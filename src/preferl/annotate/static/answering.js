@@ -2,8 +2,10 @@
 
 import { Clip } from './clip.js';
 import { Dialogs } from './dialogs.js';
+import { listen } from './news.js';
 import { Panel } from './panel.js';
 import { Player } from './player.js';
+import { transport } from './transport.js';
 import { Refused, farewell, send, whisper } from './wire.js';
 
 const byId = (id) => document.getElementById(id);
@@ -23,6 +25,7 @@ const SPOKEN = {
 const player = new Player([byId('canvas-a'), byId('canvas-b')]);
 const dialogs = new Dialogs();
 const panel = new Panel();
+transport(player);
 
 let questions = []; // what this page holds, the first one is shown
 let shown = null; // the question on the screen
@@ -149,36 +152,7 @@ function controls() {
   byId('pair').classList.toggle('may', Boolean(may));
 }
 
-function transport() {
-  byId('play').setAttribute('aria-label', player.playing ? 'Pause' : 'Play');
-  byId('play').classList.toggle('playing', player.playing);
-  byId('speed').textContent = `${player.speed}×`;
-}
-
-function position() {
-  if (!player.clips.length) return;
-  const last = Math.max(1, Math.round(player.duration * player.fps) - 1);
-  const place = Math.round(player.time * player.fps);
-  const scrub = byId('scrub');
-  scrub.max = last;
-  scrub.value = place;
-  scrub.style.setProperty('--share', place / last);
-  scrub.setAttribute('aria-valuetext', `${player.time.toFixed(1)} of ${player.duration.toFixed(1)} seconds`);
-  byId('clock').textContent = `${player.time.toFixed(1)} / ${player.duration.toFixed(1)} s`;
-  const ended = player.ended();
-  player.shares().forEach((share, side) => {
-    const figure = byId(side ? 'clip-b' : 'clip-a');
-    figure.querySelector('.ring-part').style.strokeDashoffset = 1 - share;
-    figure.classList.toggle('seen', share >= 1);
-    figure.querySelector('.ended').hidden = !ended[side];
-    const heading = share >= 1 ? 'seen' : `${Math.round(100 * share)} % seen`;
-    const label = figure.querySelector('.ring-text');
-    if (label.textContent !== heading) label.textContent = heading;
-  });
-}
-
-player.addEventListener('tick', position);
-player.addEventListener('change', () => (transport(), controls(), position()));
+player.addEventListener('change', controls);
 player.addEventListener('seen', () => {
   seen.add(pairOf(shown));
   controls();
@@ -269,7 +243,11 @@ function take(reply) {
 function refused(error, again = true) {
   if (!(error instanceof Refused)) throw error;
   sessionStorage.removeItem(PENDING);
-  if (error.status === 401) return state('signed-out');
+  if (error.status === 401) {
+    hush();
+    back();
+    return state('signed-out');
+  }
   notice(error.message, 'trouble');
   setTimeout(() => byId('notice').textContent === error.message && notice(''), 6000);
   say(error.message);
@@ -279,19 +257,20 @@ function refused(error, again = true) {
   }
 }
 
+const GONE = 'No connection to the server. This page goes on by itself once it is back.';
+const gone = () => notice(GONE, 'trouble');
+const back = () => byId('notice').textContent === GONE && notice('');
+
+let hush = () => {}; // ends the news
 let claiming = null;
 let turn = 0; // grows with every change of ours: what was asked before it is out of date
 
 /** Ask what there is to answer; one such request at a time. */
 function claim() {
   const asked = turn;
-  let lost = false;
-  claiming ??= send('/api/claim', { count: AHEAD }, () => {
-    lost = true;
-    notice('No connection to the server. Trying again.', 'trouble');
-  })
+  claiming ??= send('/api/claim', { count: AHEAD }, () => busy || gone())
     .then((reply) => {
-      if (lost) notice('');
+      back();
       if (!busy && asked === turn) take(reply);
     })
     .catch((error) => refused(error, false))
@@ -372,18 +351,7 @@ document.addEventListener('keydown', (event) => {
 for (const button of answers) {
   button.addEventListener('click', () => answer(button.dataset.kind, button.dataset.strength ?? null));
 }
-const press = { undo, play: () => player.toggle(), back: () => player.step(-1), on: () => player.step(1) };
-Object.assign(press, {
-  replay: () => player.replay(),
-  slower: () => player.faster(-1),
-  faster: () => player.faster(1),
-});
-for (const [id, act] of Object.entries(press)) byId(id).addEventListener('click', act);
-for (const id of ['canvas-a', 'canvas-b']) byId(id).addEventListener('click', () => player.toggle());
-
-byId('scrub').addEventListener('input', (event) =>
-  player.seek(event.target.value / event.target.max),
-);
+byId('undo').addEventListener('click', undo);
 // After a pointer's press the keys belong to the page again, not to the pressed control.
 document.addEventListener('pointerup', () =>
   setTimeout(() => {
@@ -406,15 +374,22 @@ async function heartbeat() {
   }
 }
 
-function listen() {
-  const stream = new EventSource('/api/stream');
-  const parsed = (act) => (event) => act(JSON.parse(event.data));
-  stream.addEventListener('progress', parsed((progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null })));
-  stream.addEventListener('reward', parsed((live) => panel.live(live)));
-  stream.addEventListener('learning', parsed((learning) => panel.learning(learning)));
-  stream.addEventListener('questions', () => {
-    if (document.body.dataset.state !== 'pair' && !busy) claim();
-  });
+const news = {
+  progress: (progress) => panel.progress({ ...progress, mine: null, mine_per_hour: null }),
+  reward: (live) => panel.live(live),
+  questions: () => document.body.dataset.state !== 'pair' && !busy && claim(),
+};
+
+/** Whoever only waits has to be told, too; but news may fail where the server can be reached. */
+function onLost(silent) {
+  if (silent && !busy) gone();
+  claim();
+}
+
+function onBack() {
+  back();
+  dispatchEvent(new Event('online')); // what waits for its next try need not wait any longer
+  claim();
 }
 
 window.addEventListener('pagehide', () => {
@@ -436,12 +411,11 @@ setInterval(() => {
 async function begin() {
   const pending = sessionStorage.getItem(PENDING);
   if (pending) await deliver(JSON.parse(pending)).catch(refused);
-  transport();
   const reading = dialogs.read();
   await claim();
   await reading;
   if (shown && !calm.matches && !player.playing) player.replay();
-  listen();
+  hush = listen(news, { onLost, onBack });
 }
 
 begin();

@@ -48,6 +48,7 @@ export class Panel {
   constructor() {
     this.visit = new Visit();
     this.mine = 0;
+    this.revision = 0; // grows with everything that anybody says
     byId('break-done').addEventListener('click', () => {
       this.visit.rest();
       byId('break').hidden = true;
@@ -84,36 +85,36 @@ export class Panel {
 
   progress(progress) {
     if (progress.mine !== null) this.mine = progress.mine;
-    const { answered, wanted } = progress;
-    byId('bar').max = Math.max(1, wanted);
-    byId('bar').value = Math.min(answered, wanted);
-    byId('bar-text').textContent = wanted
-      ? `${answered.toLocaleString()} of ${wanted.toLocaleString()}`
-      : plural(answered, 'answer');
-    byId('mine').textContent = this.mine.toLocaleString();
-    byId('all').textContent = answered.toLocaleString();
-    byId('wanted').textContent = wanted.toLocaleString();
     if (progress.mine_per_hour !== null) {
       byId('pace').textContent = Math.round(progress.mine_per_hour).toLocaleString();
     }
-    byId('active').textContent = progress.people_active
-      ? plural(progress.people_active, 'person').replace('persons', 'people')
-      : 'nobody';
-    byId('clips-missing').textContent =
-      progress.pairs_undrawn > 0
-        ? `${plural(progress.pairs_undrawn, 'pair')} being drawn right now.`
-        : 'The next pairs have not been asked yet.';
     for (const element of document.querySelectorAll('[data-mine]')) {
       element.textContent = plural(this.mine, 'pair');
     }
+    byId('mine').textContent = this.mine.toLocaleString();
+    if (progress.revision >= this.revision) this.everybody(progress);
     this.showVisit();
   }
 
-  /** How far the next reward is, in the server's words; null where nothing learns. */
-  learning({ words }) {
-    for (const element of document.querySelectorAll('[data-learning]')) {
-      if (element.textContent !== (words ?? '')) element.textContent = words ?? '';
+  /** What all have done, in the server's words; a reply that was overtaken by news is left out. */
+  everybody({ revision, statement, people_active, pairs_undrawn }) {
+    this.revision = revision;
+    const { words, until, share, newest } = statement;
+    byId('bar').hidden = share === null;
+    byId('bar').value = share ?? 0;
+    byId('bar-text').textContent = words;
+    byId('bar-until').textContent = until ? `, ${until}` : '';
+    for (const element of document.querySelectorAll('[data-statement]')) {
+      element.textContent = until ? `${words}, ${until}.` : `${words}.`;
     }
+    if (byId('learning').textContent !== (newest ?? '')) byId('learning').textContent = newest ?? '';
+    byId('active').textContent = people_active
+      ? plural(people_active, 'person').replace('persons', 'people')
+      : 'Nobody';
+    byId('clips-missing').textContent =
+      pairs_undrawn > 0
+        ? `${plural(pairs_undrawn, 'pair')} being drawn right now.`
+        : 'The next pairs have not been asked yet.';
   }
 
   live({ rewards, episode }) {

@@ -1,0 +1,117 @@
+"""A page that only waits says within seconds that the server is gone, and goes on with it."""
+
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from preferl.annotate import create_app
+from preferl.annotate.serve import Server
+
+pytestmark = pytest.mark.browser
+
+EXPECTED = ("ERR_", "Failed to load resource", "Failed to fetch")
+SILENT = """
+// A connection that stays open and brings nothing, and a clock that can be put forward.
+window.made = [];
+window.EventSource = class extends EventTarget {
+  static CLOSED = 2;
+  readyState = 1;
+  constructor() { super(); window.made.push(this); }
+  close() {}
+};
+const now = Date.now.bind(Date);
+window.ahead = 0;
+Date.now = () => now() + window.ahead;
+"""
+
+
+class Restarted:
+    """A server that can be stopped and started at the same address."""
+
+    def __init__(self, study, settings):
+        self._study, self._settings = study, settings
+        self._port = 0
+
+    def start(self):
+        listening = socket.create_server(("127.0.0.1", self._port))
+        self._port = listening.getsockname()[1]
+        app = create_app(self._study.store, self._settings)
+        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=3)
+        self._server = Server(config, app)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listening]}, daemon=True
+        )
+        self._thread.start()
+        until = time.monotonic() + 10
+        while not self._server.started:
+            assert time.monotonic() < until, "the server did not start"
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{self._port}"
+
+    def stop(self):
+        self._server.stop()
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture
+def server(study, settings):
+    return Restarted(study, settings)
+
+
+@pytest.fixture
+def address(server):
+    yield server.start()
+    server.stop()
+
+
+def gone(page):
+    return page.locator("#notice").filter(has_text="No connection to the server.")
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
+    study.ask(asked) if asked else None
+    page = person(study.people["ann"][1], expected=EXPECTED)
+    page.wait_for_selector("#pair:visible" if asked else "#waiting:visible")
+    page.wait_for_function("document.getElementById('bar-text').textContent !== ''")
+    server.stop()
+    gone(page).wait_for(timeout=5000)
+    study.ask(2)
+    server.start()
+    gone(page).wait_for(state="hidden", timeout=10_000)
+    page.wait_for_selector("#pair.may")
+    page.keyboard.press("ArrowLeft")
+    words = f"1 of {asked + 2} answers"
+    page.wait_for_function(
+        "words => document.getElementById('bar-text').textContent === words", arg=words
+    )
+
+
+def test_who_may_not_go_on_is_told_that_instead(study, person):
+    page = person(study.people["ann"][1], expected=EXPECTED)
+    page.wait_for_selector("#waiting:visible")
+    page.wait_for_function("document.getElementById('bar-text').textContent !== ''")
+    study.invite("ann")  # a new link, which ends the old one
+    study.ask(1)  # news, with which the stream ends
+    page.wait_for_selector("#signed-out:visible")
+    assert not page.locator("#notice").is_visible()
+
+
+def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person):
+    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
+    page.wait_for_selector("#waiting:visible")
+    page.wait_for_function("window.made.length === 1")
+    page.evaluate("window.ahead += 10_000")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("window.made.length") == 1
+    page.route("**/api/claim", lambda route: route.abort())
+    page.evaluate("window.ahead += 10_000")
+    gone(page).wait_for(timeout=5000)
+    assert page.evaluate("window.made.length") == 2, "it connects anew"
+    page.unroute("**/api/claim")
+    page.evaluate("window.made[1].dispatchEvent(new Event('open'))")
+    gone(page).wait_for(state="hidden", timeout=5000)

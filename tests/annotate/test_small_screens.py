@@ -1,0 +1,56 @@
+"""Both clips and every button are in sight without scrolling, on small screens, too."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+OUTSIDE = """() => [...document.querySelectorAll('.clip, #answers button, .asides button, #play')]
+    .filter(each => {
+      const at = each.getBoundingClientRect();
+      return at.height < 40 || at.top < 56 || at.left < 0
+        || at.bottom > innerHeight || at.right > innerWidth;
+    }).map(each => each.id || each.textContent.trim())"""
+SIZES = [(780, 490), (1280, 720), (900, 600), (844, 390), (390, 844), (390, 664)]
+
+
+@pytest.mark.parametrize("strength", [False, True])
+def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
+    study.store.projects.update(study.project.id, strength=strength)
+    study.ask(2)
+    page = person(study.people["ann"][1])
+    page.wait_for_selector("#pair.may")
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(100)
+        outside = page.evaluate(OUTSIDE)
+        # A small phone scrolls its clips beneath the buttons, which stay.
+        needed = [each for each in outside if height > 700 or width > 700 or "clip" not in each]
+        assert needed == [], f"{width} x {height}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if width > 700:
+            heights = page.evaluate(
+                "[...document.querySelectorAll('.clip')].map(each => each.clientHeight)"
+            )
+            assert min(heights) >= 0.33 * height, f"{width} x {height}"
+
+
+def test_the_header_has_room_for_what_it_says(study, person):
+    study.ask(2)
+    study.store.projects.update(study.project.id, budget=25_000)
+    study.store.live.beat(study.project.id, "reward", "waiting", detail={"first_at": 4_000})
+    page = person(study.people["ann"][1])
+    words = "0 of 25,000 answers, 4,000 more until the first reward"
+    page.wait_for_function(
+        "words => document.querySelector('.overall .number').textContent === words", arg=words
+    )
+    for width in (390, 720, 780, 870, 900, 1000, 1100, 1280):
+        page.set_viewport_size({"width": width, "height": 600})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        clipped = page.evaluate(
+            """() => [...document.querySelectorAll('.brand, .mark, .overall, .top nav')]
+              .filter(each => each.scrollWidth > each.clientWidth + 1
+                || each.getBoundingClientRect().width < 20
+                || each.getBoundingClientRect().right > innerWidth)
+              .map(each => each.className.baseVal ?? each.className)"""
+        )
+        assert clipped == [], width
