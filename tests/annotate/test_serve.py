@@ -35,6 +35,8 @@ def test_a_program_from_start_to_interrupt(study):
     ) as made:
         link = made.stdout.readline().split()[-1]
         assert link.endswith(f"/join/{study.owner}")
+        overview = made.stdout.readline().split()[-1]
+        assert overview == link.replace(f"/join/{study.owner}", "/admin")
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         for attempt in range(100):
             try:
@@ -44,6 +46,7 @@ def test_a_program_from_start_to_interrupt(study):
                 assert attempt < 99
                 time.sleep(0.05)
         assert study.project.question in page
+        assert "Invite somebody" in opener.open(overview).read().decode()
         stream = opener.open(
             link.split("/join")[0] + "/api/stream"
         )  # an open page keeps nothing up

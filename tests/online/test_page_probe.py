@@ -40,7 +40,12 @@ def test_the_link_is_said_once_and_again_when_it_changes():
     probe = probe_of("http://localhost:1/join/a", lines)
     probe.is_up("Answer here: http://localhost:1/join/a", 1)
     probe.is_up("Answer here: http://localhost:2/join/a", 1)
-    assert lines == [f"Answer here: http://localhost:{n}/join/a" for n in (1, 2)]
+    assert lines == [
+        "Answer here: http://localhost:1/join/a",
+        "Overview, once that was opened: http://localhost:1/admin",
+        "Answer here: http://localhost:2/join/a",
+        "Overview, once that was opened: http://localhost:2/admin",
+    ]
 
 
 def test_whatever_answers_is_not_lost(port):

@@ -53,12 +53,14 @@ def serve(
     listening = _bind(settings)
     app = create_app(store, settings)
     secret = store.people.owner(project.id).secret
-    link = f"{address(settings, listening)}/join/{secret}"
+    page = address(settings, listening)
+    link = f"{page}/join/{secret}"
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on"
     )
     maker = Renderer(render) if render else None
     say(f"Answer here: {link}")
+    say(f"Overview, once that was opened: {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
         say(_awaited(undrawn, drawn=bool(render)))
     if not settings.only_here:

@@ -14,7 +14,7 @@ _LINK: Final = re.compile(r"Answer here: (\S+)")
 
 @final
 class PageProbe:
-    """Asks the page whether it is there, and passes on the link that it tells.
+    """Asks the page whether it is there; passes on the link that it tells, and the overview's.
 
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
 
@@ -44,6 +44,8 @@ class PageProbe:
         if link[1] != self._link:
             self._link = link[1]
             self._say(f"Answer here: {link[1]}")
+            page, _, _ = link[1].partition("/join/")
+            self._say(f"Overview, once that was opened: {page}/admin")
         self._answered = time.monotonic()
         return True
 
