@@ -31,39 +31,52 @@ from preferl.store.store import Store
 
 LOGS = Path("drlhp_logs")
 ENV = "Pendulum-v1"
+EVERY = 5  # seconds between two lines in the terminal
 PAUSE = 0.03  # seconds per step: at full speed the agent is done before people have answered twice
 
 
 class Together(BaseCallback):
-    """Says how the agent fares after each new reward, and lets it act slowly."""
+    """Lets the agent act slowly, and says every few seconds what is new."""
 
-    def __init__(self, pause: float) -> None:
+    def __init__(self, feedback: StoredFeedback, pause: float) -> None:
         super().__init__()
-        self.pause = pause
-        self.told = (0, 0)
-
-    def _on_rollout_start(self) -> None:
-        news = (self.training_env.reward_version, self.num_timesteps // 10_000)
-        returns = [episode["r"] for episode in self.model.ep_info_buffer]
-        if news != self.told and returns:
-            self.told = news
-            print(
-                f"after {self.num_timesteps:,} steps, paid by reward version {news[0]}: the last "
-                f"{len(returns)} episodes returned {np.mean(returns):.0f} (it never sees this)"
-            )
+        self.feedback, self.pause = feedback, pause
+        self.returns = []
+        self.told = time.monotonic()
 
     def _on_step(self) -> bool:
+        self.returns += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+        if time.monotonic() - self.told > EVERY:
+            self.told = time.monotonic()
+            told = f"{self.num_timesteps:,} steps, {answers(self.feedback)} answers, "
+            told += f"reward version {self.training_env.reward_version}"
+            if self.returns:
+                told += f"; {len(self.returns)} episodes since returned {np.mean(self.returns):.0f}"
+            print(told)
+            self.returns = []
         time.sleep(self.pause)
         return True
 
 
-def explore_until_there_is_a_reward(env: FeedbackVecEnv, seconds: float) -> None:
+def answers(feedback: StoredFeedback) -> int:
+    """How many say which clip is better, or that both are as good."""
+    return feedback.store.live.decided(feedback.project.id)
+
+
+def explore_until_there_is_a_reward(
+    env: FeedbackVecEnv, feedback: StoredFeedback, first: int, seconds: float
+) -> None:
     """Act at random, slowly, so that people have something to compare."""
     env.reset()
-    until = time.monotonic() + seconds
-    while env.reward_version == 0 and time.monotonic() < until:
+    steps, began, told = 0, time.monotonic(), 0.0
+    while env.reward_version == 0 and time.monotonic() - began < seconds:
         env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
         env.refresh()
+        steps += env.num_envs
+        if time.monotonic() - told > EVERY:
+            told, given = time.monotonic(), answers(feedback)
+            learns = "the reward learns from them" if given >= first else f"{first} are needed"
+            print(f"explores: {steps:,} steps, {given} answers; {learns}")
         time.sleep(0.005)
 
 
@@ -89,6 +102,7 @@ def main(*, smoke: bool) -> None:
             segment_length=25,
             max_pending=20,
             max_questions=15 if smoke else 700,
+            buffer_steps=5_000,  # people see what the agent has done in the last minute
             sampling="disagreement",
             synthetic_preferences=smoke,
         )
@@ -99,21 +113,23 @@ def main(*, smoke: bool) -> None:
                 print(f"goes on after {agent.num_timesteps:,} of {steps:,} steps")
             elif env.reward_version == 0:
                 print(f"explores until there are {first} answers and a reward; Ctrl-C stops")
-                explore_until_there_is_a_reward(env, 120 if smoke else 3600)
+                explore_until_there_is_a_reward(env, feedback, first, 120 if smoke else 3600)
+            print(
+                "learns; what episodes return is the environment's own reward, which it never sees"
+            )
             agent.learn(
                 steps - agent.num_timesteps,
                 callback=[
                     FeedbackCallback(exploration_fraction=0.02),
                     SaveRunCallback(LOGS / "agent", every=steps // 50),
-                    Together(0 if smoke else PAUSE),
+                    Together(feedback, 0 if smoke else PAUSE),
                 ],
                 reset_num_timesteps=False,
             )
             env.save()
-        answers = store.progress(store.projects.get("pendulum").id).answered
         print(
-            f"{agent.num_timesteps:,} steps, reward version {env.reward_version}, {answers} "
-            f"answers\n"
+            f"{agent.num_timesteps:,} steps, reward version {env.reward_version}, "
+            f"{answers(feedback)} answers\n"
             f"the agent is in {LOGS / 'agent'}, its rewards are in {LOGS / 'rewards'}; answer what "
             f"is left with: preferl annotate serve --store {LOGS}"
         )
