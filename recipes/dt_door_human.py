@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pt_door_human import DEMONSTRATIONS, ENV, EPISODES, TASK, fit_reward, write
+from pt_door_human import DEMONSTRATIONS, ENV, EPISODES, ON, TASK, fit_reward, write
 
 from preferl.data import normalised_score
 from preferl.data.sources import load_demonstrations
@@ -49,7 +49,6 @@ from preferl.training import RewardFunction, load_reward, relabel, save_reward
 
 RESULTS = Path(__file__).parent / "results" / "dt_door_human.csv"
 STEPS, CLONE_STEPS = 7_000, 20_000
-ON = ("gymnasium", "gymnasium-robotics", "mujoco", "torch", "transformers")
 CONFIG = DTConfig(
     context=5,
     width=64,
@@ -58,10 +57,8 @@ CONFIG = DTConfig(
     horizon=300,  # the longest demonstration has 299 steps
     action_loss="gaussian",
 )
-KINDS = {
-    "dt": CONFIG,
-    "dtr": replace(CONFIG, regulariser=DTRConfig(weight=0.5, candidates=(1.0,))),
-}
+DRAWN = replace(CONFIG, regulariser=DTRConfig(weight=0.5, candidates=(1.0,)))
+KINDS = {"dt": CONFIG, "dtr": DRAWN}
 ARMS = (
     *("cloning", "dt learned", "dt zero", "dtr learned", "dtr zero", "dt true"),
     *("dt negated", "dtr negated", "dt random", "dtr random"),
@@ -136,13 +133,11 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     rows: list[tuple] = []
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        jobs = [
-            pool.submit(judge, arm, seed, work, smoke) for arm in options.arms for seed in seeds
-        ]
+        jobs = [pool.submit(judge, a, seed, work, smoke) for a in options.arms for seed in seeds]
         for job in as_completed(jobs):
             rows = sorted([*rows, job.result()], key=lambda row: (ARMS.index(row[0]), row[1]))
             if not smoke:
-                write(RESULTS, rows, ON)
+                write(RESULTS, rows, (*ON, "transformers"))
     for kind in KINDS if len(seeds) > 1 else ():
         returns: dict[str, list] = {}
         for arm, _, _, earned, *_ in rows:
