@@ -149,3 +149,12 @@ def png(encoded: str) -> np.ndarray:
 def test_what_cannot_be_drawn_of_arms_and_attention(draw: Callable[[], str]) -> None:
     with pytest.raises(DataError):
         draw()
+
+
+def test_a_single_point_is_seen_and_has_whole_numbers_beside_it() -> None:
+    drawn = learning_curves([Curve("one", np.array([100]), np.array([[0.5], [0.7]]))])
+    assert ">100<" in drawn
+    assert ">99.5<" not in drawn
+    assert drawn.count("<use") > learning_curves(
+        [Curve("one", np.array([99, 100, 101]), np.full((2, 3), 0.5))]
+    ).count("<use")

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
-"""Blue, vermilion, green, pink; a fifth series begins again."""
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again."""
 
 VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
@@ -76,6 +76,18 @@ def thousands(value: float, position: float | None = None) -> str:
     """Numbers on an axis, with a true minus sign."""
     del position
     return f"{value:,g}".replace("-", "−")
+
+
+def counted(value: float, position: float | None = None) -> str:
+    """Counts on an axis: thousands as k, millions as M.
+
+    >>> counted(0.5), counted(20_000), counted(-1_500_000)
+    ('0.5', '20k', '−1.5M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return thousands(value / size, position) + letter
+    return thousands(value, position)
 
 
 def legend(axes: Axes) -> None:

@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from preferl.errors import DataError, mismatch
 from preferl.evaluation.drawing import (
@@ -20,6 +20,7 @@ from preferl.evaluation.drawing import (
     WIDE,
     canvas,
     colours,
+    counted,
     legend,
     thousands,
     to_svg,
@@ -81,10 +82,13 @@ def learning_curves(
         for curve, colour in zip(curves, colours(len(curves)), strict=True):
             _draw_curve(axes, curve, colour)
         axes.margins(x=0.01)
+        steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+        if len(steps) == 1:  # there is no width to divide
+            axes.set_xlim(steps[0] - 1, steps[0] + 1)
         _references(axes, references or {})
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_major_formatter(counted)
         # There is no epoch 2.5, but a return asked for may lie anywhere.
         whole = all(np.equal(np.rint(curve.steps), curve.steps).all() for curve in curves)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
@@ -327,9 +331,10 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
                 got=runs.shape[1],
             )
         )
+    mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
-        axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4)
-    axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label)
+        axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
+    axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label, marker=mark)
 
 
 def _references(axes: Axes, references: Mapping[str, float]) -> None:

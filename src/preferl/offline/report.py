@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from preferl.errors import StorageError
 from preferl.evaluation.attention import preference_attention
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
 from preferl.evaluation.plots import (
@@ -20,27 +19,18 @@ from preferl.evaluation.plots import (
     reward_over_clip,
 )
 from preferl.evaluation.reward_report import RewardReport
-from preferl.offline.agents import CLONING
-from preferl.offline.arms import LEARNED, NEGATED, RANDOM, TRUE, ZERO
+from preferl.offline.arms import LEARNED
 from preferl.offline.config import OfflineConfig
+from preferl.offline.dt_config import DTConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.learned import LearnedReward
 from preferl.offline.scores import ArmScore
 from preferl.offline.sequence_agents import taught_policy
 from preferl.offline.showing import Shown, best_window, show
-from preferl.reporting import read_jsonl
+from preferl.offline.training_section import training_section
+from preferl.offline.words import LEARNER, MEANING
 from preferl.runs import RunFolder, to_json, versions
 from preferl.shapes import FloatArray
-
-MEANING = {
-    LEARNED: "learned reward",
-    TRUE: "true reward",
-    ZERO: "no reward",
-    RANDOM: "random reward",
-    NEGATED: "negated reward",
-    CLONING: "cloning the data",
-}
-"""Arms in words."""
 
 SHOWN_EPISODE = 20_000
 """Seed of the episode on the page, which nothing was judged by."""
@@ -72,10 +62,10 @@ def write_page(
             _attention(learned, shown),
             _reward(inputs, learned),
         ]
-    sections.append(_training(folder))
+    sections.append(training_section(folder, config, inputs))
     page = Report(
         _title(config, inputs),
-        lead="Learned from recorded episodes alone: "
+        lead=f"Learned by {LEARNER[config.policy]} from recorded episodes alone: "
         f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + _verdict(result),
         facts=_facts(config, result, arms, learned),
         sections=tuple(section for section in sections if section is not None),
@@ -147,6 +137,11 @@ def _earned(
         f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
         "with the environment's own reward. Means over seeds and their standard deviation."
     )
+    if config.row is not None:
+        rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
+    if result.get("following"):
+        target = config.target_return or (config.dt or DTConfig()).target
+        rule += f" Each is asked for {_asked(target)}."
     text = (_verdict(result), rule) if result["verdict"] else (rule,)
     return Section(
         "What the policies earn",
@@ -166,6 +161,17 @@ def _earned(
     )
 
 
+def _asked(target: str | float) -> str:
+    """A target in words.
+
+    >>> _asked("q0.95"), _asked("3000")
+    ('the quantile 0.95 of the recorded returns', 'a return of 3000')
+    """
+    told = str(target)
+    quantile = told.startswith("q")
+    return f"the quantile {told[1:]} of the recorded returns" if quantile else f"a return of {told}"
+
+
 def _followed(result: Mapping[str, Any]) -> Section | None:
     """What a Decision Transformer earns beside what it is asked for."""
     following = result.get("following")
@@ -177,6 +183,7 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
         for seed, row in zip(result["seeds"], achieved, strict=True)
     ]
     rank = following["rank_correlation"]
+    means, seeds = achieved.mean(0), len(achieved)
     rows = tuple(
         (target, _number(asked[k]), _spread(achieved[:, k]))
         for k, target in enumerate(following["targets"])
@@ -185,13 +192,20 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
         "Asked and achieved",
         (
             "Returns asked of the taught policies, by the reward they were taught by: quantiles of "
-            "what it pays the recorded episodes. What they earn is the environment's reward. Rank "
-            f"correlation of both: {_decimal(rank)}.",
+            "what it pays the recorded episodes; q0.25 is more than a quarter of them are paid. "
+            "What they earn is the environment's reward.",
+            f"Rank correlation of both: {_decimal(rank)}, of means over seeds. It does not say how "
+            f"much: from the lowest mean to the highest it is {_number(float(np.ptp(means)))}"
+            + (f", while seeds deviate by {_number(_deviation(achieved))}." if seeds > 1 else "."),
         ),
         tables=(Table("By what was asked for", ("quantile", "asked", "achieved"), rows, None),),
         figures=(
             Figure(
-                learning_curves(curves, x_label="asked for", y_label="achieved"),
+                learning_curves(
+                    curves,
+                    x_label="return asked for, by the reward that taught",
+                    y_label="return achieved",
+                ),
                 "What policies earn over what they are asked for, by seed.",
             ),
         ),
@@ -292,11 +306,21 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
             f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
         )
     rows = tuple(
-        (name, _share(report), _decimal(report.log_loss), _decimal(report.calibration.error))
+        (
+            MEANING.get(name, name),
+            _share(report),
+            _decimal(report.log_loss),
+            _decimal(report.calibration.error),
+        )
         for name, report in learned.judged.items()
     )
     heads = ("reward", "accuracy", "log loss", "calibration error")
     tables = (Table(f"On {seen}", heads, rows, 0),) if rows else ()
+    if rows:
+        text.append(
+            "Log loss is in nats, 0.693 where nothing is known. Calibration error is how far the "
+            "predicted shares of answers are from those that were given."
+        )
     return Section("How good the reward is", tuple(text), tables=tables, figures=figures)
 
 
@@ -316,52 +340,9 @@ def _fit_curves(fit: Mapping[str, Any] | None) -> tuple[Figure, ...]:
     )
 
 
-def _training(folder: RunFolder) -> Section | None:
-    try:
-        columns = read_jsonl(folder.path("metrics.jsonl"))
-    except StorageError:  # numbers were not asked to go there
-        return None
-    valued = _curves(columns, {f"iql/{arm}/value": MEANING[arm] for arm in MEANING})
-    agents = [name for name in columns if name.startswith("dt/") and name.endswith("/loss")]
-    matched = _curves(columns, {name: name.split("/")[1] for name in agents})
-    if not valued and not matched:
-        return None
-    figures = []
-    if valued:
-        figures.append(
-            Figure(
-                learning_curves(valued, x_label="updates", y_label="expected return"),
-                "What agents of each arm expect to be paid, over updates.",
-                "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
-            )
-        )
-    if matched:
-        figures.append(
-            Figure(
-                learning_curves(matched, x_label="updates", y_label="loss"),
-                "How far predicted actions are from recorded ones, over updates.",
-                "Mean square error of actions in [-1, 1] (in nats where they are discrete), with "
-                "what critics add to it where there are any.",
-            )
-        )
-    return Section("How they learned", figures=tuple(figures))
-
-
-def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
-    """Of those columns that are there."""
-    curves = []
-    for name, label in labels.items():
-        if name in columns:
-            told = np.isfinite(columns[name])
-            steps, place = _latest(columns["step"][told])
-            curves.append(Curve(label, steps, columns[name][told][place]))
-    return curves
-
-
-def _latest(steps: FloatArray) -> tuple[FloatArray, Any]:
-    """Steps in order, and where each was reported last: a resumed run reports some again."""
-    unique, first = np.unique(steps[::-1], return_index=True)
-    return unique, len(steps) - 1 - first
+def _deviation(values: FloatArray) -> float:
+    """Between seeds, `[S, Q]`: the root of the mean variance."""
+    return float(np.sqrt(values.var(0, ddof=1).mean()))
 
 
 def _held_out(fit: Mapping[str, Any] | None) -> float | None:
