@@ -9,8 +9,8 @@ one, the opposite of what people preferred and the true one, and clones.
 
 The rule was fixed before its first run on these seeds: 7,000 updates of each agent, judged once,
 after the last. It was found with seed 7 and 30 episodes from seed 50,000 on, and time bounded it.
-Actions are weighed by how precisely people repeat them: by plain squares, as in the paper, the
-noise of the fingers leads and the arm is fitted too coarsely to reach the handle.
+Actions are weighed by how precisely people repeat them. By squares, as in the paper, the noise of
+the fingers leads, the arm is fitted a third as well, and that agent scored 9.0 in place of 19.0.
 
 `AdroitHandDoor-v1` is judged with the sign of its reach term corrected
 (`pip install 'preferl[hub,robotics]'`). The paper reports 14.2 ± 1.4 for a Decision Transformer and
