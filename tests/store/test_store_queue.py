@@ -37,6 +37,16 @@ def test_the_same_questions_with_the_same_sides_until_they_are_answered(store):
     assert [q[:5] for q in again.questions] == [q[:5] for q in first.questions]
 
 
+def test_what_is_looked_at_stays_first_when_later_questions_are_more_urgent(store):
+    project, asked = project_with(store)
+    urgent = store.questions.ask(project.id, SEGMENTS, np.array([[6, 7]]), priority=1.0)
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
+    ann = person(store, project)
+    first, again = (store.queue.claim(project.id, ann, 3).questions for _ in range(2))
+    assert [q.query_id for q in first] == [*urgent, *asked[:2]]
+    assert [q.token for q in again] == [q.token for q in first]
+
+
 def test_preference_is_that_of_the_first_clip_whatever_the_sides(store):
     pairs = [(i, j) for i in range(8) for j in range(i + 1, 8)]
     project, asked = project_with(store, pairs)

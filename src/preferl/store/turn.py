@@ -23,6 +23,9 @@ State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 REPEAT_AFTER: Final = 10
 """Answers after which a question may come back, so that people do not recall what they said."""
 
+MOMENT: Final = 1e-6
+"""Seconds between leases of one turn; the least that seconds since the epoch tell apart."""
+
 CHANCES: Final = 5
 """Tries to get a query while others take them at the same time."""
 
@@ -35,6 +38,7 @@ class Turn:
     project: Project
     annotator: Annotator
     at: float
+    leased: int = 0
 
     @classmethod
     def of(cls, session: Session, project_id: int, annotator_id: int) -> Self:
@@ -197,10 +201,13 @@ class Turn:
             annotator_id=self.annotator.id,
             token=secrets.token_urlsafe(16),
             swapped=swapped,
-            granted_at=self.at,
+            # In order, so that what is held is told in the order in which it was given, and no
+            # more urgent pair takes the place of one that is being looked at.
+            granted_at=self.at + MOMENT * self.leased,
             renewed_at=self.at,
             expires_at=self.at + self.project.lease_seconds,
         )
+        self.leased += 1
         self.session.add(lease)
         self.session.flush()
         return lease, query
