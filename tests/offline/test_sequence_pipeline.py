@@ -1,6 +1,7 @@
 """Offline runs of Decision Transformers: from labels to policies that are asked for returns."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
@@ -169,6 +170,16 @@ def test_dtr_has_critics(data, tmp_path) -> None:
     run(config_of(data, policy="dtr", controls=False), tmp_path / "run", seeds=(0,))
     policy = DecisionTransformerPolicy.load(tmp_path / "run/policies/learned-0")
     assert policy.learner == "DTR"
+
+
+def test_the_page_says_which_loss_is_drawn(finished, data, tmp_path) -> None:
+    page = (finished[0] / "report.html").read_text()
+    assert "Mean square error of actions" in page
+    config = config_of(data, dt=replace(SMALL, action_loss="gaussian"), controls=False)
+    run(config, tmp_path / "run", seeds=(0,))
+    page = (tmp_path / "run/report.html").read_text()
+    assert "Nats by which each number of an action is unlikely" in page
+    assert "square error" not in page
 
 
 def test_what_a_config_makes_of_its_settings(data) -> None:

@@ -11,6 +11,7 @@ from preferl.errors import StorageError
 from preferl.evaluation.page import Figure, Section
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.offline.config import OfflineConfig
+from preferl.offline.dt_config import DTConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.words import MEANING
 from preferl.reporting import read_jsonl
@@ -38,21 +39,31 @@ def training_section(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -
             )
         )
     if matched:
-        choices = np.issubdtype(inputs.episodes.actions.dtype, np.integer)
-        what = "Cross-entropy of actions, in nats" if choices else "Mean square error of actions"
-        what += "" if choices else ", each number of which is in [−1, 1]"
-        if config.policy == "dtr":
-            what += ", with what the critics add to it"
+        what, unit = _loss(config, inputs)
         figures.append(
             Figure(
-                learning_curves(
-                    matched, x_label="updates", y_label="nats" if choices else "square error"
-                ),
+                learning_curves(matched, x_label="updates", y_label=unit),
                 "How far predicted actions are from recorded ones, over updates.",
                 f"{what}. Thin lines are seeds, the others their means.",
             )
         )
     return Section("How they learned", figures=tuple(figures))
+
+
+def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
+    """What Decision Transformers make small, in words, and its unit."""
+    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
+        what, unit = "Cross-entropy of actions, in nats", "nats"
+    elif (config.dt or DTConfig()).action_loss == "gaussian":
+        what = (
+            "Nats by which each number of an action is unlikely, up to a constant: less is better"
+        )
+        unit = "nats"
+    else:
+        what = "Mean square error of actions, each number of which is in [−1, 1]"
+        unit = "square error"
+    critics = ", with what the critics add to it" if config.policy == "dtr" else ""
+    return what + critics, unit
 
 
 def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
