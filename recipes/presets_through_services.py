@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from preferl.evaluation import evaluate_policy
+from preferl.files import writing
 from preferl.online import (
     FeedbackCallback,
     FeedbackVecEnv,
@@ -39,6 +40,8 @@ from preferl.store import Store, StoredFeedback
 
 RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
 PRESETS = ("moving_dot", "pendulum")
+Rows = dict[tuple[str, str, str], dict[str, object]]
+"""By preset, way and seed."""
 SETTLED = 50
 """Steps after which a dot that is moved to the middle has arrived from anywhere."""
 
@@ -148,6 +151,22 @@ def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
     }
 
 
+def kept(out: Path) -> Rows:
+    """Rows of earlier runs, which stay unless they are made again."""
+    if not out.is_file():
+        return {}
+    with out.open(newline="") as file:
+        return {(r["preset"], r["way"], r["seed"]): dict(r) for r in csv.DictReader(file)}
+
+
+def write(out: Path, rows: Rows) -> None:
+    """All rows in order, whole or not at all."""
+    with writing(out) as draft, draft.open("w", newline="") as file:
+        writer = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
@@ -159,20 +178,19 @@ def main() -> None:
     use_threads(1)
     shorter = {"steps": 9_000, "initial_steps": 800, "turns": 1, "comparisons": 20}
     if options.smoke:
-        options.seeds, options.out = options.seeds[:1], Path("/dev/null")
-    rows: list[dict[str, object]] = []
+        options.seeds = options.seeds[:1]
+    rows = {} if options.smoke else kept(options.out)
     for preset in options.presets:
         config = from_json(OnlineConfig, load_preset(preset))
         if options.smoke:
             config = replace(config, **shorter, initial_epochs=1)
         for way in options.ways:
             for seed in options.seeds:
-                rows.append(row(preset, way, replace(config, seed=seed)))
-                print(rows[-1], flush=True)
-    with options.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+                made = row(preset, way, replace(config, seed=seed))
+                print(made, flush=True)
+                rows[preset, way, str(seed)] = made
+                if not options.smoke:
+                    write(options.out, rows)
 
 
 if __name__ == "__main__":
