@@ -40,6 +40,8 @@ from preferl.store import Store, StoredFeedback
 
 RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
 PRESETS = ("moving_dot", "pendulum")
+LONGER: dict[str, dict[str, int]] = {"moving_dot": {"steps": 210_000, "memory": 210_000}}
+"""What differs from the preset; the memory still keeps all experience."""
 Rows = dict[tuple[str, str, str], dict[str, object]]
 """By preset, way and seed."""
 SETTLED = 50
@@ -181,7 +183,7 @@ def main() -> None:
         options.seeds = options.seeds[:1]
     rows = {} if options.smoke else kept(options.out)
     for preset in options.presets:
-        config = from_json(OnlineConfig, load_preset(preset))
+        config = from_json(OnlineConfig, load_preset(preset) | LONGER.get(preset, {}))
         if options.smoke:
             config = replace(config, **shorter, initial_epochs=1)
         for way in options.ways:
