@@ -1,9 +1,12 @@
 """Array folders: whole or not there, read as memory maps, named by content."""
 
+import errno
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -139,8 +142,16 @@ def test_damaged_files_say_so(tmp_path, content, memory_map):
     save_arrays(tmp_path / "it", {"a": np.arange(1000)}, {})
     file = tmp_path / "it" / "a.npy"
     file.write_bytes(file.read_bytes()[:500] if content is None else content)
-    with pytest.raises(DataError, match=r"a\.npy: expected a whole .npy file"):
+    with pytest.raises(DataError, match=r"a\.npy: expected a whole .npy file.*damaged or gone"):
         load_arrays(tmp_path / "it", memory_map=memory_map)
+
+
+def test_too_many_open_files_are_not_called_damage(tmp_path, monkeypatch):
+    save_arrays(tmp_path / "it", {"a": np.arange(3)}, {})
+    full = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr(np, "load", Mock(side_effect=full))
+    with pytest.raises(DataError, match=r"Too many open files.*try again"):
+        load_arrays(tmp_path / "it")
 
 
 def test_lost_files_say_so(tmp_path):

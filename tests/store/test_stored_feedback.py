@@ -3,17 +3,20 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from gymnasium import spaces
 from sqlalchemy import text
 
-from preferl.data.segments import Segments
+from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store import Store, StoredFeedback, clip_ids
 from preferl.store.schema import Base
+from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
 
 
@@ -77,6 +80,40 @@ def test_answers_of_another_program_are_joined_to_their_clips(open_store):
         np.testing.assert_array_equal(got[meant.mask], asked[meant.mask])
     np.testing.assert_array_equal(shown.mask, meant.mask)
     assert len(comparisons.segments) == 3, "each clip once"
+
+
+def test_clips_of_two_lengths_are_learned_from_together(store, rng):
+    project = store.projects.create("dots", repeat_share=0.0)
+    feedback, space = StoredFeedback(store), spaces.Box(-1, 1, (2,))
+    asked = [
+        sample_segments(make_episodes(rng, [30], space, space), 2, length, rng) for length in (5, 7)
+    ]
+    for segments in asked:
+        feedback.ask(segments, np.array([[0, 1]]))
+        answer_everything(store, project)
+    comparisons = feedback.comparisons()
+    shown = comparisons.segments[comparisons.pairs]
+    assert shown.mask.sum(-1).tolist() == [[5, 5], [7, 7]]
+    for row, segments in enumerate(asked):
+        clips = shown.observations[row, :, -segments.length :]
+        np.testing.assert_array_equal(clips, segments[np.array([0, 1])].observations)
+
+
+def test_no_file_of_clips_stays_open(store, rng):
+    files = Path("/proc/self/fd")
+    if not files.is_dir():
+        pytest.skip("only /proc tells which files are open")
+    feedback = StoredFeedback(store, store.projects.create("dots", repeat_share=0.0).id)
+    picture, space = spaces.Box(0, 255, (16, 16, 3), np.uint8), spaces.Box(-1, 1, (2,))
+    observed = spaces.Dict({"camera": picture, "arm": space})
+    for _ in range(5):
+        segments = sample_segments(make_episodes(rng, [30], observed, space), 2, 5, rng)
+        feedback.ask(segments, np.array([[0, 1]]))
+    answer_everything(store, feedback.project)
+    before = sum(1 for _ in files.iterdir())
+    comparisons = feedback.comparisons()
+    assert comparisons.segments[comparisons.pairs].observations["camera"].any()
+    assert sum(1 for _ in files.iterdir()) == before
 
 
 def test_asking_waits_for_people_where_it_is_told_to(store):

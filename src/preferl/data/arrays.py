@@ -112,12 +112,15 @@ def _load_array(file: Path, memory_map: bool) -> Array:
     try:
         array = np.load(file, mmap_mode="r" if memory_map else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
+        there = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         raise DataError(
             mismatch(
                 f"{file}",
                 expected="a whole .npy file",
                 got=error,
-                fix="The file is damaged or gone; restore it from a copy.",
+                fix="It cannot be read now; try again when what the system names is mended."
+                if there
+                else "The file is damaged or gone; restore it from a copy.",
             )
         ) from error
     return cast("Array", array)

@@ -211,20 +211,16 @@ def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
     Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
-    mean equal episodes.
+    mean equal episodes. Parts of different segment length have the longest one together: the
+    windows of the others are padded, as those of short episodes are.
 
     Raises:
-        DataError: nothing to join, or parts of different segment length, shapes or keys.
+        DataError: nothing to join, or parts of different shapes or keys.
     """
     if not parts:
         raise DataError("There are no segments to join. Ask at least one question first.")
     if len(parts) == 1:
         return parts[0]
-    lengths = {part.length for part in parts}
-    if len(lengths) > 1:
-        raise DataError(
-            mismatch("segments to join", expected="one segment length", got=sorted(lengths))
-        )
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
     states = [part.states for part in parts if part.states is not None]
     complete = len(parts)
@@ -234,7 +230,7 @@ def join_segments(parts: list[Segments]) -> Segments:
         rewards=np.concatenate([part.rewards for part in parts]),
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
-        length=parts[0].length,
+        length=max(part.length for part in parts),
         states=end_to_end("states to join", states) if len(states) == complete else None,
     )
 

@@ -6,7 +6,6 @@ can be joined to its segment after any crash: files are on disk before a row nam
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -22,9 +21,6 @@ from preferl.store.database import Database, now
 from preferl.store.schema import Clip, Query
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
-SHARDS_OPEN = 64
-"""Shards kept open as memory maps."""
-
 MOST_PARAMETERS = 500
 """Names per statement: databases bound how many values one may hold."""
 
@@ -36,7 +32,6 @@ class ClipStore:
     def __init__(self, database: Database, files: Path) -> None:
         self._database = database
         self._files = files
-        self._shard = lru_cache(maxsize=SHARDS_OPEN)(load_segments)
 
     def put(
         self,
@@ -95,7 +90,7 @@ class ClipStore:
         """The steps of clips, one row per name in this order.
 
         Raises:
-            DataError: a name that is not stored, clips of different length, or a damaged file.
+            DataError: a name that is not stored, or a damaged file.
         """
         at = self._places(project_id, sorted(set(ids)))
         missing = [name for name in ids if name not in at]
@@ -105,7 +100,7 @@ class ClipStore:
         for name, (shard, _) in at.items():
             shards.setdefault(shard, []).append(name)
         parts = [
-            self._shard(self._folder(project_id) / shard).select(
+            load_segments(self._folder(project_id) / shard).select(
                 np.array([at[name][1] for name in names])
             )
             for shard, names in shards.items()
