@@ -76,6 +76,11 @@ def put_agent_back(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
 def lose_place(algorithm: BaseAlgorithm) -> None:
     """Let an algorithm begin with a reset, and no window of its buffer reach across it."""
     algorithm._last_obs = None
+    end_replay(algorithm)
+
+
+def end_replay(algorithm: BaseAlgorithm) -> None:
+    """Let no window of an algorithm's replay buffer reach beyond the step stored last."""
     buffer = replay_of(algorithm)
     if buffer is not None and buffer.size():
         last = (buffer.pos - 1) % buffer.buffer_size

@@ -9,10 +9,10 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
 from preferl.errors import ConfigError, mismatch, require_in
-from preferl.online.agent_state import lose_place, replay_of
+from preferl.online.agent_state import end_replay, lose_place, replay_of
 from preferl.online.exploration import ExplorationPolicy
 from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.replay import relabel_replay, require_relabelling
+from preferl.online.replay import relabel_replay, require_relabelling, require_spaces_held
 from preferl.online.rollouts import pay_rollout, rewards_reach
 
 STRETCH_CLIPS: Final = 4
@@ -24,7 +24,8 @@ class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
     No rollout mixes two rewards. The whole replay buffer of an off-policy algorithm is paid again
-    by the new one; what it was paid while the environment's own reward was switched on, too.
+    by the new one; what it was paid while the environment's own reward was switched on, too. If
+    what it stores is not what rewards are computed from, `learn` raises `SpaceError` at its start.
 
     An agent that has found its ways shows people the same clips again and again. With
     `exploration_fraction`, a random policy takes over now and then between two rollouts, so that
@@ -78,6 +79,10 @@ class FeedbackCallback(BaseCallback):
         buffer = replay_of(self.model)
         if buffer is not None:
             require_relabelling(buffer)
+            if self._env.core.awaits_rewards:  # now, not hours later with the first of them
+                require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
+        if self._env.just_reset:  # as `learn` does in its course, unless told to go on
+            end_replay(self.model)
         self._together = (
             self._pay == "rollout"
             and isinstance(self.model, OnPolicyAlgorithm)

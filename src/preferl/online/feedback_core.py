@@ -17,7 +17,7 @@ from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.paying import Payer, Reward, require_spaces
 from preferl.online.recording import Recording
-from preferl.online.reward_source import Rewards, reward_source
+from preferl.online.reward_source import FixedReward, Rewards, reward_source
 from preferl.online.transforms import Transform, TransformedReward, transformed_space
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.training.reward_function import RewardFunction
@@ -124,6 +124,11 @@ class FeedbackCore:
         if reward is None or self._transform is None:
             return reward
         return TransformedReward(reward, self._transform, self._seen_space)
+
+    @property
+    def awaits_rewards(self) -> bool:
+        """Whether a newer learned reward may come."""
+        return not isinstance(self._source, FixedReward)
 
     @property
     def deferred(self) -> int:

@@ -31,10 +31,12 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
     Attributes:
         paid_replay: a replay buffer, and the version by which all of it was paid last.
+        just_reset: no step was made since `reset`.
         explored_steps: environment steps in which `FeedbackCallback` explored.
 
     Args:
-        venv: the environments. `VecNormalize` belongs outside of this wrapper.
+        venv: the environments. `VecNormalize` belongs outside of this wrapper, and `VecFrameStack`
+            inside, where an agent with a replay buffer awaits rewards.
         feedback: where questions go; None asks nothing.
         rewards: folder of published rewards or its reader, one reward that stays, or None.
         config: how it collects and pays.
@@ -67,6 +69,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         super().__init__(venv)
         self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
         self.explored_steps = 0
+        self.just_reset = False
         self._untold: list[tuple[dict[str, Any], int, int, int]] = []
         self._connect(
             venv.observation_space,
@@ -84,7 +87,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def reset(self) -> VecEnvObs:
         """Begin anew; episodes under way are cut, and steps are paid at once again."""
         self.settle_rewards()
-        observations = self.venv.reset()
+        observations, self.just_reset = self.venv.reset(), True
         states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
         self.core.reset(observations, states=states)
         return shallow_copy(observations)
@@ -97,6 +100,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         """
         self.venv.step_async(actions)
         self.core.act(actions)
+        self.just_reset = False
 
     def step_wait(self) -> VecEnvStepReturn:
         """Give the step's outcome with what is paid, `[V]` float32."""
@@ -146,6 +150,11 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self._untold = []
         return owed
 
+    def switch_to_true_reward(self) -> None:
+        """Pay the environment's own reward from now on, whatever is learned."""
+        super().switch_to_true_reward()
+        self.paid_replay = (None, 0)  # even if it is switched back before the rollout is over
+
     def snapshot(self) -> dict[str, Any]:
         """Where collecting and paying stand, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
@@ -158,6 +167,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         """
         super().restore(snapshot)
         self.explored_steps = int(snapshot["explored_steps"])
+        self.just_reset = False
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""

@@ -28,6 +28,23 @@ def require_relabelling(buffer: ReplayBuffer) -> None:
         )
 
 
+def require_spaces_held(
+    buffer: ReplayBuffer, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> None:
+    """Raise `SpaceError` if rewards of these spaces cannot be computed from what it holds."""
+    if actions != buffer.action_space:
+        raise _other_space("actions", actions, buffer.action_space)
+    held = buffer.observation_space
+    pairs = [(observations, held)]
+    if isinstance(observations, spaces.Dict):
+        if not isinstance(held, spaces.Dict) or set(held.spaces) != set(observations.spaces):
+            raise _other_space("observations", observations, held)
+        pairs = [(part, held.spaces[key]) for key, part in observations.spaces.items()]
+    for space, stored in pairs:
+        if space != stored and not _is_transposed(space, stored):
+            raise _other_space("observations", space, stored)
+
+
 def relabel_replay(buffer: ReplayBuffer, reward: Reward, *, chunk: int = 4096) -> None:
     """Compute all rewards of an SB3 buffer again, in place.
 
@@ -47,8 +64,10 @@ def relabel_replay(buffer: ReplayBuffer, reward: Reward, *, chunk: int = 4096) -
     """
     require_relabelling(buffer)
     require_in("chunk", chunk, 1, float("inf"))
-    _require_actions(reward.action_space, buffer.action_space)
     size = buffer.size()
+    if not size:
+        return
+    require_spaces_held(buffer, reward.observation_space, reward.action_space)
     ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
     starts = _starts(buffer.dones[ring] > 0)  # [V * size], one environment after another
     for first in range(0, len(starts), chunk):
@@ -80,11 +99,9 @@ def _gather(
     stored: Any = buffer.observations
     if not isinstance(space, spaces.Dict):
         return _restored(stored[rows, environments], space, buffer.observation_space)
-    held = buffer.observation_space
-    if not isinstance(held, spaces.Dict) or set(held.spaces) != set(space.spaces):
-        raise _other_space("observations", space, held)
+    held: Any = buffer.observation_space
     return {
-        key: _restored(stored[key][rows, environments], part, held.spaces[key])
+        key: _restored(stored[key][rows, environments], part, held[key])
         for key, part in space.spaces.items()
     }
 
@@ -93,9 +110,7 @@ def _restored(values: Array, space: spaces.Space[Any], held: spaces.Space[Any]) 
     """Stored values `[B, H, ...]` in the shape that `space` has."""
     if space == held:
         return values.reshape(*values.shape[:2], *(space.shape or ()))
-    if _is_transposed(space, held):
-        return np.moveaxis(values, 2, -1)
-    raise _other_space("observations", space, held)
+    return np.moveaxis(values, 2, -1)  # channels first, and nothing else: it was looked at before
 
 
 def _is_transposed(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
@@ -114,11 +129,12 @@ def _unscaled(actions: Array, space: spaces.Space[Any]) -> Array:
     return np.asarray(space.low + 0.5 * (actions + 1.0) * (space.high - space.low))
 
 
-def _require_actions(space: spaces.Space[Any], held: spaces.Space[Any]) -> None:
-    if space != held:
-        raise _other_space("actions", space, held)
-
-
 def _other_space(what: str, space: spaces.Space[Any], held: spaces.Space[Any]) -> SpaceError:
-    expected = f"{space}, which the reward was made for"
-    return SpaceError(mismatch(f"{what} in the replay buffer", expected=expected, got=held))
+    return SpaceError(
+        mismatch(
+            f"{what} in the replay buffer",
+            expected=f"{space}, which the reward is of",
+            got=held,
+            fix="Wrappers that change them, as VecFrameStack does, go inside the one that pays.",
+        )
+    )

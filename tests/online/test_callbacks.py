@@ -1,0 +1,92 @@
+"""What a replay buffer holds is what the newest reward would have paid, whatever was done to it."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from stable_baselines3 import SAC
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecFrameStack
+
+from preferl.errors import SpaceError
+from preferl.models import MLPRewardConfig, PreferenceTransformerConfig, build_reward_model
+from preferl.online.callbacks import FeedbackCallback
+from preferl.online.feedback_env import FeedbackVecEnv
+from preferl.online.replay import relabel_replay
+from preferl.training import RewardFunction
+
+MLP = MLPRewardConfig(hidden=(8,))
+PT = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7)
+
+
+def pendulum(limit: int = 50) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("Pendulum-v1", max_episode_steps=limit)
+
+
+def reward_of(config: Any) -> RewardFunction:
+    env = pendulum()
+    return RewardFunction(
+        build_reward_model(config, env.observation_space, env.action_space, seed=0)
+    )
+
+
+def agent_in(env: Any, **more: Any) -> SAC:
+    return SAC("MlpPolicy", env, buffer_size=400, learning_starts=10**6, seed=0, **more)
+
+
+def test_no_window_reaches_across_the_reset_of_a_second_learn() -> None:
+    reward = reward_of(PT)
+    agent = agent_in(FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), rewards=reward))
+    agent.learn(40, callback=FeedbackCallback())
+    agent.learn(40, callback=FeedbackCallback())  # begins with a reset
+    agent.learn(20, callback=FeedbackCallback(), reset_num_timesteps=False)  # goes on
+    buffer = agent.replay_buffer
+    assert buffer is not None
+    cut = np.zeros((50, 2))
+    cut[19] = 1
+    np.testing.assert_array_equal(buffer.dones[:50], cut)
+    np.testing.assert_array_equal(buffer.timeouts[:50], cut)  # values reach across it as before
+    paid = buffer.rewards[:50].copy()
+    assert np.ptp(paid) > 0
+    relabel_replay(buffer, reward)
+    np.testing.assert_allclose(buffer.rewards[:50], paid, atol=1e-5)
+
+
+def test_what_was_paid_between_two_switches_of_one_rollout_is_paid_again() -> None:
+    env = FeedbackVecEnv(make_vec_env(lambda: pendulum(20), 1, seed=0), rewards=reward_of(MLP))
+
+    class Switches(BaseCallback):
+        def _on_step(self) -> bool:
+            if self.n_calls == 5:
+                env.switch_to_true_reward()
+            if self.n_calls == 10:
+                env.switch_to_learned_reward()
+            return True
+
+    agent = agent_in(env, train_freq=(1, "episode"))
+    agent.learn(40, callback=[FeedbackCallback(), Switches()])
+    buffer = agent.replay_buffer
+    assert buffer is not None
+    paid = buffer.rewards[:40].copy()
+    assert np.ptp(paid) > 0
+    relabel_replay(buffer, reward_of(MLP))
+    np.testing.assert_allclose(buffer.rewards[:40], paid, atol=1e-5)
+
+
+def test_observations_that_rewards_cannot_be_computed_from_are_refused_at_once(tmp_path) -> None:
+    def stacked(rewards: Any) -> SAC:
+        inner = FeedbackVecEnv(make_vec_env(pendulum, 1), rewards=rewards)
+        return agent_in(VecFrameStack(inner, 3))
+
+    agent = stacked(tmp_path)
+    with pytest.raises(SpaceError, match="VecFrameStack does, go inside"):
+        agent.learn(20, callback=FeedbackCallback())
+    assert agent.num_timesteps == 0
+    agent.get_env().close()  # type: ignore[union-attr]
+    for rewards in (None, reward_of(MLP)):  # nothing is ever paid again
+        stacked(rewards).learn(20, callback=FeedbackCallback())
+    inside = FeedbackVecEnv(VecFrameStack(make_vec_env(pendulum, 1), 3), rewards=tmp_path)
+    agent_in(inside).learn(20, callback=FeedbackCallback())
+    inside.close()
