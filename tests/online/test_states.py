@@ -4,9 +4,21 @@ from importlib.util import find_spec
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.vector import SyncVectorEnv
+from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import ConfigError
-from preferl.online import OnlineConfig, PPOConfig, RecordsStates, learn_from_preferences
+from preferl.online import (
+    FeedbackVecEnv,
+    FeedbackVectorEnv,
+    HumanPreferencesEnvWrapper,
+    OnlineConfig,
+    PPOConfig,
+    RecordsStates,
+    learn_from_preferences,
+)
+from preferl.store.feedback import StoredFeedback
+from preferl.store.store import Store
 from preferl.testing import MovingDot
 
 
@@ -33,6 +45,41 @@ def test_states_of_mujoco_put_the_simulator_back():
     *_, info = env.step(env.action_space.sample())
     stage = env.unwrapped
     assert np.array_equal(info["state"], np.concatenate([stage.data.qpos, stage.data.qvel]))
+
+
+def told() -> RecordsStates:
+    return RecordsStates(gymnasium.make("CartPole-v1"))
+
+
+WRAPPERS = {
+    "FeedbackVecEnv": lambda feedback, **more: FeedbackVecEnv(
+        make_vec_env(told, 1), feedback, **more
+    ),
+    "FeedbackVectorEnv": lambda feedback, **more: FeedbackVectorEnv(
+        SyncVectorEnv([told]), feedback, **more
+    ),
+    "HumanPreferencesEnvWrapper": lambda feedback, **more: HumanPreferencesEnvWrapper(
+        told(), feedback=feedback, collect_prefs=feedback is not None, **more
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(WRAPPERS))
+def test_states_that_are_told_and_not_kept_are_said_once(tmp_path, monkeypatch, caplog, name):
+    monkeypatch.chdir(tmp_path)
+    with Store.open(tmp_path) as store:
+        store.projects.create("cart-pole")
+        for feedback, more, times in (
+            (StoredFeedback(store), {}, 1),
+            (StoredFeedback(store), {"states": True}, 0),
+            (None, {}, 0),  # nobody is shown a clip
+        ):
+            caplog.clear()
+            env = WRAPPERS[name](feedback, **more)
+            env.reset()
+            env.reset()
+            env.close()
+            assert caplog.text.count(f"Pass `states=True` to {name}") == times
 
 
 def test_online_runs_keep_states_that_people_can_be_shown():

@@ -48,7 +48,8 @@ class FeedbackConfig:
         longest_piece: steps after which an episode under way is handed over as if it had ended,
             so that tasks without an end are asked about, too.
         episode_every: seconds between whole episodes that the page shows; None shows none.
-        states: record `info["state"]`, what it takes to draw a step again.
+        states: record `info["state"]`, what it takes to draw a step again, as `RecordsStates`
+            tells it.
         refresh_every: vector steps after which a newer reward is taken up; the length of a
             rollout. None takes it up only when `refresh` is called, as `FeedbackCallback` does.
         hide_true_reward: leave the environment's own reward out of what the agent's program sees.

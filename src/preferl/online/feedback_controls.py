@@ -1,5 +1,6 @@
 """What people can do with wrapped environments, whichever library they belong to."""
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -20,6 +21,8 @@ from preferl.online.transforms import Transform
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward
 from preferl.training.versions import tell_spaces
+
+LOGGER = logging.getLogger(__name__)
 
 
 class FeedbackControls:
@@ -47,6 +50,7 @@ class FeedbackControls:
         transform: Transform | None,
         transformed_space: spaces.Space[Any] | None,
     ) -> None:
+        self._states_missed = False
         teacher = _teacher(synthetic_preferences)
         if feedback is None and (teacher is not None or sampler is not None):
             raise ConfigError(
@@ -147,6 +151,17 @@ class FeedbackControls:
         self.core.restore(snapshot["core"])
         if self.handover is not None and snapshot["handover"] is not None:
             self.handover.restore(snapshot["handover"])
+
+    def _look_for_states(self, info: Mapping[str, Any]) -> None:
+        """Say once that states are told, and lost to the clips that people are shown."""
+        lost = self.handover is not None and not self.core.config.states
+        if lost and not self._states_missed and "state" in info:
+            self._states_missed = True
+            LOGGER.warning(
+                'info["state"] is told and not kept: clips that need it cannot be drawn. Pass '
+                "`states=True` to %s, or leave it if it is something else.",
+                type(self).__name__,
+            )
 
     def _disconnect(self, seconds: float) -> None:
         """Save, and stop all threads, within about so many seconds."""

@@ -88,6 +88,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         """Begin anew; episodes under way are cut, and steps are paid at once again."""
         self.settle_rewards()
         observations, self.just_reset = self.venv.reset(), True
+        for info in self.unwrapped.reset_infos:
+            self._look_for_states(info)
         states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
         self.core.reset(observations, states=states)
         return shallow_copy(observations)

@@ -20,6 +20,7 @@ from preferl.online.recorder import stack_states
 from preferl.online.recording import blank
 from preferl.online.reward_source import Rewards
 from preferl.online.transforms import Transform
+from preferl.online.transforms import transformed_space as space_after
 from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
@@ -107,9 +108,10 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             steps = max_pref_interface_segs * chosen.segment_length
             chosen = settings_of(chosen, {"buffer_steps": steps})
         self._store: Store | None = None
+        space = space_after(env.observation_space, obs_transform_func, transformed_space)
         if collect_prefs and feedback is None:
             self._store = Store.open(log_dir)
-            feedback = StoredFeedback(self._store, _project(self._store, project, env))
+            feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
         if pretrained_reward_predictor_dir is not None:
             rewards = _pretrained(pretrained_reward_predictor_dir)
         elif rewards is None:
@@ -132,6 +134,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; one under way is cut."""
         observation, info = self.env.reset(seed=seed, options=options)
+        self._look_for_states(info)
         self.core.reset(_batch(observation), states=self._states(info))
         return observation, info
 
@@ -174,12 +177,14 @@ def _batch(observation: Any) -> Any:
     return map_observations(lambda array: np.asarray(array)[None], observation)
 
 
-def _project(store: Store, name: str, env: gymnasium.Env[Any, Any]) -> str:
-    """The project's name; a new one is told how clips of this environment become pictures."""
+def _project(
+    store: Store, name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any]
+) -> str:
+    """The project's name; a new one is told how clips with observations of `space` are drawn."""
     if name not in {project.slug for project in store.projects.all()}:
         env_id = None if env.spec is None else env.spec.id
         try:
-            frames = spec_for(blank(env.observation_space, (1,)), env_id)
+            frames = spec_for(blank(space, (1,)), env_id)
         except ConfigError:  # it can be said later, with `store.projects.update`
             frames = None
         fps = int(env.metadata.get("render_fps") or 30)

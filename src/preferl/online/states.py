@@ -12,8 +12,9 @@ from preferl.store.stages import StateReader
 class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
 
-    Recorders keep it with the steps, and `preferl.store` draws clips from it: positions and speeds
-    of MuJoCo, with what is placed anew in each episode, or the `state` of classic control.
+    Recorders and wrappers that ask people keep it with the steps if they are told to
+    (`states=True`), and `preferl.store` draws clips from it: positions and speeds of MuJoCo, with
+    what is placed anew in each episode, or the `state` of classic control.
 
     Args:
         env: one of MuJoCo, or one with `state` as classic control has it. MuJoCo's is reset here.

@@ -88,6 +88,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         """Begin episodes everywhere, or where `options["reset_mask"]` is true."""
         mask = None if options is None else options.get("reset_mask")
         observations, infos = self.env.reset(seed=seed, options=options)
+        self._look_for_states(infos)
         self.core.reset(observations, mask, states=self._states(infos))
         self._over[slice(None) if mask is None else mask] = False
         return observations, infos
