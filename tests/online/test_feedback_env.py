@@ -159,23 +159,6 @@ def test_vector_environments_whose_episodes_end_apart(mode: AutoresetMode) -> No
     assert np.abs(following).max() < 1.0  # a reset in the middle would not show, but a mix-up does
 
 
-def test_the_true_reward_can_be_hidden() -> None:
-    reward = reward_of()
-    shown = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), rewards=reward)
-    hidden = FeedbackVecEnv(
-        make_vec_env(pendulum, 2, seed=0), rewards=reward, hide_true_reward=True
-    )
-    for env in (shown, hidden):
-        env.reset()
-    for _ in range(STEPS):
-        *_, told = shown.step(np.zeros((2, 1), np.float32))
-        *_, infos = hidden.step(np.zeros((2, 1), np.float32))
-        assert all("true_reward" in info and info["reward_version"] == 1 for info in told)
-        assert not any("true_reward" in info for info in infos)
-    assert told[0]["episode"]["r"] < -10 < told[0]["learned_return"]
-    assert infos[0]["episode"]["r"] == infos[0]["learned_return"]
-
-
 def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
     env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0))
     env.reset()

@@ -52,7 +52,8 @@ class FeedbackConfig:
             tells it.
         refresh_every: vector steps after which a newer reward is taken up; the length of a
             rollout. None takes it up only when `refresh` is called, as `FeedbackCallback` does.
-        hide_true_reward: leave the environment's own reward out of what the agent's program sees.
+        hide_true_reward: leave the environment's own reward out of what the agent's program sees;
+            in `info["episode"]` of a monitor inside, the return is that of what was paid.
         seed: of what is asked.
 
     Raises:

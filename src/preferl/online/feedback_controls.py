@@ -179,6 +179,13 @@ def _teacher(told: bool | Teacher) -> Teacher | None:
     return told
 
 
+def hide_return(info: dict[str, Any], paid: Any) -> None:
+    """Put what was paid in place of the true return, if a monitor inside tells one."""
+    told = info.get("episode")
+    if isinstance(told, dict) and "r" in told:
+        info["episode"] = told | {"r": paid}
+
+
 def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
     """A config, or its fields as keywords, or the one with some fields replaced.
 

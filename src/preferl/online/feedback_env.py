@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, settings_of
+from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.recorder import outcomes, present_infos, stack_states
 from preferl.online.reward_env import shallow_copy
 from preferl.online.reward_source import Rewards
@@ -147,8 +147,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         sums = np.concatenate([np.zeros((1, self.num_envs)), owed.astype(float).cumsum(axis=0)])
         for info, i, start, end in self._untold:
             info["learned_return"] += float(sums[end, i] - sums[start, i])
-            if self.core.config.hide_true_reward and "episode" in info:
-                info["episode"]["r"] = info["learned_return"]
+            if self.core.config.hide_true_reward and isinstance(info.get("episode"), dict):
+                info["episode"]["r"] = info["learned_return"]  # in place: an algorithm keeps it
         self._untold = []
         return owed
 
@@ -189,8 +189,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             if self.core.deferred:
                 start, end = int(self.core.since[i]), self.core.deferred
                 self._untold.append((infos[i], int(i), start, end))
-            if hide and "episode" in infos[i]:  # SB3's Monitor inside tells the true return
-                infos[i]["episode"] = infos[i]["episode"] | {"r": infos[i]["learned_return"]}
+            if hide:
+                hide_return(infos[i], infos[i]["learned_return"])
 
 
 def _with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:

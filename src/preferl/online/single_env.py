@@ -14,7 +14,7 @@ from gymnasium import spaces
 from preferl.errors import ConfigError, mismatch
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, settings_of
+from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.paying import Reward
 from preferl.online.recorder import stack_states
 from preferl.online.recording import blank
@@ -159,6 +159,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             info["true_reward"] = float(reward)
         if terminated or truncated:
             info["learned_return"] = float(self.core.returns[0])
+            if self.core.config.hide_true_reward:
+                hide_return(info, info["learned_return"])
         return observation, float(paid), terminated, truncated, info
 
     def close(self, seconds: float = 10.0) -> None:

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 from preferl.errors import ConfigError, mismatch
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, settings_of
+from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.reward_source import Rewards
 from preferl.online.transforms import Transform
 from preferl.shapes import Array, BoolArray, map_observations
@@ -152,6 +152,12 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
                 self.core.returns.copy(),
                 over.copy(),
             )
+        if self.core.config.hide_true_reward:
+            paid = np.where(over, self.core.returns, 0.0)
+            hide_return(infos, paid)
+            if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
+                infos["final_info"] = final = dict(final)
+                hide_return(final, paid)
 
 
 def _final(observations: Any, infos: dict[str, Any], over: BoolArray) -> Any:
