@@ -18,7 +18,7 @@ from preferl.training import RewardFunction
 STEPS = 20
 MODELS = {
     "mlp": MLPRewardConfig(hidden=(8,), members=2),
-    "lstm": LSTMRewardConfig(width=8, context=7),
+    "lstm": LSTMRewardConfig(width=32, context=7),
 }
 
 

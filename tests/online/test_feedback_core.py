@@ -24,7 +24,7 @@ from preferl.training import RewardFunction, relabel
 
 SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
 MLP = MLPRewardConfig(hidden=(8,), members=2)
-LSTM = LSTMRewardConfig(width=8, context=6)
+LSTM = LSTMRewardConfig(width=32, context=6)
 PT = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6)
 MODELS = {
     "mlp": MLP,
@@ -137,6 +137,7 @@ def test_rewards_paid_are_those_of_relabelling_what_was_recorded(kind: str, auto
     paid = driver.finish()
     episodes = core.sink.episodes  # type: ignore[attr-defined]
     assert len(episodes) > 10
+    assert np.ptp(paid) > 1e-3
     np.testing.assert_allclose(relabel(episodes, source.reward).rewards, paid, atol=1e-5)
     true = episodes.rewards.reshape(-1)
     assert set(true.tolist()) == {0.5, 1.5, 2.5}
@@ -164,6 +165,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     paid = np.array(driver.finish())
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
     new = np.concatenate([np.arange(len(b) + 5) >= len(b) for b in before])
+    assert np.ptp(paid[new]) > 1e-3
     np.testing.assert_allclose(paid[new], expected[new], atol=1e-5)
     assert (paid[~new] == 0).all()
 
@@ -208,6 +210,7 @@ def test_the_environments_reward_is_paid_only_when_told_to() -> None:
     assert core.paid_version == 1
     paid = driver.finish()
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
+    assert np.ptp(paid[1::2]) > 1e-3
     np.testing.assert_allclose(paid[1::2], expected[1::2], atol=1e-5)
 
 

@@ -36,7 +36,7 @@ from preferl.training.versions import told_spaces
 STEPS = 20
 MODELS = {
     "mlp": MLPRewardConfig(hidden=(8,), members=2),
-    "nmr": LSTMRewardConfig(width=8, context=7),
+    "nmr": LSTMRewardConfig(width=32, context=7),
     "pt": PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=7),
 }
 
@@ -122,6 +122,7 @@ def test_three_libraries_live_through_the_same(kind: str) -> None:
     reward = reward_of(kind)
     episodes, paid = by_sb3(reward)
     assert episodes.lengths.tolist() == [20, 20, 20, 20, 16]
+    assert np.ptp(paid) > 1e-3
     np.testing.assert_allclose(relabel(episodes, reward).rewards, paid, atol=1e-5)
     others = [by_loop(reward, episodes.actions)]
     others += [by_vector(reward, episodes.actions, mode) for mode in AutoresetMode]

@@ -44,7 +44,7 @@ CONFIGS = {
         oversampling=2,
         pessimism=0.5,
     ),
-    "lstm": replace(TINY, env="CartPole-v1", model=LSTMRewardConfig(width=8), short="pad"),
+    "lstm": replace(TINY, env="CartPole-v1", model=LSTMRewardConfig(width=32), short="pad"),
 }
 
 
@@ -55,6 +55,7 @@ class KilledError(Exception):
 @cache
 def undisturbed(name: str) -> tuple[OnlineReport, dict[str, Any]]:
     report = learn_from_preferences(CONFIGS[name])
+    assert np.ptp(report.reward.member_rewards(report.experience)) > 1e-3
     return report, everything(report.learner.algorithm)
 
 

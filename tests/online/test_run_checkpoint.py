@@ -48,6 +48,8 @@ def undisturbed(algorithm: str, env_id: str, kind: str) -> tuple[dict[str, Any],
     agent, sink = built(algorithm, env_id, reward_for(env_id, kind))
     learn(agent, TOTAL, None)
     agent.get_env().core.hand_over()
+    buffer = agent.rollout_buffer if algorithm == "PPO" else agent.replay_buffer
+    assert np.ptp(buffer.rewards) > 1e-3
     return everything(agent), sink
 
 
