@@ -5,12 +5,15 @@ can be joined to its segment after any crash: files are on disk before a row nam
 """
 
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import Select, and_, delete, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
@@ -23,6 +26,12 @@ from preferl.store.schema import Clip, Query
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 MOST_PARAMETERS = 500
 """Names per statement: databases bound how many values one may hold."""
+
+EPISODES_KEPT: Final = 4
+"""The newest whole episodes; one that is being drawn is still there when the next ones come."""
+
+SHOWN_KEPT: Final = 2
+"""Of those with a video: the one that the page shows, and the one that somebody still looks at."""
 
 
 @final
@@ -48,7 +57,8 @@ class ClipStore:
         Args:
             project_id: whose.
             segments: at most some thousands; with `states` if pictures are made from them.
-            kind: `"episode"` for what is only looked at.
+            kind: `"episode"` for what is only looked at; a few of the latest stay, and those that
+                queries refer to.
             detail: what else to remember of each of them, as JSON.
 
         Raises:
@@ -84,6 +94,8 @@ class ClipStore:
                     for position, (name, row) in enumerate(fresh.items())
                     if name in fresh_now
                 )
+        if kind == "episode":
+            self._forget_episodes(project_id, set(ids))
         return ids
 
     def segments(self, project_id: int, ids: Sequence[str]) -> Segments:
@@ -127,14 +139,13 @@ class ClipStore:
         return self._files / "videos" / str(project_id) / f"{clip_id}.mp4"
 
     def without_video(self, project_id: int, limit: int) -> list[str]:
-        """Clips that people are to see and cannot yet, those of the most urgent queries first."""
+        """Clips that people are to see and cannot yet, those of the most urgent queries first.
+
+        The last of them is the newest episode: whoever draws `limit` clips at a time comes to it,
+        however many queries wait. Nobody needs the episodes before it.
+        """
         first, second = aliased(Clip), aliased(Clip)
-        episodes = (
-            select(Clip.id)
-            .where(Clip.project_id == project_id, Clip.kind == "episode", Clip.video == "none")
-            .order_by(Clip.created_at)
-            .limit(limit)
-        )
+        newest = _episodes(project_id).limit(1)
         pairs = (
             select(first.id, first.video, second.id, second.video)
             .select_from(Query)
@@ -150,11 +161,12 @@ class ClipStore:
             .limit(limit)
         )
         with self._database.read() as session:
-            wanted = dict.fromkeys(session.scalars(episodes))  # there is one at a time
+            episodes = [clip.id for clip in session.scalars(newest) if clip.video == "none"]
+            wanted: dict[str, None] = {}
             for one, its_video, other, other_video in session.execute(pairs):
                 drawn = {one: its_video, other: other_video}
                 wanted |= dict.fromkeys(name for name, video in drawn.items() if video == "none")
-        return list(wanted)[:limit]
+        return list(dict.fromkeys([*list(wanted)[: limit - len(episodes)], *episodes]))
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Note that these have videos; queries whose clips both have can then be shown."""
@@ -186,6 +198,38 @@ class ClipStore:
             )
             return len(done.all())
 
+    def _forget_episodes(self, project_id: int, new: Collection[str]) -> None:
+        """Remove older episodes that no query refers to; rows go before their files."""
+        with self._database.read() as session:
+            episodes = list(session.scalars(_episodes(project_id)))
+        kept = {*new, *(clip.id for clip in episodes[:EPISODES_KEPT])}
+        kept |= {clip.id for clip in [c for c in episodes if c.video == "ready"][:SHOWN_KEPT]}
+        old = [clip.id for clip in episodes if clip.id not in kept][:MOST_PARAMETERS]
+        if not old:
+            return
+        asked = select(Query.id).where(
+            Query.project_id == project_id,
+            or_(Query.first_clip == Clip.id, Query.second_clip == Clip.id),
+        )
+        gone = (
+            delete(Clip)
+            .where(Clip.project_id == project_id, Clip.id.in_(old), ~asked.exists())
+            .returning(Clip.id, Clip.shard)
+            .execution_options(synchronize_session=False)
+        )
+        with self._database.write() as session:
+            removed = session.execute(gone).all()
+            shards = {shard for _, shard in removed}
+            used = select(Clip.shard).where(Clip.project_id == project_id, Clip.shard.in_(shards))
+            shards -= set(session.scalars(used))
+        with suppress(OSError):  # what stays takes room and nothing else
+            for name, _ in removed:
+                self.video_path(project_id, name).unlink(missing_ok=True)
+            for shard in shards:
+                folder = self._folder(project_id) / shard
+                (folder / "about.json").unlink(missing_ok=True)  # half a folder is none
+                shutil.rmtree(folder, ignore_errors=True)
+
     def _folder(self, project_id: int) -> Path:
         return self._files / "clips" / str(project_id)
 
@@ -213,6 +257,21 @@ def clip_ids(segments: Segments) -> list[str]:
     ]
 
 
+def distinct_clips(segments: Segments) -> Segments:
+    """One window of each name: windows with the same steps are one clip, which needs no comparing.
+
+    >>> block = np.array([[1.0], [2.0], [1.0], [2.0], [1.0]])
+    >>> segments = Segments(block, block, block[:, 0], np.arange(4), np.full(4, 2), 2)
+    >>> distinct_clips(segments).start.tolist()
+    [0, 1]
+    """
+    rows = np.sort(np.unique(clip_ids(segments), return_index=True)[1])
+    if len(rows) == len(segments):
+        return segments
+    origin = None if segments.origin is None else segments.origin[rows]
+    return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=origin)
+
+
 def mark_ready(session: Session, project_id: int, clips: Sequence[str]) -> None:
     """Let queries about these clips be shown where both sides now have videos."""
     shown = select(Clip.id).where(Clip.project_id == project_id, Clip.video == "ready")
@@ -228,6 +287,12 @@ def mark_ready(session: Session, project_id: int, clips: Sequence[str]) -> None:
         .values(ready=True)
         .execution_options(synchronize_session=False)
     )
+
+
+def _episodes(project_id: int) -> Select[Clip]:
+    """Whole episodes, the newest first."""
+    chosen = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
+    return chosen.order_by(Clip.created_at.desc(), Clip.id)
 
 
 def _existing(session: Session, project_id: int, ids: Sequence[str]) -> set[str]:

@@ -131,12 +131,18 @@ class RenderWorker:
         except _StoppedError:
             return
         except Exception as error:  # whatever it is, the next clip may be drawn
+            if clips.get(project.id, clip) is None:
+                return  # an episode in whose place others have come
             self._failed += 1
             self._say_why(project, clip, error)
             clips.video_failed(project.id, clip, f"{type(error).__name__}: {error}")
             return
-        _put(video, clips.video_path(project.id, clip))
+        path = clips.video_path(project.id, clip)
+        _put(video, path)
         clips.video_ready(project.id, [clip])
+        if clips.get(project.id, clip) is None:
+            path.unlink(missing_ok=True)
+            return
         self._drawn += 1
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
 

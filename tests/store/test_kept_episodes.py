@@ -1,0 +1,108 @@
+"""Whole episodes are looked at and then forgotten; clips of questions stay."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preferl.data.segments import Segments
+from preferl.store import Store, clip_ids
+from preferl.store.clips import EPISODES_KEPT
+from preferl.store.frames import FunctionFrames
+from preferl.store.rendering import RenderWorker
+
+
+def episode(seed: int, steps: int = 6) -> Segments:
+    block = np.random.default_rng(seed).normal(size=(steps, 2))
+    return Segments(block, block, block[:, 0], np.array([0]), np.array([steps]), steps)
+
+
+def put(store: Store, project: int, *seeds: int) -> list[str]:
+    return [store.clips.put(project, episode(seed), kind="episode")[0] for seed in seeds]
+
+
+def there(store: Store, project: int, clips: list[str]) -> list[bool]:
+    return [store.clips.get(project, clip) is not None for clip in clips]
+
+
+def shards(store: Store, project: int) -> int:
+    return sum(1 for _ in (store.files / "clips" / str(project)).iterdir())
+
+
+@pytest.fixture
+def project(store: Store) -> int:
+    return store.projects.create("dots").id
+
+
+def test_questions_do_not_wait_for_a_backlog_of_episodes(store: Store, project: int) -> None:
+    episodes = put(store, project, *range(10))
+    block = np.random.default_rng(99).normal(size=(40, 2))
+    segments = Segments(block, block, block[:, 0], np.arange(10) * 4, np.full(10, 4), 4)
+    store.questions.ask(project, segments, np.arange(10).reshape(5, 2))
+    first = store.clips.without_video(project, 4)
+    assert first == [*clip_ids(segments)[:3], episodes[-1]]
+    store.clips.video_ready(project, first)
+    rest = store.clips.without_video(project, 100)
+    assert sorted(rest) == sorted(clip_ids(segments)[3:]), "older episodes need no drawing"
+
+
+def test_old_episodes_go_with_their_files(store: Store, project: int) -> None:
+    episodes = put(store, project, *range(10))
+    assert there(store, project, episodes) == [False] * 6 + [True] * EPISODES_KEPT
+    assert shards(store, project) == EPISODES_KEPT
+    for clip in episodes[6:]:
+        assert store.clips.segments(project, [clip]).steps == 6
+    again = put(store, project, 0)  # what had gone can come back
+    assert store.clips.segments(project, again).steps == 6
+
+
+def test_what_the_page_shows_stays(store: Store, project: int) -> None:
+    episodes = put(store, project, *range(3))
+    store.clips.video_ready(project, episodes)
+    videos = [store.clips.video_path(project, clip) for clip in episodes]
+    for video in videos:
+        video.parent.mkdir(parents=True, exist_ok=True)
+        video.write_bytes(b"film")
+    put(store, project, *range(3, 9))  # and none of these is drawn
+    assert there(store, project, episodes) == [False, True, True]
+    assert [video.exists() for video in videos] == [False, True, True]
+    shown = store.live.last_episode(project)
+    assert shown is not None
+    assert shown.id == episodes[2]
+
+
+def test_an_episode_that_is_asked_about_stays(store: Store, project: int) -> None:
+    asked = put(store, project, 0, 1)
+    store.questions.ask_stored(project, [(asked[0], asked[1])])
+    put(store, project, *range(2, 9))
+    assert there(store, project, asked) == [True, True]
+    assert len(store.clips.segments(project, asked)) == 2
+
+
+def test_clips_that_share_a_file_with_old_episodes_stay(store: Store, project: int) -> None:
+    block = np.random.default_rng(5).normal(size=(8, 2))
+    both = Segments(block, block, block[:, 0], np.array([0, 4]), np.array([4, 4]), 4)
+    first, second = store.clips.put(project, both, kind="episode")
+    other = put(store, project, 0)
+    store.questions.ask_stored(project, [(first, other[0])])
+    put(store, project, *range(1, 9))
+    assert there(store, project, [first, second]) == [True, False]
+    assert store.clips.segments(project, [first]).steps == 4
+
+
+def test_an_episode_that_goes_while_it_is_drawn_leaves_no_video(
+    store: Store, project: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    (slow,) = put(store, project, 0)
+
+    def others_come(segments: Segments, row: int) -> np.ndarray:
+        put(store, project, *range(1, 9))
+        return np.zeros((segments.real[row], 16, 16), np.uint8)
+
+    with RenderWorker(store, FunctionFrames(others_come)) as worker:
+        assert worker.round() == 1
+        assert worker.rendered == (0, 0)
+    assert there(store, project, [slow]) == [False]
+    video: Path = store.clips.video_path(project, slow)
+    assert not video.exists()
+    assert not caplog.messages
