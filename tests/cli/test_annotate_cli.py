@@ -14,7 +14,7 @@ from preferl.cli.annotate_create import episodes_of_run
 from preferl.cli.annotate_report import _people, _rich
 from preferl.cli.main import main
 from preferl.data import load_comparisons, save_episodes
-from preferl.data.episodes import Episodes
+from preferl.data.episodes import Episodes, join
 from preferl.errors import DataError
 from preferl.store.known_pairs import known_pairs
 from preferl.store.store import Store
@@ -191,6 +191,18 @@ def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, 
     assert said in error
     assert "Traceback" not in error
     assert not (tmp_path / "runs/labels/labels.db").exists()
+
+
+def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
+    still = join([episodes[:1]] * 5)
+    save_episodes(tmp_path / "still", still)
+    more = ("--env", "Pendulum-v1", "--length", 10, "--queries", 60, "--elsewhere")
+    where = tmp_path / "labels"
+    assert run("annotate", "create", "--run", tmp_path / "still", *more, "--store", where) == 0
+    with Store.open(where) as store:
+        asked = store.questions.asked(store.projects.only().id)
+    assert len(asked) == 60
+    assert all(first != second for _, first, second in asked)
 
 
 def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):

@@ -230,6 +230,29 @@ def test_rows_that_disagree_are_named(tmp_path):
             import_answers(store, project.id, write(tmp_path / "one.jsonl", [a_row()]))
 
 
+def test_a_clip_beside_itself_comes_back_and_is_not_asked_about(store, elsewhere, tmp_path):
+    project = store.projects.create("dots", quorum=2, repeat_share=0.0)
+    asked = store.questions.ask(project.id, SEGMENTS, np.array([[0, 1]]))
+    store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
+    ann = store.people.invite(project.id, "Ann").annotator.id
+    (question,) = store.queue.claim(project.id, ann, 1).questions
+    store.queue.answer(ann, question.token, "key-00001", "equal")
+    with store.database.write() as session:  # as was asked once
+        query = session.get_one(Query, asked[0])
+        query.second_clip = query.first_clip
+    out = tmp_path / "answers.jsonl"
+    export_answers(store, project.id, out)
+    export_segments(store, project.id, tmp_path / "clips")
+    there, copy = elsewhere
+    assert import_answers(there, copy, out, clips=tmp_path / "clips") == (1, 0)
+    assert there.live.open(copy) == 0
+    export_answers(there, copy, tmp_path / "again.jsonl")
+    cells = {"project": None}
+    assert [row | cells for row in rows_of(out)] == [
+        row | cells for row in rows_of(tmp_path / "again.jsonl")
+    ]
+
+
 def test_files_that_are_none(tmp_path):
     with Store.open(tmp_path / "store") as store:
         project = store.projects.create("dots").id

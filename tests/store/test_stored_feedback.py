@@ -10,12 +10,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from gymnasium import spaces
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
-from preferl.store import Store, StoredFeedback, clip_ids
-from preferl.store.schema import Base
+from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
+from preferl.store.schema import Base, Query
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
 
@@ -114,6 +114,29 @@ def test_no_file_of_clips_stays_open(store, rng):
     comparisons = feedback.comparisons()
     assert comparisons.segments[comparisons.pairs].observations["camera"].any()
     assert sum(1 for _ in files.iterdir()) == before
+
+
+def test_windows_with_the_same_steps_are_not_compared(store):
+    project = store.projects.create("dots", repeat_share=0.0)
+    block = np.array([0, 1, 0, 1, 2, 3], np.float64)[:, None]
+    start, real = np.array([0, 2, 4]), np.full(3, 2)
+    segments = Segments(block, block, block[:, 0], start, real, 2)
+    assert distinct_clips(segments).start.tolist() == [0, 4]
+    pairs = np.array([[0, 1], [1, 2]])
+    with pytest.raises(FeedbackError, match="with itself"):
+        store.questions.ask(project.id, segments, pairs)
+    with pytest.raises(FeedbackError, match="with itself"):
+        store.questions.ask_stored(project.id, [("a" * 32, "a" * 32)])
+    assert store.clips.get(project.id, clip_ids(segments)[2]) is None, "nothing was stored"
+    feedback = StoredFeedback(store)
+    feedback.ask(segments, pairs, scores=np.array([5.0, 7.0]), details=[{"n": 0}, {"n": 1}])
+    with store.database.read() as session:
+        (query,) = session.scalars(select(Query))
+    assert (query.score, query.detail) == (7.0, {"n": 1})
+    feedback.ask(segments, pairs[:1])
+    assert feedback.pending == 1
+    with pytest.raises(FeedbackError, match="with itself"):
+        feedback.ask(segments, np.array([[2, 2]]))
 
 
 def test_asking_waits_for_people_where_it_is_told_to(store):

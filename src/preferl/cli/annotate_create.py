@@ -188,10 +188,12 @@ def episodes_of_run(folder: Path) -> "Episodes":
 def draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
     from preferl.data.segments import sample_segments
+    from preferl.store.clips import distinct_clips
 
     rng = np.random.default_rng(config.seed)
     per_query = 2 if config.sampler == "uniform" else CANDIDATES
-    segments = sample_segments(episodes, per_query * config.queries, config.length, rng)
+    drawn = sample_segments(episodes, per_query * config.queries, config.length, rng)
+    segments = distinct_clips(drawn)
     return segments, _sampler(config)(segments, config.queries, rng)
 
 

@@ -3,7 +3,7 @@
 `frames`, `rendering` and `exchange` are imported by name, since they load what draws and writes.
 """
 
-from preferl.store.clips import ClipStore, clip_ids
+from preferl.store.clips import ClipStore, clip_ids, distinct_clips
 from preferl.store.feedback import StoredFeedback
 from preferl.store.live import Progress
 from preferl.store.people import Invitation
@@ -22,4 +22,5 @@ __all__ = [
     "Store",
     "StoredFeedback",
     "clip_ids",
+    "distinct_clips",
 ]

@@ -128,10 +128,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         "query": (QUERY_NAME.fullmatch(row["query"]), "a number, a hyphen and 8 digits of hex"),
         "purpose": (purpose in ASKED, f"one of {', '.join(ASKED)}"),
         "first_clip": (CLIP_ID.fullmatch(sides[0]), "32 digits of hex"),
-        "second_clip": (
-            CLIP_ID.fullmatch(sides[1]) and sides[0] != sides[1],
-            "32 digits of hex, other than first_clip",
-        ),
+        "second_clip": (CLIP_ID.fullmatch(sides[1]), "32 digits of hex"),
         "annotator": (_is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
         "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
         "preference": (row["preference"] == preference, f"{preference}, by kind and swapped"),

@@ -9,7 +9,9 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, FeedbackError, mismatch
-from preferl.shapes import FloatArray, IntArray
+from preferl.feedback.instant import check_pairs
+from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.store.clips import clip_ids
 from preferl.store.combine import CombineMethod, combine_answers
 from preferl.store.store import Store
 
@@ -89,6 +91,8 @@ class StoredFeedback:
     ) -> None:
         """Put questions into the queue; their clips are on disk before.
 
+        Two windows with the same steps are not compared: whatever people say says nothing.
+
         Args:
             segments: candidates.
             pairs: `[P, 2]` rows of `segments`.
@@ -101,6 +105,12 @@ class StoredFeedback:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
             StorageError: the store cannot be written to; nothing is asked then.
         """
+        pairs = check_pairs(pairs, len(segments))
+        differ = _differ(segments, pairs)
+        if not differ.all():
+            pairs = pairs[differ]
+            scores = None if scores is None else np.asarray(scores)[differ]
+            details = details and [told for told, kept in zip(details, differ, strict=True) if kept]
         self.store.questions.ask(
             self.project.id,
             segments,
@@ -173,3 +183,11 @@ class StoredFeedback:
             weight[order],
         )
         return Answered(queries[order], comparisons)
+
+
+def _differ(segments: Segments, pairs: IntArray) -> BoolArray:
+    """`[P]` where windows hold different steps; one beside itself is left for others to refuse."""
+    used, place = np.unique(pairs, return_inverse=True)
+    names = np.asarray(clip_ids(segments.select(used)), np.str_)
+    first, second = names[place.reshape(pairs.shape)].T
+    return np.asarray((first != second) | (pairs[:, 0] == pairs[:, 1]))

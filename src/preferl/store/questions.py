@@ -11,7 +11,7 @@ from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, mismatch
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
-from preferl.store.clips import MOST_PARAMETERS, ClipStore
+from preferl.store.clips import MOST_PARAMETERS, ClipStore, clip_ids
 from preferl.store.database import Database, now
 from preferl.store.schema import (
     COUNTED,
@@ -74,20 +74,19 @@ class Questions:
             details: `[P]` anything else to remember.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments`, or arguments that do not go
-                together; nothing is stored then.
+            FeedbackError: pairs that are not rows of `segments` or are one clip beside itself, or
+                arguments that do not go together; nothing is stored then.
         """
         pairs = check_pairs(pairs, len(segments))
         _check(purpose, len(pairs), scores=scores, known=known, details=details)
-        if (pairs[:, 0] == pairs[:, 1]).any():
-            raise FeedbackError(
-                mismatch("pairs", expected="two clips each", got="a clip with itself")
-            )
         if not len(pairs):
             return []
         used, place = np.unique(pairs, return_inverse=True)
-        ids = self._clips.put(project_id, segments.select(used))
+        chosen = segments.select(used)
+        ids = clip_ids(chosen)
         named = [(ids[first], ids[second]) for first, second in place.reshape(pairs.shape)]
+        _require_two(named)
+        self._clips.put(project_id, chosen)
         return self.ask_stored(
             project_id,
             named,
@@ -113,6 +112,7 @@ class Questions:
     ) -> list[int]:
         """The same about clips that are stored already, by their names."""
         _check(purpose, len(pairs), scores=scores, known=known, details=details)
+        _require_two(pairs)
         names = sorted({name for pair in pairs for name in pair})
         with self._database.write() as session:
             project = session.get_one(Project, project_id)
@@ -288,6 +288,19 @@ def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]
         )
         .order_by(Answer.id)
     )
+
+
+def _require_two(pairs: Sequence[tuple[str, str]]) -> None:
+    same = [first for first, second in pairs if first == second]
+    if same:
+        raise FeedbackError(
+            mismatch(
+                "pairs",
+                expected="two clips each",
+                got=f"clip {same[0]} with itself",
+                fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
+            )
+        )
 
 
 def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any) -> None:
