@@ -95,6 +95,55 @@ def test_a_restored_handover_draws_what_it_would_have_drawn(tmp_path: Path) -> N
     assert asked[0] == asked[1]
 
 
+def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
+    feedback: StoredFeedback,
+) -> None:
+    config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100)
+    unborn = Handover(feedback, config).snapshot()
+    first = handed(feedback, config)
+    first.pause()
+    saved = first.snapshot()
+    first.resume()
+    first.put(episodes(24, seed=1))
+    assert first.flush()
+    first.close()
+    asked = feedback.store.questions.asked(feedback.project.id)
+    assert len(asked) == (60 + 24) // 3
+
+    second = Handover(feedback, config)
+    second.restore(saved)
+    saved_at_once = second.snapshot()
+    for snapshot, lived in ((saved_at_once, [(24, 1)]), (unborn, [(60, 0), (24, 1)])):
+        again = Handover(feedback, config)
+        again.restore(snapshot)
+        again.resume()
+        for steps, seed in lived:
+            again.put(episodes(steps, seed=seed))
+        assert again.flush()
+        assert again.close()
+        assert feedback.store.questions.asked(feedback.project.id) == asked
+
+
+def standing_still(steps: int) -> Episodes:
+    zeros = np.zeros((steps, 2), np.float32)
+    over = np.zeros(steps, bool)
+    return Episodes(zeros, zeros[:, :1], zeros[:, 0], over, zeros[:1], np.array([steps]))
+
+
+def test_no_clip_is_compared_with_itself(feedback: StoredFeedback) -> None:
+    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=4, max_pending=100))
+    handover.put(standing_still(40))
+    assert handover.flush()
+    assert handover.counts.asked == 0
+    handover.put(episodes(5))  # with one other clip there is one pair
+    for _ in range(10):
+        assert handover.flush()
+    assert handover.close()
+    asked = feedback.store.questions.asked(feedback.project.id)
+    assert 0 < len(asked) == handover.counts.asked <= 11
+    assert all(first != second for _, first, second in asked)
+
+
 def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedback) -> None:
     handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, max_pending=7))
     assert feedback.pending == 7
@@ -167,6 +216,52 @@ def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
     handover.flush()
     assert handover.counts.asked > 0
     handover.close()
+
+
+def test_episodes_that_are_always_too_short_are_told_of_once(
+    feedback: StoredFeedback, caplog
+) -> None:
+    handover = Handover(feedback, FeedbackConfig(segment_length=25, ask_every=100))
+    for seed in range(25):
+        assert handover.counts.problem is None
+        handover.put(episodes(20, seed=seed))
+        assert handover.flush(), "there is nothing that could be asked"
+    assert "25 steps (segment_length)" in str(handover.counts.problem)
+    handover.put(episodes(20, seed=26))
+    assert handover.flush()
+    handover.put(episodes(30, seed=27))
+    assert handover.flush()
+    assert handover.counts.problem is None
+    assert handover.counts.asked > 0
+    assert handover.close()
+    said = [record.message for record in caplog.records if record.name == module.__name__]
+    assert len(said) == 2
+    assert 'short="pad"' in said[0]
+    assert said[1] == "Questions are asked again."
+
+
+def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
+    handover = Handover(feedback, FeedbackConfig(segment_length=25))
+    for seed in range(25):
+        handover.put(episodes(20, seed=seed))
+    assert handover.flush()
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        (agent,) = feedback.store.live.services(feedback.project.id)
+        if agent.state == "failed":
+            break
+        time.sleep(0.01)
+    assert agent.state == "failed"
+    assert "segment_length" in agent.detail["problem"]
+    assert handover.close()
+
+
+def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedback) -> None:
+    handover = handed(feedback, FeedbackConfig(segment_length=5))
+    assert handover.close()
+    assert handover.flush()
+    handover.put(episodes(30, seed=1))
+    assert not handover.flush()
 
 
 class Disagreeing:

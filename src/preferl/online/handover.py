@@ -13,14 +13,15 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut, sample_segments
-from preferl.errors import StorageError
+from preferl.errors import StorageError, mismatch
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import InformativePairs, UniformPairs, distinct_windows
+from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
 from preferl.online.waiting_room import WaitingRoom
 from preferl.shapes import FloatArray, leaves
+from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
 
 LOGGER = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ LOOK_SECONDS: Final = 0.5
 
 LONGEST_PAUSE: Final = 30.0
 """Seconds between two tries while the store cannot be reached; each failure doubles the pause."""
+
+TOO_SHORT_AFTER: Final = 20
+"""Clips' worth of steps after which it is said that no episode is long enough for one."""
 
 EPISODE_MEGABYTES: Final = 8.0
 """Of an episode that is shown as a whole; of a larger one, its end."""
@@ -113,8 +117,11 @@ class Handover:
         self._latest: Episodes | None = None
         self._showing = True
         self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
+        self._known_before = self._count_before()  # what is saved before the first round counts
         self._shown_at = -np.inf
         self._problem: str | None = None
+        self._lack: str | None = None  # why nothing can be asked though all went well
+        self._steps_seen = 0  # by the latest round
         self._paused = self._stopping = False
         self._wake = threading.Condition()
         self._rounds = self._hurry = 0
@@ -179,6 +186,7 @@ class Handover:
         self._room.restore(snapshot["room"])
         self._paused, self._asked = bool(snapshot["paused"]), int(snapshot["asked"])
         before = snapshot["asked_before"]
+        self._known_before = None if before is None else int(before)
         self._asked_in_all = None if before is None else int(before) + self._asked
         self._rng = snapshot["rng"]
         if self._script is not None and snapshot["answering"] is not None:
@@ -200,7 +208,8 @@ class Handover:
                 if left <= 0:
                     return False
                 self._wake.wait(left)
-        return self._problem is None
+            done = self._rounds >= wanted or self._steps_seen == self._room.steps_in
+        return done and self._problem in (None, self._lack)
 
     def close(self, seconds: float = 10.0) -> bool:
         """Stop asking, within so many seconds; returns whether the thread has ended by then."""
@@ -224,7 +233,7 @@ class Handover:
             while not self._stopping:
                 failed = not self._try_round()
                 pause = min(2 * pause, LONGEST_PAUSE) if failed else LOOK_SECONDS
-                beats.say("failed" if failed else self._state(), **self._told())
+                beats.say(self._state(), **self._told())
                 with self._wake:
                     self._rounds += 1
                     self._wake.notify_all()
@@ -233,34 +242,41 @@ class Handover:
 
     def _try_round(self) -> bool:
         """A round; whether it went well. Whatever goes wrong, the thread lives on and says so."""
+        steps = self._room.steps_in
         try:
             self._round()
         except Exception as error:  # a sampler or teacher of one's own may raise anything
-            problem = str(error) or type(error).__name__
-            if problem != self._problem:
-                known = isinstance(error, StorageError)
-                LOGGER.warning("No questions for now: %s", problem, exc_info=not known)
-            self._problem = problem
+            known = isinstance(error, StorageError)
+            self._say(str(error) or type(error).__name__, exc_info=not known)
             return False
-        if self._problem is not None:
-            LOGGER.warning("Questions are asked again.")
-        self._problem = None
+        self._say(self._lack)
         with self._wake:
-            self._known = self._drawing()
+            self._known, self._steps_seen = self._drawing(), steps
         return True
+
+    def _say(self, problem: str | None, *, exc_info: bool = False) -> None:
+        """Say why nothing can be asked, and when that is over, once each."""
+        if problem is not None and problem != self._problem:
+            LOGGER.warning("No questions for now: %s", problem, exc_info=exc_info)
+        if problem is None and self._problem is not None:
+            LOGGER.warning("Questions are asked again.")
+        self._problem = problem
 
     def _drawing(self) -> dict[str, Any]:
         """Where draws and counts stand between two rounds."""
         script = self._script
         return {
             "asked": self._asked,
-            "asked_before": self._asked_before,
+            "asked_before": self._known_before
+            if self._asked_before is None
+            else self._asked_before,
             "rng": deepcopy(self._rng),
             "answering": None if script is None else deepcopy(script.rng),
             "given": 0 if script is None else script.given,
         }
 
     def _round(self) -> None:
+        self._lack = None
         if self._asked_before is None:
             self._count_asked()
         if not self._paused:
@@ -273,10 +289,19 @@ class Handover:
 
     def _count_asked(self) -> None:
         """Learn from the store what the project was asked by others than this program."""
-        in_all = len(self._feedback.store.questions.asked(self._feedback.project.id))
+        in_all = self._count_all()
         if self._asked_in_all is not None:
             self._asked += max(in_all - self._asked_in_all, 0)
         self._asked_before = in_all - self._asked
+
+    def _count_all(self) -> int:
+        return len(self._feedback.store.questions.asked(self._feedback.project.id))
+
+    def _count_before(self) -> int | None:
+        try:
+            return self._count_all()
+        except StorageError:  # the first round counts
+            return None
 
     def _told(self) -> dict[str, Any]:
         """What people may want to know of the agent."""
@@ -284,7 +309,7 @@ class Handover:
         return asdict(self.counts) | {"steps": self._room.steps_in, "reward_version": version}
 
     def _state(self) -> str:
-        return "paused" if self._paused else "healthy"
+        return "failed" if self._problem else "paused" if self._paused else "healthy"
 
     def _wanted(self) -> int:
         """How many questions to ask now."""
@@ -302,16 +327,23 @@ class Handover:
         if episodes is None or (
             config.short == "drop" and episodes.lengths.max() < config.segment_length
         ):
+            if self._room.steps_in >= TOO_SHORT_AFTER * config.segment_length:
+                self._lack = mismatch(
+                    "episodes",
+                    expected=f"some of at least {config.segment_length} steps (segment_length)",
+                    got="shorter ones alone",
+                    fix='Choose shorter clips, or pass short="pad".',
+                )
             return
-        segments = sample_segments(
+        drawn = sample_segments(
             episodes,
             config.candidates * count,
             config.segment_length,
             self._rng,
             short=config.short,
         )
-        windows = len(distinct_windows(segments))
-        count = min(count, windows * (windows - 1) // 2)  # no pair twice
+        segments = distinct_clips(drawn)  # an agent that stands still does the same again
+        count = min(count, len(segments) * (len(segments) - 1) // 2)  # no pair twice
         if count:
             self._feedback.model_version = None if self._reward is None else self._reward.version
             self._feedback.ask(segments, self._sampler(segments, count, self._rng))
