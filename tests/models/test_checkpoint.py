@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from safetensors import SafetensorError
 
 import preferl
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
@@ -215,12 +216,13 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_failing_save_leaves_what_was_there(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [OSError, SafetensorError])
+def test_a_failing_save_leaves_what_was_there(tmp_path, monkeypatch, kind):
     save_reward_model(tmp_path / "it", model())
 
     def full(tensors, file):
         Path(file).write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise kind("No space left on device (os error 28)")
 
     monkeypatch.setattr("preferl.models.checkpoint.save_file", full)
     with pytest.raises(StorageError, match="No space left"):

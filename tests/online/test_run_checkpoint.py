@@ -1,6 +1,7 @@
 """A run that was killed goes on as if nothing had happened."""
 
 import json
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from resumable_runs import (
     make,
     reward_for,
 )
+from safetensors import SafetensorError
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
 from preferl.data.episodes import join
 from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.models import checkpoint as model_folder
 from preferl.online import (
     FeedbackVecEnv,
     FeedbackVectorEnv,
@@ -227,6 +230,11 @@ def test_vector_environments_of_gymnasium_go_on_with_their_history(tmp_path):
         assert repr(one[4].get("learned_return")) == repr(two[4].get("learned_return"))
 
 
+class Stop(Kill):
+    def _on_step(self) -> bool:
+        return self.model.num_timesteps < self.at
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     agent, _ = built("PPO", "CartPole-v1", reward_for("CartPole-v1"))
@@ -312,6 +320,84 @@ def test_learning_goes_on_while_the_disk_is_full(saved, monkeypatch, caplog):
     assert resume_run(saved, fresh()).steps == 256
 
 
+def stale(*_: Any) -> Any:
+    raise OSError(116, "Stale file handle")
+
+
+def full(*_: Any) -> None:
+    raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+
+def take_away(folder: Path, _: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+def be_stale(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Path, "iterdir", stale)
+
+
+def damage(folder: Path, _: pytest.MonkeyPatch) -> None:
+    (version_folder(folder, versions(folder)[-1]) / "checkpoint.json").write_text("")
+
+
+def fill(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_folder, "save_file", full)
+
+
+class Harm(Stop):
+    """Does something to the disk once."""
+
+    def __init__(self, at: int, what: Any) -> None:
+        super().__init__(at)
+        self.what = what
+
+    def _on_step(self) -> bool:
+        if not super()._on_step() and self.what is not None:
+            self.what, what = None, self.what
+            what()
+        return True
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (take_away, "expected a folder that can be read, got"),
+        (be_stale, "Stale file handle"),
+        (damage, "expected a whole checkpoint, got"),
+        (fill, "No space left"),
+    ],
+)
+def test_learning_goes_on_whatever_becomes_of_the_disk(tmp_path, monkeypatch, caplog, harm, said):
+    publish(tmp_path / "rewards", reward_for("CartPole-v1"))
+    folder = tmp_path / "run"
+    agent, _ = built("PPO", "CartPole-v1", tmp_path / "rewards")
+    with monkeypatch.context() as patch:
+        harming = Harm(100, lambda: harm(folder, patch))
+        agent.learn(256, callback=[SaveRunCallback(folder, every=64), harming])
+    assert agent.num_timesteps == 256
+    for steps in (128, 192, 256):
+        assert f"No checkpoint after {steps} steps: " in caplog.text
+    assert said in caplog.text
+    agent.get_env().close()
+
+
+def test_a_checkpoint_is_whole_though_earlier_ones_cannot_go(saved, monkeypatch, caplog):
+    agent = fresh()
+    resume_run(saved, agent)
+    rename = Path.rename
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Path, "rename", lambda old, new: stale() if old.name == "00001" else rename(old, new)
+        )
+        learn(agent, 128, saved)
+    assert versions(saved) == [1, 2]
+    assert "Earlier checkpoints" in caplog.text
+    assert "No checkpoint" not in caplog.text
+    learn(agent, 192, saved)
+    assert versions(saved) == [3], "the next one takes them along"
+
+
 def test_what_a_killed_save_left_behind_goes(saved):
     (saved / ".00002.abc" / "00002").mkdir(parents=True)
     agent = fresh()
@@ -333,11 +419,6 @@ def test_nothing_is_saved_in_the_middle_of_a_rollout(tmp_path):
     agent = fresh()
     agent.learn(64, callback=[SaveRunCallback(tmp_path / "run", every=1), Stop(40)])
     assert not has_run(tmp_path / "run")
-
-
-class Stop(Kill):
-    def _on_step(self) -> bool:
-        return self.model.num_timesteps < self.at
 
 
 def test_settings_out_of_range_are_refused(tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
@@ -116,6 +117,28 @@ def test_a_failed_publication_is_said_and_made_again_without_another_fit(
         wait_for(lambda: state(world).state == "waiting")
         assert state(world).detail["problem"] is None
     assert len(fitted) == 1
+
+
+def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
+    monkeypatch.setattr(serving, "RETRIES", (0.05,))
+    world.ask(12)
+    names, away = Path.iterdir, threading.Event()
+
+    def stale(path):
+        if away.is_set() and path == config.out:
+            raise OSError(116, "Stale file handle")
+        return names(path)
+
+    monkeypatch.setattr(Path, "iterdir", stale)
+    with Serving(config, world) as service:
+        wait_for(lambda: state(world) and state(world).state == "waiting")
+        away.set()
+        world.answer(12)
+        wait_for(lambda: service.error or state(world).state == "failed")
+        assert "Stale file handle" in state(world).detail["problem"]
+        away.clear()
+        wait_for(lambda: service.error or service.told == [1])
+    assert service.error is None
 
 
 def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -133,6 +134,22 @@ def test_a_folder_that_cannot_be_read_is_said(tmp_path):
     published = PublishedReward(tmp_path / "file")
     assert not published.refresh()
     assert "cannot be read" in published.problem
+    with pytest.raises(StorageError, match="expected a folder that can be read"):
+        versions(tmp_path / "file")
+
+
+def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, monkeypatch, caplog):
+    looks = iter([[], StorageError("stale handle")])
+
+    def away(_):
+        found = next(looks)
+        if isinstance(found, StorageError):
+            raise found
+        return found
+
+    monkeypatch.setattr(publishing, "versions", away)
+    assert publish(tmp_path, reward_of()) == 1
+    assert "Old rewards stay for now: stale handle" in caplog.text
 
 
 def test_what_a_killed_publisher_left_is_ignored_and_cleaned(tmp_path):
@@ -268,6 +285,30 @@ def test_watching_outlives_what_it_cannot_read(tmp_path):
         publish(tmp_path, reward_of(3))
         wait_for(lambda: published.next.number == 3)
         assert published.problem is None
+
+
+def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):
+    hangs, answers = threading.Event(), threading.Event()
+
+    def hang(_):
+        hangs.set()
+        answers.wait(20)
+        return []
+
+    monkeypatch.setattr(publishing, "versions", hang)
+    published = PublishedReward(tmp_path).watch(0.01)
+    hung = published._watcher
+    assert hangs.wait(10)
+    closing = threading.Thread(target=published.close, args=(0.05,), daemon=True)
+    closing.start()
+    closing.join(5)
+    closed = not closing.is_alive()
+    published.watch(0.01)
+    answers.set()
+    assert closed
+    hung.join(10)
+    assert not hung.is_alive(), "it ends once the disk answers, though another one watches"
+    published.close()
 
 
 def test_spaces_are_left_for_who_fits(tmp_path):

@@ -69,7 +69,10 @@ def write_reward_model(folder: Path, model: RewardModel) -> None:
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in _own_state(model).items()}
     folder.mkdir()
-    save_file(tensors, folder / WEIGHTS)
+    try:
+        save_file(tensors, folder / WEIGHTS)
+    except SafetensorError as error:  # as where the disk is full
+        raise OSError(*error.args) from error
     (folder / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 

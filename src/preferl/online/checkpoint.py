@@ -82,6 +82,7 @@ def save_run(
         The checkpoint's folder.
 
     Raises:
+        CheckpointError: the folder's newest checkpoint is damaged.
         ConfigError: no environment, the folder's run has come further than this one, a replay
             buffer that cannot be paid again, or notes that cannot be written.
         StorageError: the folder cannot be written to, is full, or holds something else.

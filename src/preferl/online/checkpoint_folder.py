@@ -13,7 +13,7 @@ from preferl.errors import CheckpointError, ConfigError, StorageError, mismatch
 from preferl.files import write_json, writing
 from preferl.online.state_files import read_state, write_state
 from preferl.runs import versions as package_versions
-from preferl.training.versions import version_folder, versions
+from preferl.training.versions import names_in, version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
         The checkpoint's own folder.
 
     Raises:
+        CheckpointError: the newest checkpoint there is damaged.
         ConfigError: the run in the folder has come further than this one, or a state that cannot
             be written.
         StorageError: the folder cannot be written to, is full, or holds something else.
@@ -72,6 +73,7 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
 
     Raises:
         CheckpointError: there is none, it is damaged, or it is of another run.
+        StorageError: the folder cannot be read.
     """
     found = versions(folder)
     if not found:
@@ -102,9 +104,8 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     Raises:
         CheckpointError: the newest one is damaged.
         ConfigError: the run in the folder has come further than these steps.
-        StorageError: the folder holds something else.
+        StorageError: the folder holds something else, or cannot be read.
     """
-    folder = Path(folder)
     found = versions(folder)
     if found:
         reached = _told(version_folder(folder, found[-1]))["steps"]
@@ -117,7 +118,7 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
                     fix="Go on from what is there, or save to another folder.",
                 )
             )
-    elif folder.is_dir() and any(not _DRAFT.fullmatch(one.name) for one in folder.iterdir()):
+    elif any(not _DRAFT.fullmatch(name) for name in names_in(folder)):
         raise StorageError(
             mismatch(
                 f"{folder}",
@@ -189,12 +190,15 @@ def _warn_of_versions(saved: Mapping[str, Any]) -> None:
 
 def _remove(folder: Path, numbers: list[int]) -> None:
     """Remove earlier checkpoints, and what a program that was killed left behind."""
-    for number in numbers:
-        path = version_folder(folder, number)
-        path.rename(path.with_name(f".{path.name}.old"))  # at once, so that no half is left
-    for path in folder.iterdir():
-        if _DRAFT.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+    try:
+        for number in numbers:
+            path = version_folder(folder, number)
+            path.rename(path.with_name(f".{path.name}.old"))  # at once, so that no half is left
+        for name in names_in(folder):
+            if _DRAFT.fullmatch(name):
+                shutil.rmtree(folder / name, ignore_errors=True)
+    except OSError as error:  # the new one is whole, and the next takes these along
+        LOGGER.warning("Earlier checkpoints in %s stay for now: %s", folder, error)
 
 
 def _files(folder: Path) -> list[Path]:

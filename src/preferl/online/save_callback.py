@@ -11,7 +11,7 @@ from typing import Any, final
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-from preferl.errors import StorageError, require_in
+from preferl.errors import CheckpointError, StorageError, require_in
 from preferl.online.checkpoint import save_run
 from preferl.online.checkpoint_folder import require_own
 from preferl.online.supervisor import Say, say_on_terminal
@@ -25,7 +25,8 @@ class SaveRunCallback(BaseCallback):
 
     A run that was killed goes on from the last one: see `resume_run`. A run that a callback
     stopped in the middle of a rollout is not saved there, since half a rollout is not kept. Where
-    a disk is full or away, that is said, the checkpoint before stays, and learning goes on.
+    a disk is full or away, or the checkpoint before was damaged meanwhile, that is said, what is
+    there stays, and learning goes on.
 
     The first Ctrl-C lets the rollout under way, and the learning from it, come to its end, saves,
     and interrupts then; a second one interrupts at once. This is so where Ctrl-C would raise
@@ -40,8 +41,9 @@ class SaveRunCallback(BaseCallback):
         verbose: as SB3 has it.
 
     Raises:
+        CheckpointError: with `learn`, a folder whose newest checkpoint is damaged.
         ConfigError: less than one step; with `learn`, a folder whose run has come further.
-        StorageError: with `learn`, a folder that holds something else.
+        StorageError: with `learn`, a folder that holds something else, or cannot be read.
     """
 
     def __init__(
@@ -125,7 +127,7 @@ class SaveRunCallback(BaseCallback):
         self._tried = self.model.num_timesteps
         try:
             save_run(self._folder, self.model, self.training_env)
-        except StorageError as error:
+        except (StorageError, CheckpointError) as error:
             LOGGER.warning("No checkpoint after %d steps: %s", self._tried, error)
         else:
             self._saved = self._tried

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, final
 
 from safetensors import SafetensorError
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, StorageError, mismatch, require_in
 from preferl.files import writing
 from preferl.training.one_publisher import OnePublisher
 from preferl.training.reward_function import RewardFunction
@@ -136,7 +136,12 @@ class Publisher:
         return number
 
     def _prune(self) -> None:
-        for number in versions(self.folder)[: -self._keep]:
+        try:
+            old = versions(self.folder)[: -self._keep]
+        except StorageError as error:  # what is published is published
+            LOGGER.warning("Old rewards stay for now: %s", error)
+            return
+        for number in old:
             path = version_folder(self.folder, number)
             aside = path.with_name(f".{path.name}.old")  # at once, so that nobody reads a half
             try:
@@ -179,6 +184,11 @@ class PublishedReward:
         self.close()
 
     @property
+    def watched(self) -> bool:
+        """Whether new versions are read in the background."""
+        return self._watcher is not None
+
+    @property
     def version(self) -> int:
         """The number of the version in use; 0 before the first."""
         return 0 if self._now is None else self._now.number
@@ -206,9 +216,12 @@ class PublishedReward:
             seconds: between two looks at the folder.
         """
         if self._watcher is None:
-            self._stop.clear()
+            self._stop = threading.Event()  # its own: one that hung until after `close` ends too
             self._watcher = threading.Thread(
-                target=self._keep_reading, args=(seconds,), name="published-reward", daemon=True
+                target=self._keep_reading,
+                args=(seconds, self._stop),
+                name="published-reward",
+                daemon=True,
             )
             self._watcher.start()
         return self
@@ -232,18 +245,18 @@ class PublishedReward:
         self._now = found
         return True
 
-    def close(self) -> None:
-        """Stop watching; the version in use stays."""
+    def close(self, seconds: float = 10.0) -> None:
+        """Stop watching, waiting no longer for a disk that hangs; the version in use stays."""
         if self._watcher is not None:
             self._stop.set()
-            self._watcher.join()
+            self._watcher.join(seconds)
             self._watcher = None
 
-    def _keep_reading(self, seconds: float) -> None:
+    def _keep_reading(self, seconds: float, stop: threading.Event) -> None:
         while True:
             waiting = 0 if self.next is None else self.next.number
             self.next = self._newer_than(max(self.version, waiting)) or self.next
-            if self._stop.wait(seconds):
+            if stop.wait(seconds):
                 return
 
     def _newer_than(self, number: int) -> Version | None:
@@ -257,7 +270,7 @@ class PublishedReward:
                     if version_folder(self.folder, newer).is_dir():  # else it was just removed
                         problem = problem or f"Reward version {newer} cannot be read: {error}"
         except OSError as error:
-            problem = f"{self.folder} cannot be read: {error}"
+            problem = f"Rewards cannot be read: {error}"
         if problem is not None and problem != self.problem:
             used = number if found is None else found.number
             LOGGER.warning("%s Version %d stays in use.", problem, used)

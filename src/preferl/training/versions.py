@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from gymnasium import spaces
 
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError, StorageError, mismatch
 from preferl.files import write_json
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.training.reward_function import RewardFunction
@@ -27,12 +27,33 @@ class Version(NamedTuple):
 
 
 def versions(folder: Path | str) -> list[int]:
-    """Numbers of the versions in a folder, whether or not they can be read, rising."""
+    """Numbers of the versions in a folder, whether or not they can be read, rising.
+
+    Raises:
+        StorageError: the folder cannot be read; one that is not there has no versions.
+    """
+    return sorted(int(name) for name in names_in(folder) if re.fullmatch(r"\d{5,}", name))
+
+
+def names_in(folder: Path | str) -> list[str]:
+    """Names of all that lies in a folder; none where it is not there.
+
+    Raises:
+        StorageError: the folder cannot be read.
+    """
     try:
-        names = [path.name for path in Path(folder).iterdir()]
+        return [path.name for path in Path(folder).iterdir()]
     except FileNotFoundError:
         return []
-    return sorted(int(name) for name in names if re.fullmatch(r"\d{5,}", name))
+    except OSError as error:
+        raise StorageError(
+            mismatch(
+                f"{folder}",
+                expected="a folder that can be read",
+                got=error,
+                fix="Name a folder, and see that its disk is there.",
+            )
+        ) from error
 
 
 def version_folder(folder: Path | str, number: int) -> Path:
