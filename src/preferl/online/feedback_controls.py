@@ -9,7 +9,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError, PreferlError, mismatch
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
@@ -76,7 +76,11 @@ class FeedbackControls:
             if isinstance(rewards, PublishedReward):
                 rewards = rewards.folder
             if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
-                tell_spaces(rewards, self.core.space, action_space)
+                try:
+                    tell_spaces(rewards, self.core.space, action_space)
+                except PreferlError:
+                    self.core.close()
+                    raise
 
     @property
     def reward_version(self) -> int:
@@ -164,13 +168,22 @@ class FeedbackControls:
             )
 
     def _disconnect(self, seconds: float) -> None:
-        """Save, and stop all threads, within about so many seconds."""
+        """Save, and stop all threads, within about so many seconds, also where saving fails."""
         until = time.monotonic() + seconds
-        self.core.close()
-        if self.handover is not None:
-            if self.core.collecting and self.handover.counts.waiting_steps:
-                self.handover.flush(seconds)
-            self.handover.close(max(until - time.monotonic(), 1.0))
+        try:
+            self.core.hand_over()
+            asks = self.handover if self.core.collecting else None
+            if asks is not None and asks.counts.waiting_steps:
+                asks.flush(seconds)
+        finally:
+            if self.handover is not None:
+                self.handover.close(_left(until))
+            self.core.close(_left(until))
+
+
+def _left(until: float) -> float:
+    """Seconds until then, and one for what has not been waited for yet."""
+    return max(until - time.monotonic(), 1.0)
 
 
 def _teacher(told: bool | Teacher) -> Teacher | None:

@@ -17,7 +17,7 @@ from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.paying import Payer, Reward, require_spaces
 from preferl.online.recording import Recording
-from preferl.online.reward_source import FixedReward, Rewards, reward_source
+from preferl.online.reward_source import FixedReward, Rewards, reward_source, watch
 from preferl.online.transforms import Transform, TransformedReward, transformed_space
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.training.reward_function import RewardFunction
@@ -49,7 +49,8 @@ class FeedbackCore:
         action_space: of one environment.
         environments: `V`.
         config: how it collects and pays.
-        rewards: folder of published rewards, its reader, one reward that stays, or None.
+        rewards: folder of published rewards, its reader, one reward that stays, or None. A reader
+            that nobody watches is watched until this is closed.
         handover: takes what is to be asked about; None collects nothing.
         transform: what people and rewards see in place of an observation, over any leading axes.
         space: of transformed observations; needed with `transform`.
@@ -97,6 +98,7 @@ class FeedbackCore:
         self._version = 0
         self._source = reward_source(rewards)
         self._take_up()
+        self._watched = watch(self._source)  # last, so that no thread outlives a refusal
 
     @property
     def version(self) -> int:
@@ -340,10 +342,13 @@ class FeedbackCore:
         self._take_up()
         self._payer.restore(snapshot["history"])
 
-    def close(self) -> None:
-        """Hand over what was recorded, and stop looking for rewards."""
-        self.hand_over()
-        self._source.close()
+    def close(self, seconds: float = 10.0) -> None:
+        """Hand over what was recorded, and stop looking for rewards, within so many seconds."""
+        try:
+            self.hand_over()
+        finally:
+            if self._watched is not None:
+                self._watched.close(seconds)
 
     def _returns(self) -> FloatArray:
         """`[V]` what the episodes under way were paid, with what is owed to them."""

@@ -173,8 +173,10 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        self._disconnect(seconds)
-        self.venv.close()
+        try:
+            self._disconnect(seconds)
+        finally:
+            self.venv.close()
 
     def _tell(
         self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: IntArray

@@ -37,10 +37,6 @@ class RewardSource(Protocol):
         """Use what was in use, whatever has been published since."""
         ...
 
-    def close(self) -> None:
-        """Stop reading."""
-        ...
-
 
 @final
 class FixedReward:
@@ -65,19 +61,21 @@ class FixedReward:
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """It stays what the script says."""
 
-    def close(self) -> None:
-        """There is nothing to stop."""
-
 
 Rewards = Path | str | PublishedReward | Reward | None
 """A folder of published rewards or its reader, one reward that stays, or none at all."""
 
 
 def reward_source(rewards: Rewards) -> RewardSource:
-    """Where rewards come from; a folder is read now, and watched in the background from now on."""
+    """Where rewards come from; a folder is read now."""
     if isinstance(rewards, Path | str):
         rewards = PublishedReward(rewards)
         rewards.refresh()
-    if isinstance(rewards, PublishedReward):
-        return rewards.watch()
-    return FixedReward(rewards)
+    return rewards if isinstance(rewards, PublishedReward) else FixedReward(rewards)
+
+
+def watch(source: RewardSource) -> PublishedReward | None:
+    """Read published rewards in the background; what to close later, None if others watch it."""
+    if isinstance(source, PublishedReward) and not source.watched:
+        return source.watch()
+    return None

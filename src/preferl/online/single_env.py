@@ -165,10 +165,12 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
-        self._disconnect(seconds)
-        if self._store is not None:
-            self._store.close()
-        super().close()
+        try:
+            self._disconnect(seconds)
+        finally:
+            if self._store is not None:
+                self._store.close()
+            super().close()
 
     def _states(self, info: dict[str, Any]) -> Array | None:
         return stack_states([info]) if self.core.config.states else None

@@ -122,8 +122,10 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        self._disconnect(seconds)
-        super().close(**kwargs)
+        try:
+            self._disconnect(seconds)
+        finally:
+            super().close(**kwargs)
 
     def _states(self, infos: dict[str, Any]) -> Array | None:
         if not self.core.config.states:

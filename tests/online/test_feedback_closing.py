@@ -1,0 +1,163 @@
+"""Closing wrapped environments ends what they started, and only that, whatever else goes wrong."""
+
+import threading
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from preferl.errors import DataError, SpaceError, StorageError
+from preferl.models import MLPRewardConfig, build_reward_model
+from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
+from preferl.store.feedback import StoredFeedback
+from preferl.store.store import Store
+from preferl.training import RewardFunction
+from preferl.training import publish as publishing
+from preferl.training.publish import PublishedReward, publish
+
+PLACE, MOVE = spaces.Box(-9, 9, (2,)), spaces.Discrete(2)
+KINDS = ["sb3", "vector", "single"]
+
+
+class Place(gymnasium.Env[Any, Any]):
+    """Stays at nought, or gives what is no number."""
+
+    observation_space, action_space = PLACE, MOVE
+
+    def __init__(self, seen: float = 0.0) -> None:
+        self.seen = seen
+        self.closed = False
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.full(2, self.seen, np.float32), 0.0, False, False, {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def wrapped(kind: str, env: Place, **more: Any) -> Any:
+    if kind == "sb3":
+        return FeedbackVecEnv(DummyVecEnv([lambda: env]), **more)
+    if kind == "vector":
+        several = SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.SAME_STEP)
+        return FeedbackVectorEnv(several, **more)
+    return HumanPreferencesEnvWrapper(env, **more)
+
+
+def publish_in(folder: Any, place: Any = PLACE, seed: int = 0) -> None:
+    model = build_reward_model(MLPRewardConfig(hidden=(8,)), place, MOVE, seed=seed)
+    publish(folder, RewardFunction(model))
+
+
+def readers() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "published-reward"]
+
+
+def wait_for(condition: Any, seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def feedback(tmp_path: Any, empty_store: Any) -> Any:
+    with Store.open(tmp_path / "store") as store:
+        store.projects.create("places")
+        yield StoredFeedback(store)
+
+
+def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path: Any) -> None:
+    publish_in(tmp_path)
+    with PublishedReward(tmp_path).watch(0.01) as reader:
+        train, other = (wrapped("sb3", Place(), rewards=reader) for _ in range(2))
+        other.close()
+        publish_in(tmp_path, seed=1)
+        wait_for(lambda: reader.next is not None and reader.next.number == 2)
+        assert train.refresh()
+        assert train.reward_version == 2
+        train.close()
+        assert reader.watched
+    assert readers() == []
+
+
+def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
+    reader = PublishedReward(tmp_path)
+    first, second = (wrapped("sb3", Place(), rewards=reader) for _ in range(2))
+    second.close()
+    assert reader.watched
+    first.close()
+    assert not reader.watched
+    assert readers() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_hangs_is_not_waited_for(
+    kind: str, feedback: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, hangs, answers = Place(), threading.Event(), threading.Event()
+
+    def hang(_: Any) -> list[int]:
+        hangs.set()
+        answers.wait(20)
+        return []
+
+    reader = PublishedReward(tmp_path / "rewards")
+    asking = wrapped(kind, env, feedback=feedback, rewards=reader)
+    monkeypatch.setattr(publishing, "versions", hang)
+    (thread,) = readers()
+    assert hangs.wait(10)
+    closing = threading.Thread(target=asking.close, args=(0.1,), daemon=True)
+    closing.start()
+    closing.join(5)
+    closed = env.closed and not closing.is_alive()
+    answers.set()
+    assert closed
+    thread.join(10)
+    assert not thread.is_alive(), "it ends once the disk answers"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_experience_that_cannot_be_saved_stops_no_closing(
+    kind: str, feedback: Any, tmp_path: Any
+) -> None:
+    env = Place(np.nan)
+    asking = wrapped(kind, env, feedback=feedback, rewards=tmp_path / "rewards")
+    asking.reset()
+    for _ in range(2):
+        asking.step(0 if kind == "single" else np.array([0]))
+    with pytest.raises(DataError):
+        asking.close()
+    assert env.closed
+    assert readers() == []
+    assert [one for one in threading.enumerate() if one.name == "handover"] == []
+
+
+def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> None:
+    asking = wrapped("single", Place(np.nan), feedback=feedback, rewards=tmp_path / "rewards")
+    asking.reset()
+    asking.step(0)
+    with pytest.raises(DataError):
+        asking.core.close()
+    assert readers() == []
+    asking.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_refused_leaves_no_reader(kind: str, feedback: Any, tmp_path: Any) -> None:
+    folder = tmp_path / "rewards"
+    publish_in(folder, spaces.Box(-9, 9, (7,)))
+    with pytest.raises(SpaceError):
+        wrapped(kind, Place(), feedback=feedback, rewards=folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):  # no word of its spaces can be left there
+        wrapped(kind, Place(), feedback=feedback, rewards=tmp_path / "file")
+    assert readers() == []
