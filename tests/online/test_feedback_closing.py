@@ -57,8 +57,17 @@ def publish_in(folder: Any, place: Any = PLACE, seed: int = 0) -> None:
     publish(folder, RewardFunction(model))
 
 
-def readers() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "published-reward"]
+BEFORE: list[threading.Thread] = []
+
+
+@pytest.fixture(autouse=True)
+def threads_of_other_tests() -> None:
+    BEFORE[:] = threading.enumerate()
+
+
+def begun(name: str = "published-reward") -> list[threading.Thread]:
+    """Threads of this name that the test has begun and that have not ended."""
+    return [one for one in threading.enumerate() if one.name == name and one not in BEFORE]
 
 
 def wait_for(condition: Any, seconds: float = 10.0) -> None:
@@ -86,7 +95,7 @@ def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path: Any) -> N
         assert train.reward_version == 2
         train.close()
         assert reader.watched
-    assert readers() == []
+    assert begun() == []
 
 
 def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
@@ -96,7 +105,7 @@ def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
     assert reader.watched
     first.close()
     assert not reader.watched
-    assert readers() == []
+    assert begun() == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,7 +122,7 @@ def test_a_disk_that_hangs_is_not_waited_for(
     reader = PublishedReward(tmp_path / "rewards")
     asking = wrapped(kind, env, feedback=feedback, rewards=reader)
     monkeypatch.setattr(publishing, "versions", hang)
-    (thread,) = readers()
+    (thread,) = begun()
     assert hangs.wait(10)
     closing = threading.Thread(target=asking.close, args=(0.1,), daemon=True)
     closing.start()
@@ -137,8 +146,8 @@ def test_experience_that_cannot_be_saved_stops_no_closing(
     with pytest.raises(DataError):
         asking.close()
     assert env.closed
-    assert readers() == []
-    assert [one for one in threading.enumerate() if one.name == "handover"] == []
+    assert begun() == []
+    assert begun("handover") == []
 
 
 def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> None:
@@ -147,7 +156,7 @@ def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> Non
     asking.step(0)
     with pytest.raises(DataError):
         asking.core.close()
-    assert readers() == []
+    assert begun() == []
     asking.close()
 
 
@@ -160,4 +169,4 @@ def test_what_is_refused_leaves_no_reader(kind: str, feedback: Any, tmp_path: An
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):  # no word of its spaces can be left there
         wrapped(kind, Place(), feedback=feedback, rewards=tmp_path / "file")
-    assert readers() == []
+    assert begun() == []
