@@ -139,7 +139,7 @@ def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
     if preset == "moving_dot":  # the reward is minus the distance
         episodes = record(agent, config.env, 4_800, seed=10_000)
         rewards = episodes.rewards.reshape(len(episodes), -1)
-        distance = round(float(-rewards[:, SETTLED:].mean()), 4)
+        distance = round(float(abs(rewards[:, SETTLED:].mean())), 4)
     return {
         "preset": preset,
         "way": way,

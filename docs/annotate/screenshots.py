@@ -30,6 +30,7 @@ from preferl.annotate import AnnotateSettings, create_app
 from preferl.annotate.serve import Server
 from preferl.data.segments import Segments
 from preferl.shapes import Array
+from preferl.statistics import wilson_interval
 from preferl.store.store import Store
 from preferl.video import encode
 
@@ -122,19 +123,13 @@ def fill(store: Store) -> tuple[int, str]:
     for clip, pictures in zip(names, frames, strict=True):
         _save(store, project.id, clip, pictures)
     _save(store, project.id, store.clips.put(project.id, episode)[0], film[0])
-    for version, (answers, low, accuracy, high) in enumerate(
-        [
-            (20, 0.42, 0.55, 0.67),
-            (45, 0.55, 0.68, 0.79),
-            (80, 0.66, 0.77, 0.85),
-            (120, 0.73, 0.82, 0.88),
-        ],
-        start=1,
-    ):
+    judged = ((4, 2), (8, 5), (12, 8), (16, 12))  # answers, and how many of them it gets right
+    for version, (answers, right) in enumerate(judged, start=1):
+        interval = wilson_interval(right, answers)
         store.live.publish_reward(
-            project.id, version, answers=answers, accuracy=accuracy, interval=(low, high)
+            project.id, version, answers=answers, accuracy=right / answers, interval=interval
         )
-    plans = {"version": 4, "behind": 2, "first_at": 20, "next_at": 20}
+    plans = {"version": 4, "behind": 2, "first_at": 4, "next_at": 20}
     store.live.beat(project.id, "reward", "waiting", every=600, detail=plans)
     acts = {"steps": 12_400, "reward_version": 4}
     store.live.beat(project.id, "agent", "healthy", every=600, detail=acts)
