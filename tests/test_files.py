@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from preferl.errors import StorageError
 from preferl.files import write_json, write_text, writing
@@ -78,6 +80,21 @@ def test_a_full_disk_says_so(tmp_path):
         writing(tmp_path / "it"),
     ):
         raise OSError(28, "No space left on device")
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_says_so_where_tensors_are_written(tmp_path):
+    resource = pytest.importorskip("resource", reason="only Unix limits how large files are")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with (
+            pytest.raises(StorageError, match="free some space"),
+            writing(tmp_path / "it") as draft,
+        ):
+            save_file({"weights": np.zeros(1000)}, draft)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path) == []
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from preferl.errors import StorageError, mismatch
 
 
@@ -43,7 +45,7 @@ def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
             shutil.rmtree(holder, ignore_errors=True)
     except StorageError:
         raise
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors raises its own where a disk is full
         raise StorageError(
             mismatch(
                 f"{path}",

@@ -69,10 +69,7 @@ def write_reward_model(folder: Path, model: RewardModel) -> None:
     }
     tensors = {name: t.detach().cpu().contiguous() for name, t in _own_state(model).items()}
     folder.mkdir()
-    try:
-        save_file(tensors, folder / WEIGHTS)
-    except SafetensorError as error:  # as where the disk is full
-        raise OSError(*error.args) from error
+    save_file(tensors, folder / WEIGHTS)
     (folder / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 

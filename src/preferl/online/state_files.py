@@ -64,15 +64,12 @@ def write_state(folder: Path, state: Any) -> None:
 
     Raises:
         ConfigError: something else, by its place in the state.
-        OSError: the folder cannot be written to, or is full.
+        OSError, SafetensorError: the folder cannot be written to, or is full.
     """
     writer = _Writer(folder)
     told = writer.encode(state, "state")
-    try:
-        safetensors.torch.save_file(writer.tensors, folder / TENSORS)
-        safetensors.numpy.save_file(writer.arrays, folder / ARRAYS)
-    except SafetensorError as error:  # as where the disk is full
-        raise OSError(*error.args) from error
+    safetensors.torch.save_file(writer.tensors, folder / TENSORS)
+    safetensors.numpy.save_file(writer.arrays, folder / ARRAYS)
     (folder / STATE).write_text(json.dumps(told, allow_nan=False), encoding="utf-8")
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, final
 
-from safetensors import SafetensorError
-
 from preferl.errors import ConfigError, StorageError, mismatch, require_in
 from preferl.files import writing
 from preferl.training.one_publisher import OnePublisher
@@ -126,12 +124,9 @@ class Publisher:
                 mismatch("a version's metrics", expected="what JSON holds", got=error)
             ) from error
         with writing(version_folder(self.folder, number), durable=True) as draft:
-            try:
-                save_reward(draft, reward)
-                describe_version(draft, number, said)
-                beside(draft)
-            except SafetensorError as error:  # as where the disk is full
-                raise OSError(*error.args) from error
+            save_reward(draft, reward)
+            describe_version(draft, number, said)
+            beside(draft)
         self._prune()
         return number
 
