@@ -59,7 +59,7 @@ def wrapped(
         segment_length=config.segment_length,
         max_questions=questions,
         ask_every=ask_every,
-        buffer_steps=config.steps,
+        buffer_steps=config.memory,
         synthetic_preferences=config.teacher,
         seed=config.seed,
     )
