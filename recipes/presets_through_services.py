@@ -166,7 +166,8 @@ def write(out: Path, rows: Rows) -> None:
     with writing(out) as draft, draft.open("w", newline="") as file:
         writer = csv.DictWriter(file, next(iter(rows.values())), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows[key] for key in sorted(rows))
+        in_order = sorted(rows, key=lambda key: (*key[:2], int(key[2])))
+        writer.writerows(rows[key] for key in in_order)
 
 
 def main() -> None:
