@@ -122,9 +122,17 @@ def test_concatenate_keeps_annotators_only_if_all_are_known():
     assert concatenate([known, unknown]).annotator is None
 
 
-def test_concatenate_refuses_nothing_and_other_lengths():
+def test_concatenate_refuses_nothing_and_other_shapes():
     with pytest.raises(DataError, match="no comparisons"):
         concatenate([])
+    segments = _segments(2, 4)
+    other = replace(segments, actions=np.zeros((segments.steps, 7)))
+    with pytest.raises(DataError, match="actions to join"):
+        concatenate([_comparisons(), Comparisons.of(other, np.array([[0, 1]]), np.array([1.0]))])
+
+
+def test_concatenate_pads_clips_to_the_longest():
     longer = Comparisons.of(_segments(2, 4), np.array([[0, 1]]), np.array([1.0]))
-    with pytest.raises(DataError, match=r"\[3, 4\]"):
-        concatenate([_comparisons(), longer])
+    both = concatenate([_comparisons(), longer])
+    shown = both.segments[both.pairs].mask.sum(-1)
+    assert shown.tolist() == [[3, 3]] * 4 + [[4, 4]]

@@ -128,7 +128,7 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
     """All comparisons of all parts, oldest first.
 
     Raises:
-        DataError: nothing to concatenate, or parts of different segment length.
+        DataError: nothing to concatenate, or parts of different shapes or keys.
     """
     if not parts:
         raise DataError("There are no comparisons to concatenate. Ask at least one question.")
