@@ -7,11 +7,11 @@ import argparse
 
 import numpy as np
 
+from preferl.configs import from_json
 from preferl.data import Clips
 from preferl.evaluation import evaluate_policy
 from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.presets import load_preset
-from preferl.runs import from_json
 from preferl.testing import check_teacher
 
 HANGS = -0.9  # cosine of the angle below which a pendulum is as good as hanging down

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
+from preferl.configs import from_json
 from preferl.evaluation import PolicyReport, evaluate_policy
 from preferl.online import OnlineConfig, learn_from_preferences, train_on_true_reward, use_threads
 from preferl.presets import load_preset
-from preferl.runs import from_json
 
 RESULTS = Path(__file__).parent / "results" / "drlhp_pendulum.csv"
 TEACHERS = {

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from preferl.configs import from_json
 from preferl.evaluation import RandomPolicy
 from preferl.online import (
     OnlineConfig,
@@ -26,7 +27,6 @@ from preferl.online import (
 )
 from preferl.online.build import build_learner
 from preferl.presets import load_preset
-from preferl.runs import from_json
 
 RESULTS = Path(__file__).parent / "results" / "moving_dot_pixels.csv"
 SETTLED = 50

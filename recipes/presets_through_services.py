@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from preferl.configs import from_json
 from preferl.evaluation import evaluate_policy
 from preferl.files import writing
 from preferl.online import (
@@ -35,7 +36,6 @@ from preferl.online import (
 from preferl.online.algorithms import build_algorithm
 from preferl.online.supervise import launch
 from preferl.presets import load_preset
-from preferl.runs import from_json
 from preferl.store import Store, StoredFeedback
 
 RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from preferl.configs import from_json
 from preferl.evaluation import evaluate_policy
 from preferl.feedback import ScriptedTeacher
 from preferl.online import OnlineConfig, learn_from_preferences, record
 from preferl.presets import load_preset
-from preferl.runs import from_json
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError, StorageError
 from preferl.reporting import read_jsonl
-from preferl.runs import RunFolder, from_json, to_json, versions
+from preferl.runs import RunFolder, versions
 
 
 class Mode(Enum):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.offline import IQLConfig, OfflineConfig
 from preferl.offline.config import OfflineRun
-from preferl.runs import from_json, to_json
 
 LABELS = Path("labels")
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from preferl.configs import from_json
 from preferl.models import CNNReward, CNNRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
 from preferl.presets import load_preset
-from preferl.runs import from_json
 from preferl.training import load_reward, save_reward
 
 

@@ -45,9 +45,9 @@ def run_demo(config: DemoConfig) -> None:
     if config.people and not config.ask:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.runs import run_with_progress
+    from preferl.configs import from_json
     from preferl.online import JudgeConfig, OnlineConfig
     from preferl.presets import load_preset
-    from preferl.runs import from_json
 
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")

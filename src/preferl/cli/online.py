@@ -40,8 +40,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     Raises:
         ConfigError: both, an unknown preset, or a file that cannot be read as settings.
     """
+    from preferl.configs import from_json
     from preferl.presets import load_preset
-    from preferl.runs import from_json
 
     preset, file = _option(arguments, "--preset"), _option(arguments, "--config")
     if preset and file:

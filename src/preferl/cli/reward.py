@@ -155,9 +155,10 @@ def _write_page(
     """How the fit went, and what the reward says of the episode with the highest true return."""
     import numpy as np
 
+    from preferl.configs import to_json
     from preferl.evaluation.page import Fact, Figure, Report, Section, write_report
     from preferl.evaluation.plots import Curve, learning_curves, reward_over_clip
-    from preferl.runs import to_json, versions
+    from preferl.runs import versions
 
     epochs = np.arange(1, fit.epochs + 1)
     curves = [Curve("trained on", epochs, fit.train_accuracy)]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from preferl.configs import to_json
 from preferl.evaluation.attention import preference_attention
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
 from preferl.evaluation.plots import (
@@ -29,7 +30,7 @@ from preferl.offline.sequence_agents import taught_policy
 from preferl.offline.showing import Shown, best_window, show
 from preferl.offline.training_section import training_section
 from preferl.offline.words import LEARNER, MEANING
-from preferl.runs import RunFolder, to_json, versions
+from preferl.runs import RunFolder, versions
 from preferl.shapes import FloatArray
 
 SHOWN_EPISODE = 20_000

@@ -8,12 +8,13 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from preferl.configs import to_json
 from preferl.errors import CheckpointError, ConfigError, DataError, StorageError, mismatch
 from preferl.files import write_json, writing
 from preferl.offline.config import OfflineRun
 from preferl.offline.learner import Metrics, OfflineLearner
 from preferl.offline.transitions import Transitions
-from preferl.runs import RunFolder, to_json
+from preferl.runs import RunFolder
 
 DATA = "data.json"
 

@@ -16,6 +16,7 @@ from typing import Any, Final, cast, final
 
 import numpy as np
 
+from preferl.configs import to_json
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
@@ -30,7 +31,7 @@ from preferl.online.foreign_policy import load_actor
 from preferl.online.saving import load_policy
 from preferl.online.tiers import expert, medium
 from preferl.reporting import JsonlSink
-from preferl.runs import RunFolder, to_json, versions
+from preferl.runs import RunFolder, versions
 from preferl.shapes import FloatArray, IntArray
 
 SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}

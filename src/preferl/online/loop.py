@@ -8,6 +8,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
+from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import left_out, sample_segments
@@ -31,7 +32,6 @@ from preferl.online.config import OnlineConfig
 from preferl.online.learner import PolicyLearner
 from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
-from preferl.runs import to_json
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer

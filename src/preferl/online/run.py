@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from preferl.configs import to_json
 from preferl.data.arrays import load_comparisons, save_comparisons
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
@@ -30,7 +31,7 @@ from preferl.online.recorder import EpisodeRecorder
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
-from preferl.runs import RunFolder, to_json, versions
+from preferl.runs import RunFolder, versions
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from preferl.configs import from_json, to_json
 from preferl.errors import CheckpointError, mismatch
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.online.algorithms import AlgorithmConfig, PPOConfig, SACConfig, build_algorithm
-from preferl.runs import from_json, to_json
 
 WEIGHTS, CONFIG = "policy.safetensors", "policy.json"
 KINDS: dict[str, type[Any]] = {"PPOConfig": PPOConfig, "SACConfig": SACConfig}

@@ -19,7 +19,7 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """A preset as the fields of a config, for `preferl.runs.from_json`.
+    """A preset as the fields of a config, for `preferl.configs.from_json`.
 
     Raises:
         ConfigError: no preset of that name.
