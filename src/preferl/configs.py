@@ -26,6 +26,7 @@ def to_json(config: object) -> dict[str, Any]:
     Raises:
         ConfigError: not a dataclass, or a value that JSON cannot hold.
 
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Adam:
     ...     rate: float = 3e-4
