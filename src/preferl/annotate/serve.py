@@ -3,7 +3,6 @@
 import logging
 import socket
 import subprocess
-import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError, mismatch
 from preferl.store.schema import Project
 from preferl.store.store import Store
+from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Renderer:
 
     def __init__(self, arguments: Sequence[str], rest: float = REST_SECONDS) -> None:
         self._rest = rest
-        self._command = [sys.executable, "-m", "preferl", *arguments]
+        self._command = preferl_program(*arguments)
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)

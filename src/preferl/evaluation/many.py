@@ -12,6 +12,7 @@ from preferl.errors import ConfigError, mismatch, require_in
 from preferl.evaluation.policy import EnvSource, PolicyReport, evaluate_policy
 from preferl.evaluation.protocols import Policy
 from preferl.threads import torch_threads
+from preferl.trust import safe_children
 
 OnReport = Callable[[str, PolicyReport], None]
 """Told the name and the report of each policy as soon as it is judged."""
@@ -85,10 +86,14 @@ def _spread(
         _require_sendable(name, policy, env, how)
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
+    with safe_children():  # its queues start a process that looks after them
+        pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_begin)
     reports = {}
     try:
-        waiting = {pool.submit(_judge, policy, env, how): name for name, policy in policies.items()}
+        with safe_children():  # a worker begins with the first thing to do
+            waiting = {
+                pool.submit(_judge, policy, env, how): name for name, policy in policies.items()
+            }
         for done in as_completed(waiting):
             reports[waiting[done]] = done.result()
             tell(waiting[done], reports[waiting[done]])

@@ -1,8 +1,7 @@
 """The page and the reward service beside a training script, for as long as it runs."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -20,6 +19,7 @@ from preferl.online.supervisor import (
 )
 from preferl.store.live import ServiceState
 from preferl.store.store import Store
+from preferl.trust import preferl_program, trust_options
 
 PAGE: Final = "page"
 LOGS: Final = "logs"
@@ -41,6 +41,7 @@ def launch(
     files: Path | str | None = None,
     page_options: Sequence[str] = (),
     reward_options: Sequence[str] = (),
+    trust: Collection[str] = (),
     stale_answers: int = 50,
     stale_seconds: float = 600.0,
     config: SuperviseConfig | None = None,
@@ -63,6 +64,7 @@ def launch(
         files: folder of clips and videos beside a PostgreSQL database.
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
+        trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
         stale_answers: answers that the reward may be behind while nothing is learned from them, or
             for longer than that should take by the last time; then it is said within seconds.
         stale_seconds: seconds for which it may be behind by any.
@@ -86,7 +88,8 @@ def launch(
         programs = [_reward(shared, Path(rewards), reward_options, signs)]
         probe = PageProbe(say)
         if page:
-            programs.append(page_program(shared, ("--no-browser", *page_options), say, probe))
+            more = ("--no-browser", *trust_options(trust), *page_options)
+            programs.append(page_program(shared, more, say, probe))
         stale = _stale(opened, number, stale_answers, stale_seconds)
         with Supervisor(
             programs,
@@ -106,8 +109,8 @@ def launch(
 def _reward(
     shared: Sequence[str], rewards: Path, options: Sequence[str], signs: "_Signs"
 ) -> Program:
-    command = [sys.executable, "-m", "preferl", "reward", "serve", *shared, "--out", str(rewards)]
-    return Program(SERVICE, (*command, *options), lambda _, age: signs.since(SERVICE, age))
+    command = preferl_program("reward", "serve", *shared, "--out", str(rewards), *options)
+    return Program(SERVICE, command, lambda _, age: signs.since(SERVICE, age))
 
 
 def page_program(
@@ -121,8 +124,8 @@ def page_program(
         say: told the link.
         probe: that tells it instead, and can tell later whether the page answers.
     """
-    command = [sys.executable, "-m", "preferl", "annotate", "serve", *shared]
-    return Program(PAGE, (*command, *options), (probe or PageProbe(say)).is_up)
+    command = preferl_program("annotate", "serve", *shared, *options)
+    return Program(PAGE, command, (probe or PageProbe(say)).is_up)
 
 
 @final

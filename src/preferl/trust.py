@@ -1,0 +1,196 @@
+"""Which code may run because a text names it, and how our own programs are started.
+
+A module is imported only if a person types its name now, passes it in Python, or it belongs to
+`ALLOWED`; never because a database, a file or a folder says so.
+"""
+
+import os
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from preferl.errors import ConfigError, mismatch
+
+ALLOWED: Final = frozenset(
+    {"gymnasium", "gymnasium_robotics", "ale_py", "shimmy", "metaworld"}
+    | {"stable_baselines3", "sb3_contrib", "sbx", "preferl"}
+)
+"""Packages whose public modules any text may name."""
+
+SAFE_PATH: Final = "PYTHONSAFEPATH"
+"""Set in the environment of a Python that is to leave the current folder off its path."""
+
+
+def modules_of(*names: str | None) -> tuple[str, ...]:
+    """The modules that names such as `module:Name` ask for; a plain name asks for none.
+
+    Raises:
+        ConfigError: a name with a colon that is not `module:Name`.
+
+    >>> modules_of("Pendulum-v1", "metaworld.envs:reach-v3", None)
+    ('metaworld.envs',)
+    """
+    return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
+
+
+def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
+    """A name that was read somewhere, if what it makes Python import may be imported.
+
+    Everything that reads the id of an environment from a file or a database asks here, before
+    gymnasium sees the id: for `module:Id` gymnasium imports the module.
+
+    Args:
+        name: an id such as `Pendulum-v1`, or `module:Name`.
+        source: where it was read, for the message.
+        trust: modules that a person trusts, with all that is below them.
+
+    Raises:
+        ConfigError: not text, not such a name, or a module that nobody trusts.
+
+    >>> admitted("gymnasium.envs:Pendulum-v1", source="the project")
+    'gymnasium.envs:Pendulum-v1'
+    """
+    if not isinstance(name, str):
+        raise ConfigError(mismatch(f"name in {source}", expected="text", got=repr(name)))
+    for module in modules_of(name):
+        if not (_is_allowed(module) or _is_below(module, trust)):
+            raise ConfigError(
+                mismatch(
+                    f"{name!r}, which {source} names",
+                    expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
+                    "one that you trust",
+                    got=f"{module!r}",
+                    fix=f"If you know its code and trust it, pass --trust {module} "
+                    f"(trust=[{module!r}] in Python).",
+                )
+            )
+    return name
+
+
+def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -> Any:
+    """The object that `module:Name` stands for, imported if its module may be.
+
+    Args:
+        name: `module:Name`; the name may have dots.
+        what: what the object is for, for the message.
+        source: where the name was read, for the message.
+        trust: modules that a person trusts.
+
+    Raises:
+        ConfigError: a module that nobody trusts, or no such object.
+
+    >>> resolve("preferl.trust:resolve", what="an example", source="this page").__name__
+    'resolve'
+    """
+    module, attributes = _parts(name, what)
+    admitted(name, source=source, trust=trust)
+    try:
+        found: Any = import_module(module)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            mismatch(what, expected="module:Name", got=f"{name!r} ({error})")
+        ) from error
+    return found
+
+
+def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
+    """The modules beyond `ALLOWED` that a person names now; they may be in the current folder.
+
+    Where one is there and nowhere else, the folder is added at the end of Python's path, so that
+    nothing in it hides an installed module.
+
+    Args:
+        names: ids or `module:Name`, as typed.
+        trust: modules, as typed.
+
+    Raises:
+        ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
+    """
+    _require_modules(trust)
+    named = (*trust, *modules_of(*names))
+    modules = tuple(module for module in named if not _is_allowed(module))
+    here = str(Path.cwd())
+    if here not in sys.path and any(_is_only_in(here, module) for module in modules):
+        sys.path.append(here)
+    return modules
+
+
+def trust_options(trust: Collection[str]) -> tuple[str, ...]:
+    """Trusted modules as options of a command, for a program that is started.
+
+    Raises:
+        ConfigError: what cannot be the name of a module.
+
+    >>> trust_options(["mine", "yours"])
+    ('--trust', 'mine', '--trust', 'yours')
+    """
+    _require_modules(trust)
+    return tuple(word for module in trust for word in ("--trust", module))
+
+
+def preferl_program(*arguments: str) -> tuple[str, ...]:
+    """The command line of a `preferl` of its own, which imports nothing from the current folder.
+
+    >>> preferl_program("annotate", "serve")[1:]
+    ('-P', '-m', 'preferl', 'annotate', 'serve')
+    """
+    return (sys.executable, "-P", "-m", "preferl", *arguments)
+
+
+@contextmanager
+def safe_children() -> Iterator[None]:
+    """Keep the current folder off the path of each Python that is started in the block.
+
+    For `multiprocessing`, whose command lines are not ours. It begins each process with
+    `python -c`, which looks for modules in the current folder first.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
+
+
+def _parts(name: str, what: str = "name") -> tuple[str, str]:
+    module, colon, rest = name.partition(":")
+    if not (colon and _is_dotted(module) and rest) or ":" in rest:
+        raise ConfigError(mismatch(what, expected="module:Name", got=repr(name)))
+    return module, rest
+
+
+def _require_modules(trust: Collection[str]) -> None:
+    for module in trust:
+        if not _is_dotted(module):
+            raise ConfigError(mismatch("trust", expected="the names of modules", got=repr(module)))
+
+
+def _is_dotted(module: str) -> bool:
+    return all(part.isidentifier() for part in module.split("."))
+
+
+def _is_allowed(module: str) -> bool:
+    parts = module.split(".")
+    return parts[0] in ALLOWED and not any(part.startswith("_") for part in parts)
+
+
+def _is_below(module: str, trust: Collection[str]) -> bool:
+    return any(module == one or module.startswith(f"{one}.") for one in trust)
+
+
+def _is_only_in(folder: str, module: str) -> bool:
+    """Whether Python finds it there alone."""
+    top = module.split(".")[0]
+    if top in sys.modules or find_spec(top) is not None:
+        return False
+    return PathFinder.find_spec(top, [folder]) is not None
