@@ -1,19 +1,20 @@
 """Configurations as JSON and back: dataclasses, checked field by field."""
 
 import collections.abc
+import inspect
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
 from preferl.errors import ConfigError, mismatch
+from preferl.trust import resolve
 
 Config = TypeVar("Config")
 
@@ -45,7 +46,8 @@ def to_json(config: object) -> dict[str, Any]:
 def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
     """The dataclass that `to_json` wrote; what is left out keeps its default.
 
-    Functions are looked up by name inside preferl only, so a file cannot choose what is run.
+    Names of functions are looked up only where a field takes functions, and only among those that
+    preferl itself defines, so that a file cannot choose what is run.
 
     Raises:
         ConfigError: unknown or missing keys, or values of another type, by name.
@@ -142,10 +144,8 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
         if data not in arguments:
             raise _wrong(where, f"one of {list(arguments)}", data)
         return data
-    if isinstance(data, str) and (origin is collections.abc.Callable or ":" in data):
-        found = _named_function(hint, data, where)
-        if found is not None:
-            return found
+    if collections.abc.Callable in (hint, origin) and isinstance(data, str):
+        return _named_function(data, where)
     if origin is not None:
         return _decode_container(origin, arguments, data, where)
     return _decode_leaf(hint, data, where)
@@ -203,27 +203,31 @@ def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
     return data
 
 
-def _named_function(hint: Any, name: str, where: str) -> Any:
-    """What `module:name` stands for, or None where the field is text that happens to hold `:`."""
-    if hint in (str, Path) or (isinstance(hint, type) and issubclass(hint, Enum)):
-        return None
-    module, _, attributes = name.partition(":")
-    if module.split(".")[0] != "preferl":
-        raise ConfigError(
-            mismatch(
-                where,
-                expected="the name of a function of preferl",
-                got=name,
-                fix="Set functions of your own in code, with dataclasses.replace.",
-            )
-        )
-    try:
-        found: Any = import_module(module)
-        for attribute in attributes.split("."):
-            found = getattr(found, attribute)
-    except (ImportError, AttributeError) as error:
-        raise _wrong(where, "the name of a function", name) from error
+def _named_function(name: str, where: str) -> Any:
+    """The function or class that `module:name` stands for, if preferl defines it in public.
+
+    What a module of ours only imports is none of ours: `preferl.files:os.system` would be a way
+    to run anything.
+    """
+    parts = name.replace(":", ".").split(".")
+    if parts[0] != "preferl" or any(part.startswith("_") for part in parts):
+        raise _no_function(where, name)
+    found = resolve(name, what=where, source="a configuration")
+    is_named = inspect.isfunction(found) or inspect.isclass(found)
+    if not is_named or f"{found.__module__}:{found.__qualname__}" != name:
+        raise _no_function(where, name)
     return found
+
+
+def _no_function(where: str, name: str) -> ConfigError:
+    return ConfigError(
+        mismatch(
+            where,
+            expected="the name of a function of preferl, as module:name where it is defined",
+            got=repr(name),
+            fix="Set functions of your own in code, with dataclasses.replace.",
+        )
+    )
 
 
 def _tagged(hint: Any) -> list[Any]:
