@@ -1,6 +1,7 @@
 """Files and folders are either whole or not there."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +126,28 @@ def test_json_is_indented_and_has_no_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "a.json", {"x": float("nan")})
     assert (tmp_path / "a.json").read_text() == text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_private_files_are_for_their_owner_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        with writing(tmp_path / "file", private=True) as draft:
+            draft.write_text("x")
+        with writing(tmp_path / "folder", private=True) as draft:
+            draft.mkdir()
+            (draft / "text").write_text("x")
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "file", tmp_path / "folder")]
+    assert modes == [0o600, 0o700]
+    assert (tmp_path / "folder" / "text").stat().st_mode & 0o777 == 0o600
+
+
+def test_whoever_is_first_wins(tmp_path):
+    with writing(tmp_path / "it", first=True) as one:
+        one.write_text("one")
+        with writing(tmp_path / "it", first=True) as two:
+            two.write_text("two")
+    assert (tmp_path / "it").read_text() == "two"
+    assert names(tmp_path) == ["it"]

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -14,7 +14,9 @@ from preferl.errors import StorageError, mismatch
 
 
 @contextmanager
-def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
+def writing(
+    path: Path, *, durable: bool = False, private: bool = False, first: bool = False
+) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.
 
     The block creates a file or folder there. If it fails, nothing of it remains and what was at
@@ -23,6 +25,9 @@ def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     Args:
         path: what to write.
         durable: also wait until the disk holds it, so that what refers to it never outlives it.
+        private: nobody but the owner may read it, at any moment.
+        first: of several programs that write this file at once the first wins, and what the
+            others wrote is dropped; so is this where there is a file already.
 
     Raises:
         StorageError: the folder cannot be written to, is full, or `path` is a folder where a
@@ -35,10 +40,13 @@ def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         try:
             draft = holder / path.name
             yield draft
-            _let_others_read(draft)
+            _set_modes(draft, 0o077 if private else _mask())
             if durable:
                 _to_disk(draft)
-            _replace(path, draft, holder / "old")
+            if first:
+                _link(path, draft)
+            else:
+                _replace(path, draft, holder / "old")
             if durable:
                 _sync(path.parent)
         finally:
@@ -56,10 +64,14 @@ def writing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         ) from error
 
 
-def _let_others_read(draft: Path) -> None:
-    """Give files the permissions that new files have here; some libraries write for the owner."""
+def _mask() -> int:
+    """What new files here do not permit; some libraries write for the owner alone."""
     mask = os.umask(0)
     os.umask(mask)
+    return mask
+
+
+def _set_modes(draft: Path, mask: int) -> None:
     for path in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
@@ -77,6 +89,11 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _link(path: Path, draft: Path) -> None:
+    with suppress(FileExistsError):
+        os.link(draft, path)
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:

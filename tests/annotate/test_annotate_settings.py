@@ -65,3 +65,8 @@ def test_instructions_become_paragraphs_and_lists():
     )
     assert str(prose(text)) == expected
     assert str(prose("")) == ""
+
+
+def test_a_short_secret_is_refused_on_this_machine_too():
+    with pytest.raises(ConfigError, match="at least 32 characters"):
+        AnnotateSettings(secret="guessed")

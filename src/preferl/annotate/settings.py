@@ -7,8 +7,7 @@ from typing import final
 from urllib.parse import urlsplit
 
 from preferl.errors import ConfigError, mismatch, require_in
-
-SHORTEST_SECRET = 32
+from preferl.store.key import SHORTEST
 
 
 def _secret() -> str | None:
@@ -33,8 +32,8 @@ class AnnotateSettings:
         session_days: days after which a person has to open their link again.
         requests_per_second: of one person, lasting; bursts may be eight times as large.
         largest_request: bytes of a request's body.
-        secret: signs sessions; of at least 32 characters where others than this machine can
-            reach the page. From the environment's `PREFERL_SECRET`, so that it is on no command
+        secret: signs sessions; of at least 32 characters, and needed where others than this
+            machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on no command
             line; None uses the key beside the labels.
 
     Raises:
@@ -68,11 +67,13 @@ class AnnotateSettings:
             raise ConfigError(
                 mismatch("public_url", expected="http:// or https://", got=self.public_url)
             )
-        if not self.only_here and len(self.secret or "") < SHORTEST_SECRET:
+        needed = self.secret is not None or not self.only_here
+        if needed and len(self.secret or "") < SHORTEST:
             raise ConfigError(
                 mismatch(
-                    f"PREFERL_SECRET, as {self.host} can be reached by other machines",
-                    expected=f"at least {SHORTEST_SECRET} characters in the environment",
+                    "PREFERL_SECRET"
+                    + ("" if self.only_here else f", as {self.host} is open to other machines"),
+                    expected=f"at least {SHORTEST} characters in the environment",
                     got=f"{len(self.secret or '')}",
                     fix="Make one: export PREFERL_SECRET=$(python3 -c "
                     "'import secrets; print(secrets.token_urlsafe(32))')",

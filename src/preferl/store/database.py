@@ -4,9 +4,10 @@ On SQLite a transaction that writes says so when it begins, so that it never has
 way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL).
 """
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -106,6 +107,26 @@ class Database:
 def sqlite_url(file: Path) -> URL:
     """The URL of a SQLite file."""
     return URL.create("sqlite", database=str(file))
+
+
+def keep_private(file: Path) -> None:
+    """Let nobody but its owner read a SQLite file, made empty if it is not there.
+
+    SQLite gives its log the mode of the file. A file of somebody else is left as it is.
+
+    Raises:
+        StorageError: the file cannot be made.
+    """
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_RDONLY, 0o600))
+        for path in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
+            with suppress(PermissionError, FileNotFoundError):
+                if path.stat().st_mode & 0o077:
+                    os.chmod(path, 0o600)
+    except OSError as error:
+        raise StorageError(
+            mismatch(f"{file}", expected="a file that can be written and read", got=error)
+        ) from error
 
 
 def _known(url: str | URL) -> URL:

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from preferl.errors import StorageError, mismatch
-from preferl.store.database import Database
+from preferl.store.database import Database, keep_private
 
 PG_LOCK = 0x707265666572
 """Names the lock under which programs that start together upgrade one after the other."""
@@ -63,5 +63,6 @@ def _revision(connection: Connection) -> Any:
 def _copy(file: Path, revision: str) -> None:
     """Keep the file as it was, with what its write-ahead log holds, beside it."""
     kept = file.with_name(f"{file.name}.before-{revision}")
+    keep_private(kept)
     with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
         source.backup(target)

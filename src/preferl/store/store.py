@@ -1,13 +1,13 @@
 """The store as a whole: a folder, or a PostgreSQL database with a folder for its files."""
 
 import os
-import secrets
 from pathlib import Path
 from typing import Self, final
 
 from preferl.errors import ConfigError, StorageError, mismatch
 from preferl.store.clips import ClipStore
-from preferl.store.database import Database, sqlite_url
+from preferl.store.database import Database, keep_private, sqlite_url
+from preferl.store.key import SHORTEST, stored_key
 from preferl.store.live import Events, Live, Progress
 from preferl.store.migrate import upgrade
 from preferl.store.people import People
@@ -17,7 +17,6 @@ from preferl.store.queue import Queue
 
 LABELS = "labels.db"
 KEY = "key"
-SHORTEST_SECRET = 32
 
 
 @final
@@ -85,6 +84,8 @@ class Store:
             database = Database(sqlite_url(Path(location) / LABELS))
         for needed in (folder, *([Path(str(database.url.database)).parent] * database.is_sqlite)):
             _make(needed)
+        if database.is_sqlite:
+            keep_private(Path(str(database.url.database)))
         try:
             upgrade(database)
         except BaseException:
@@ -113,35 +114,18 @@ class Store:
 
         Raises:
             ConfigError: `PREFERL_SECRET` is too short to be one.
-            StorageError: the folder cannot be written to.
+            StorageError: the folder cannot be written to, or its key is short or read by others.
         """
         told = os.environ.get("PREFERL_SECRET")
         if told is not None:
-            if len(told) < SHORTEST_SECRET:
-                expected = f"at least {SHORTEST_SECRET} letters"
+            if len(told) < SHORTEST:
+                expected = f"at least {SHORTEST} letters"
                 fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
                 raise ConfigError(
                     mismatch("PREFERL_SECRET", expected=expected, got=len(told), fix=fix)
                 )
             return told.encode()
-        file = self.files / KEY
-        try:
-            draft = self.files / f".{KEY}-{secrets.token_hex(8)}"
-            if not file.is_file():
-                handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-                with os.fdopen(handle, "wb") as opened:
-                    opened.write(secrets.token_hex(32).encode())
-                try:
-                    os.link(draft, file)  # whoever is first wins, and nobody reads half of it
-                except FileExistsError:
-                    pass
-                finally:
-                    draft.unlink()
-            return file.read_bytes()
-        except OSError as error:
-            raise StorageError(
-                mismatch(f"{file}", expected="a file that can be written and read", got=error)
-            ) from error
+        return stored_key(self.files / KEY)
 
 
 def _make(folder: Path) -> None:

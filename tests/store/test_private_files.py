@@ -1,0 +1,116 @@
+"""The secret of a store and its database are for its owner alone, and are either whole or refused."""
+
+import os
+import sqlite3
+import stat
+from contextlib import closing
+
+import pytest
+
+from preferl import files
+from preferl.errors import StorageError
+from preferl.store.store import Store
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_of_this_shell(monkeypatch):
+    monkeypatch.delenv("PREFERL_SECRET", raising=False)
+
+
+@pytest.fixture
+def loose():
+    """What is written is for everybody, unless somebody says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"\0" * 64, b" " * 40 + b"\n"])
+def test_a_key_that_anybody_could_guess_is_refused(tmp_path, content):
+    with Store.open(tmp_path) as store:
+        project = store.projects.create("dots").id
+        (tmp_path / "key").write_bytes(content)
+        (tmp_path / "key").chmod(0o600)
+        with pytest.raises(StorageError, match=r"at least 32 bytes.*Delete it"):
+            store.people.owner(project)
+        (tmp_path / "key").unlink()
+        assert len(store.key()) == 64
+
+
+@pytest.mark.parametrize("shared", [0o640, 0o604, 0o660, 0o644, 0o610])
+def test_a_key_that_others_may_read_is_refused(tmp_path, shared):
+    with Store.open(tmp_path) as store:
+        known = store.key()
+        (tmp_path / "key").chmod(shared)
+        with pytest.raises(StorageError, match="chmod 600"):
+            store.key()
+        (tmp_path / "key").chmod(0o600)
+        assert store.key() == known
+
+
+def test_nobody_else_reads_a_store_at_any_moment(tmp_path, loose, monkeypatch):
+    seen = []
+    link = os.link
+
+    def linked(draft, path):
+        seen.extend([mode(draft), mode(draft.parent)])
+        link(draft, path)
+
+    monkeypatch.setattr(files.os, "link", linked)
+    with Store.open(tmp_path) as store:
+        store.key()
+        store.projects.create("dots")
+        there = {path.name for path in tmp_path.iterdir()}
+        assert {"labels.db", "labels.db-wal", "labels.db-shm", "key"} <= there
+        assert {mode(path) for path in tmp_path.iterdir()} == {0o600}
+    assert seen == [0o600, 0o700]
+
+
+def test_a_database_of_before_becomes_private(tmp_path, loose):
+    with Store.open(tmp_path) as store:
+        store.projects.create("dots")
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)
+        with Store.open(tmp_path) as again:
+            assert again.projects.only().slug == "dots"
+            assert {mode(path) for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
+    Store.open(tmp_path).close()
+
+    def refused(*_, **__):
+        raise PermissionError
+
+    (tmp_path / "labels.db").chmod(0o666)
+    monkeypatch.setattr("preferl.store.database.os.chmod", refused)
+    with Store.open(tmp_path) as store:
+        assert store.projects.all() == []
+
+
+def test_the_copy_before_an_upgrade_is_private(tmp_path, loose, monkeypatch):
+    Store.open(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "labels.db")) as file:
+        (found,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
+    head = "preferl.store.migrate.ScriptDirectory.get_current_head"
+    monkeypatch.setattr(head, lambda self: "9999")
+    Store.open(tmp_path).close()
+    assert mode(tmp_path / f"labels.db.before-{found}") == 0o600
+
+
+def test_a_new_key_reaches_the_disk_with_its_folder(tmp_path, monkeypatch):
+    order = []
+    sync, link = files._sync, os.link
+    monkeypatch.setattr(files, "_sync", lambda path: (order.append(path), sync(path)))
+    monkeypatch.setattr(
+        files.os, "link", lambda draft, path: (order.append("link"), link(draft, path))
+    )
+    with Store.open(tmp_path) as store:
+        store.key()
+    assert [getattr(order[0], "name", order[0]), *order[1:]] == ["key", "link", tmp_path]
