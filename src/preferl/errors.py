@@ -5,6 +5,7 @@
     │   └── UnsafePickleError         a foreign pickle that wants to do more than hold arrays
     ├── SpaceError (ValueError)       observations or actions of another space
     ├── ConfigError (ValueError)      a setting out of its range
+    │   └── ResumeError               no run that could be resumed: it is finished, or not there
     ├── FeedbackError (ValueError)    a teacher, sampler or feedback that broke its contract
     ├── ModelError (ValueError)       a reward model that broke its contract
     ├── CheckpointError (ValueError)  a model file that cannot be loaded
@@ -33,6 +34,10 @@ class SpaceError(PreferlError, ValueError):
 
 class ConfigError(PreferlError, ValueError):
     """A setting that is out of its range, or does not go with another."""
+
+
+class ResumeError(ConfigError):
+    """No run that could be resumed: it is finished, or there is none; nothing was changed."""
 
 
 class FeedbackError(PreferlError, ValueError):

@@ -1,28 +1,33 @@
-"""One folder per run: what was asked for, with which versions, and what came of it."""
+"""One folder per run: what was asked for, with which versions, and what came of it.
+
+`open_run` holds the folder while a run is under way. It refuses a second run into the folder, a
+run to resume that is finished or not there, and one that began with other settings.
+"""
 
 import json
-import platform
+import os
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast, final
+from typing import Any, Final, Self, TypeVar, cast, final
 
 from preferl.configs import from_json, plain, to_json
-from preferl.errors import StorageError, mismatch
+from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
 from preferl.files import write_json
+from preferl.folder_lock import FolderLock
+from preferl.provenance import versions
+
+__all__ = ["RunFolder", "open_run", "require_openable", "versions"]
 
 Config = TypeVar("Config")
 
-PACKAGES = (
-    *("preferl", "numpy", "torch", "gymnasium", "stable-baselines3"),
-    *("mujoco", "gymnasium-robotics", "metaworld"),
-    *("transformers", "accelerate"),
-)
-"""Whose versions can change a result; asked of the installer, never imported."""
+LOCK: Final = "run.lock"
+"""File that says which program is at work in the folder, while one is."""
+
+DATA: Final = "data.json"
 
 
 @final
@@ -30,8 +35,8 @@ PACKAGES = (
 class RunFolder:
     """The folder of one run.
 
-    A run is *finished* once it has a result. Folders appear whole or not at all, and a new run
-    never mixes with an older one.
+    A run is *finished* once it has a result that is not the one of an interruption. Folders appear
+    whole or not at all, and a new run never mixes with an older one.
 
     Attributes:
         folder: where it is; holds `config.json`, `versions.json` and, at the end, `result.json`.
@@ -41,7 +46,13 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path | str, *, config: object, seed: int, overwrite: bool = False
+        cls,
+        path: Path | str,
+        *,
+        config: object,
+        seed: int,
+        overwrite: bool = False,
+        data: Mapping[str, Any] | None = None,
     ) -> Self:
         """Begin a run: a fresh folder with its configuration and the versions it runs on.
 
@@ -51,10 +62,12 @@ class RunFolder:
             config: a dataclass, written by `to_json`.
             seed: what the run draws its randomness from.
             overwrite: delete the older run instead of moving it aside.
+            data: what the run's data are recognised by, kept in `data.json`.
 
         Raises:
             ConfigError: `config` is not a dataclass, or holds what JSON cannot.
-            StorageError: the folder cannot be written to, or holds something that is not a run.
+            StorageError: the folder cannot be written to, holds something that is not a run, or
+                one that is under way.
         """
         path = Path(path)
         about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
@@ -67,9 +80,11 @@ class RunFolder:
                 draft.mkdir()
                 write_json(draft / "config.json", about)
                 write_json(draft / "versions.json", versions())
+                if data is not None:
+                    write_json(draft / DATA, dict(data))
                 if path.exists():
                     empty = not any(path.iterdir())
-                    path.rename(holder / "old" if overwrite or empty else _aside(path))
+                    _move(path, holder / "old" if overwrite or empty else _aside(path))
                 draft.rename(path)
             finally:
                 shutil.rmtree(holder, ignore_errors=True)
@@ -79,8 +94,9 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a result."""
-        return self.path("result.json").exists()
+        """Whether the run has a result, and not that of an interruption."""
+        file = self.folder / "result.json"
+        return file.exists() and not _read(file).get("interrupted", False)
 
     @property
     def seed(self) -> int:
@@ -119,18 +135,132 @@ class RunFolder:
         write_json(self.path("result.json"), plain(values))
 
 
-def versions() -> dict[str, Any]:
-    """Python, platform, the packages that matter, and the git revision of the working directory.
+@contextmanager
+def open_run(
+    path: Path | str,
+    *,
+    config: object,
+    seed: int,
+    resume: bool = False,
+    data: Mapping[str, Any] | None = None,
+    may_differ: Collection[str] = (),
+) -> Iterator[RunFolder]:
+    """Hold the folder of a run while a block is at work in it: a fresh one, or the one to resume.
 
-    `git` is None outside a checkout; `changed` tells of edits that no revision holds.
+    Check everything that can be checked before this, so that a mistake moves no older run aside.
+    The lock ends with the block or with the process.
+
+    Args:
+        path: the folder. Without `resume`, an older run there moves aside, see `RunFolder.create`.
+        config: a dataclass, all that decides what the run comes to.
+        seed: what the run draws its randomness from.
+        resume: go on with the run that is there.
+        data: what the run's data are recognised by, as JSON; those of a resumed run are the same.
+        may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
+
+    Raises:
+        ConfigError: the run to resume has other settings; the message names them.
+        DataError: the run to resume was begun with other data.
+        ResumeError: the run to resume is finished, or there is none.
+        StorageError: another run is at work in the folder, which the message names; or the folder
+            cannot be read or written, or holds something that is not a run.
     """
-    installed = {name: _version(name) for name in PACKAGES}
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {name: version for name, version in installed.items() if version},
-        "git": _git_state(),
-    }
+    path = Path(path)
+    require_openable(path, resume=resume)
+    folder = (
+        RunFolder(path) if resume else RunFolder.create(path, config=config, seed=seed, data=data)
+    )
+    made = path.stat()
+    lock = FolderLock(path, LOCK, "run")
+    lock.take()
+    try:
+        if not os.path.samestat(made, path.stat()):
+            raise StorageError(
+                mismatch(f"{path}", expected="to be its only run", got="a newer one")
+            )
+        if resume:
+            require_openable(path, resume=True, held=True)  # again, now that nobody else is there
+            _require_same_settings(folder, config, may_differ)
+            _require_same_data(folder, data)
+        yield folder
+    finally:
+        lock.release()
+
+
+def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> None:
+    """Raise what `open_run` would raise of the folder, before anything costly; changes nothing.
+
+    Args:
+        path: the folder.
+        resume: whether the run that is there is to go on.
+        held: whether this program holds the folder already.
+
+    Raises:
+        ResumeError: the run to resume is finished, or there is none.
+        StorageError: another run is at work in the folder, or it holds something else.
+    """
+    path = Path(path)
+    if not resume:
+        _require_replaceable(path)
+    elif not (path / "config.json").is_file():
+        raise ResumeError(f"{path}: there is no run here to resume. Begin one without resuming.")
+    elif RunFolder(path).finished:
+        seen = path / ("report.html" if (path / "report.html").exists() else "result.json")
+        raise ResumeError(f"{path}: this run is finished, see {seen}. Nothing is left to resume.")
+    if not held:
+        FolderLock(path, LOCK, "run").require_free()
+
+
+def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
+    old, new = _flat(to_json(folder.config(type(config)))), _flat(to_json(config))
+    different = [
+        name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
+    ]
+    if different:
+        raise ConfigError(
+            mismatch(
+                f"settings of the run in {folder.folder} to go on with",
+                expected=", ".join(f"{name}={old.get(name)}" for name in different),
+                got=", ".join(f"{name}={new.get(name)}" for name in different),
+                fix="Use the settings it was begun with, or begin another run without resuming.",
+            )
+        )
+
+
+def _require_same_data(folder: RunFolder, data: Mapping[str, Any] | None) -> None:
+    file = folder.folder / DATA
+    begun = _read(file) if file.exists() else None
+    if begun != (None if data is None else json.loads(json.dumps(dict(data)))):
+        raise DataError(
+            mismatch(
+                f"data of the run in {folder.folder}",
+                expected=f"those it was begun with, {begun}",
+                got=data,
+                fix="Restore the data, or begin another run without resuming.",
+            )
+        )
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by name; those of a section `config`, which holds nearly all, without that word."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = "" if name == "config" and not prefix else f"{prefix}{name}."
+        flat |= _flat(value, inner) if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _move(path: Path, aside: Path) -> None:
+    """Rename the folder of an older run that nobody is at work in."""
+    lock = FolderLock(path, LOCK, "run")
+    lock.take()
+    try:
+        if os.name == "nt":  # which renames no folder with an open file
+            lock.release()
+        path.rename(aside)
+        lock.follow(aside)
+    finally:
+        lock.release()
 
 
 def _require_replaceable(path: Path) -> None:
@@ -174,27 +304,3 @@ def _unwritable(path: Path, error: OSError) -> StorageError:
             fix="Choose another path or change its permissions.",
         )
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _git_state() -> dict[str, Any] | None:
-    revision = _git("rev-parse", "HEAD")
-    if revision is None:
-        return None
-    return {"revision": revision, "changed": bool(_git("status", "--porcelain"))}
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

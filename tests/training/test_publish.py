@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from preferl import folder_lock
 from preferl.errors import CheckpointError, ConfigError, StorageError
+from preferl.folder_lock import FolderLock
 from preferl.models import MLPReward, MLPRewardConfig
-from preferl.training import one_publisher
 from preferl.training import publish as publishing
-from preferl.training.one_publisher import NAME, OnePublisher
-from preferl.training.publish import PublishedReward, Publisher, publish
+from preferl.training.publish import LOCK, PublishedReward, Publisher, publish
 from preferl.training.reward_function import RewardFunction
 from preferl.training.versions import tell_spaces, told_spaces, version_folder, versions
 
@@ -47,7 +47,7 @@ def test_versions_rise_and_the_newest_is_taken_up(tmp_path):
     assert publish(folder, reward_of(7), version=42) == 42
     assert published.refresh()
     assert published.version == 42
-    assert sorted(p.name for p in folder.iterdir()) == ["00001", "00002", "00042", NAME]
+    assert sorted(p.name for p in folder.iterdir()) == ["00001", "00002", "00042"]
 
 
 def test_the_oldest_go(tmp_path):
@@ -161,7 +161,7 @@ def test_what_a_killed_publisher_left_is_ignored_and_cleaned(tmp_path):
     assert published.refresh()
     assert (published.version, published.problem) == (1, None)
     assert publish(tmp_path, reward_of(2)) == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["00001", "00002", NAME]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["00001", "00002"]
 
 
 def test_a_write_that_fails_publishes_nothing(tmp_path, monkeypatch):
@@ -216,10 +216,11 @@ def test_one_publisher_at_a_time(tmp_path):
 def test_another_process_is_refused_until_it_dies_and_then_replaced(tmp_path, caplog):
     code = (
         "import pathlib, runpy, sys, time\n"
-        "lock = runpy.run_path(sys.argv[1])['OnePublisher'](pathlib.Path(sys.argv[2]))\n"
+        "of = runpy.run_path(sys.argv[1])['FolderLock']\n"
+        "lock = of(pathlib.Path(sys.argv[2]), 'publisher', 'publisher')\n"
         "lock.take(); print('mine', flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", code, one_publisher.__file__, str(tmp_path)]
+    command = [sys.executable, "-c", code, folder_lock.__file__, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "mine\n"
         with pytest.raises(StorageError, match=f"process {other.pid} on "):
@@ -244,11 +245,11 @@ def test_without_locks_a_disk_is_shared_by_process_and_boot(tmp_path, monkeypatc
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", unknown)
-    first = OnePublisher(tmp_path)
+    first = FolderLock(tmp_path, LOCK, "publisher")
     first.take()
-    said = json.loads((tmp_path / NAME).read_text())
-    (tmp_path / NAME).write_text(json.dumps(said | changes))
-    second = OnePublisher(tmp_path)
+    said = json.loads((tmp_path / LOCK).read_text())
+    (tmp_path / LOCK).write_text(json.dumps(said | changes))
+    second = FolderLock(tmp_path, LOCK, "publisher")
     if taken:
         with pytest.raises(StorageError):
             second.take()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
 
-from preferl.errors import PreferlError
+from preferl.errors import PreferlError, ResumeError
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,10 @@ FAILURE, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit: 0 if it went well, 1 for its errors, 2 for wrong usage."""
+    """Run one command and exit: 0 if it went well, 1 for its errors, 2 for wrong usage.
+
+    To resume a run that is finished, or none, is wrong usage.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = next((c for c in COMMANDS if words[: len(c.name.split())] == c.name.split()), None)
     if command is None:
@@ -82,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _run(command, rest)
     except PreferlError as error:
         sys.stderr.write(f"preferl {command.name}: {error}\n")
-        sys.exit(FAILURE)
+        sys.exit(USAGE_ERROR if isinstance(error, ResumeError) else FAILURE)
     except KeyboardInterrupt:
         sys.stderr.write(f"\npreferl {command.name}: stopped.\n")
         sys.exit(INTERRUPTED)

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from preferl.errors import StorageError, mismatch
 from preferl.files import write_json
-from preferl.training.one_publisher import boot_id
+from preferl.folder_lock import boot_id
 
 
 @final

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, final
 
 from preferl.errors import ConfigError, StorageError, mismatch, require_in
 from preferl.files import writing
-from preferl.training.one_publisher import OnePublisher
+from preferl.folder_lock import FolderLock
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 from preferl.training.versions import (
@@ -31,6 +31,9 @@ LOGGER = logging.getLogger(__name__)
 
 KEEP: Final = 5
 """Versions that stay: enough that no reader is surprised in the middle of one."""
+
+LOCK: Final = "publisher"
+"""File that says who publishes."""
 
 _DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -83,7 +86,7 @@ class Publisher:
         require_in("keep", keep, 1, float("inf"))
         self.folder = Path(folder)
         self._keep = keep
-        self._lock = OnePublisher(self.folder)
+        self._lock = FolderLock(self.folder, LOCK, "publisher")
 
     def __enter__(self) -> Self:
         self._lock.take()

@@ -1,0 +1,232 @@
+"""At most one program uses a folder; the system lets go of the lock when that program dies."""
+
+import errno
+import json
+import logging
+import os
+import socket
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final, final
+from weakref import WeakSet
+
+from preferl.errors import StorageError, mismatch
+
+LOGGER = logging.getLogger(__name__)
+
+_TAKEN: Final = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_TRIES: Final = 5
+_PAUSE: Final = 0.02
+"""Seconds between two tries; somebody who only looks holds a lock for microseconds."""
+
+_HELD: "WeakSet[FolderLock]" = WeakSet()
+_WATCHES_FORKS: list[bool] = []
+
+
+@final
+class FolderLock:
+    """A lock on a folder, with a file that says who holds it.
+
+    The lock is the operating system's, so that it ends with its process, however that ends, and
+    holds across containers that share a disk. A forked child does not keep it. The file names the
+    process, the boot of its machine, when it began and its command; where a disk knows no locks,
+    these decide.
+
+    Args:
+        folder: made if it is not there.
+        name: of the file in it.
+        role: what the holder is, in two or three words, for messages.
+    """
+
+    def __init__(self, folder: Path, name: str, role: str) -> None:
+        self._path = Path(folder) / name
+        self._role = role
+        self._file: IO[str] | None = None
+
+    def take(self) -> None:
+        """Become the holder, also after one that was killed.
+
+        Raises:
+            StorageError: another program holds the folder, or it cannot be written to.
+        """
+        file = self._opened()
+        before = _parsed(file.read())
+        if before:
+            LOGGER.warning("%s ended without a word; its place is taken.", _named(before))
+        self._file = file
+        _HELD.add(self)
+        _let_go_in_children()
+        self._write(json.dumps(_own()))
+
+    def release(self) -> None:
+        """Let others in; the file goes."""
+        if self._file is None:
+            return
+        self._write("")
+        if os.name != "nt":  # while it is held, so that nobody's lock is removed
+            self._path.unlink(missing_ok=True)
+        self._file.close()  # which unlocks it
+        self._file = None
+        _HELD.discard(self)
+
+    def follow(self, folder: Path) -> None:
+        """The folder has been renamed to this."""
+        self._path = folder / self._path.name
+
+    def require_free(self) -> None:
+        """Raise `StorageError` if somebody holds the folder; nothing in it changes."""
+        try:
+            file = self._path.open("r+", encoding="utf-8")
+        except OSError:
+            return  # nobody has ever held it, or `take` says what is wrong with it
+        with file:
+            before = _parsed(file.read())
+            if not _lock(file, before):
+                raise self._taken(before)
+
+    def _opened(self) -> IO[str]:
+        """The file, locked, read from its beginning, and still the one in the folder."""
+        before: dict[str, Any] = {}
+        for _ in range(_TRIES):
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                file = self._path.open("a+", encoding="utf-8")
+            except OSError as error:
+                raise StorageError(
+                    mismatch(f"{self._path}", expected="a file that can be written", got=error)
+                ) from error
+            file.seek(0)
+            before = _parsed(file.read())
+            if _lock(file, before) and self._is_there(file):
+                file.seek(0)
+                return file
+            file.close()
+            time.sleep(_PAUSE)
+        raise self._taken(before)
+
+    def _is_there(self, file: IO[str]) -> bool:
+        """Whether the path still names this file: its last holder may just have removed it."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+        except OSError:
+            return False
+
+    def _taken(self, before: dict[str, Any]) -> StorageError:
+        return StorageError(
+            mismatch(
+                f"{self._path.parent}",
+                expected=f"to be its only {self._role}",
+                got=f"one at work already, {_named(before)}",
+                fix="Wait for that one or stop it, or use another folder.",
+            )
+        )
+
+    def _write(self, text: str) -> None:
+        """Who holds the lock is for people to read; a full disk must not stop anybody."""
+        if self._file is None:
+            return
+        try:
+            self._file.truncate(0)
+            self._file.write(text)
+            self._file.flush()
+        except OSError as error:
+            LOGGER.warning("%s does not name its %s: %s", self._path, self._role, error)
+
+    def _forget(self) -> None:
+        """Close a child's copy, which would keep the lock beyond its parent's end."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def boot_id() -> str:
+    """Tells one start of a machine from the next, where the system does; else is empty."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _let_go_in_children() -> None:
+    """See that children forked from now on close their copies; those of `exec` have none."""
+    if not _WATCHES_FORKS and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_all)
+        _WATCHES_FORKS.append(True)
+
+
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock._forget()
+    _HELD.clear()
+
+
+def _own() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "boot": boot_id(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": _command(sys.argv),
+    }
+
+
+def _command(arguments: list[str]) -> str:
+    """The program and the words before its first option; options may hold passwords."""
+    words = [Path(arguments[0]).name] if arguments and arguments[0] else []
+    for word in arguments[1:3]:
+        if not word.isidentifier():
+            break
+        words.append(word)
+    return " ".join(words)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        holder = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def _named(holder: dict[str, Any]) -> str:
+    named = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
+    command, since = holder.get("command"), holder.get("since")
+    return named + (f" (`{command}`)" if command else "") + (f" since {since}" if since else "")
+
+
+def _lock(file: IO[str], before: dict[str, Any]) -> bool:
+    """Whether the file is now locked by us; where locks are unknown, whether its holder is gone."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(1 << 20)  # beyond the text, which others may then read
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        return not _lives(before)
+    return True
+
+
+def _lives(holder: dict[str, Any]) -> bool:
+    """Whether a process may still run; one on another machine may."""
+    if not holder:
+        return False
+    if holder.get("host") != socket.gethostname():
+        return True
+    if holder.get("boot") != boot_id():
+        return False
+    try:
+        os.kill(int(holder["pid"]), 0)
+    except (ProcessLookupError, KeyError, TypeError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True

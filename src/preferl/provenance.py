@@ -1,0 +1,105 @@
+"""What a result was made with: Python, platform, packages and the git revision."""
+
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+PACKAGES: Final = (
+    *("preferl", "numpy", "torch", "gymnasium", "stable-baselines3"),
+    *("mujoco", "gymnasium-robotics", "metaworld"),
+    *("transformers", "accelerate"),
+)
+"""Whose versions can change a result; asked of the installer, never imported."""
+
+_LEVELS: Final = 64
+"""Folders upwards in which a checkout is looked for."""
+
+_BYTES: Final = 2**24
+"""Of a file of git that are read: packed references of a large repository."""
+
+_REVISION: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def versions() -> dict[str, Any]:
+    """Python, platform, the packages that matter, and the git revision of the working directory.
+
+    `git` is None outside a checkout. Nothing says whether files were changed since that revision:
+    git finds that out by running programs that the repository's own configuration names.
+    """
+    installed = {name: _version(name) for name in PACKAGES}
+    revision = git_revision(Path.cwd())
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: version for name, version in installed.items() if version},
+        "git": None if revision is None else {"revision": revision},
+    }
+
+
+def git_revision(folder: Path) -> str | None:
+    """The revision that the checkout around a folder is at; None without one.
+
+    It is read from git's files. Git is not called, so nothing that a repository configures runs.
+
+    Args:
+        folder: the checkout or a folder in it; worktrees and submodules count as well.
+    """
+    try:
+        for place in [folder.resolve(), *folder.resolve().parents][:_LEVELS]:
+            if (place / ".git").exists():
+                return _head(_git_folder(place / ".git"))
+    except (OSError, ValueError, RuntimeError):  # not readable, no text, or links in a circle
+        return None
+    return None
+
+
+def _git_folder(entry: Path) -> Path:
+    """A worktree and a submodule have a file that names the folder."""
+    if entry.is_dir():
+        return entry
+    name, _, path = _text(entry).partition(":")
+    if name != "gitdir":
+        raise ValueError(f"{entry} names no folder")
+    return entry.parent / path.strip()
+
+
+def _head(git: Path) -> str | None:
+    """What HEAD points to; branches of a worktree lie in the folder that it shares."""
+    name, _, reference = _text(git / "HEAD").partition(":")
+    if name != "ref":
+        return _revision(name)
+    reference = reference.strip()
+    if not reference.startswith("refs/") or ".." in reference:
+        return None
+    common = git / "commondir"
+    shared = git / _text(common).strip() if common.is_file() else git
+    for place in (git, shared):
+        if (place / reference).is_file():
+            return _revision(_text(place / reference))
+    return _packed(shared / "packed-refs", reference)
+
+
+def _packed(file: Path, reference: str) -> str | None:
+    lines = _text(file).splitlines() if file.is_file() else []
+    named = (line.split(" ", 1) for line in lines if line.endswith(f" {reference}"))
+    return next((_revision(revision) for revision, _ in named), None)
+
+
+def _text(file: Path) -> str:
+    if not file.is_file():  # a pipe would never end
+        raise ValueError(f"{file} is no file")
+    with file.open("rb") as stream:
+        return stream.read(_BYTES).decode("utf-8")
+
+
+def _revision(text: str) -> str | None:
+    return text.strip() if _REVISION.fullmatch(text.strip()) else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

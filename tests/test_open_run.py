@@ -1,0 +1,231 @@
+"""One run at a time in a folder, and nothing is resumed that is finished, absent or another run."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from preferl.errors import ConfigError, DataError, ResumeError, StorageError
+from preferl.folder_lock import FolderLock
+from preferl.runs import LOCK, RunFolder, open_run, require_openable
+
+HOLD = """
+import sys, time
+from dataclasses import dataclass
+from preferl.runs import open_run
+
+@dataclass(frozen=True)
+class Fit:
+    epochs: int = 3
+    out: str = "here"
+
+with open_run(sys.argv[1], config=Fit(), seed=0, resume="--resume" in sys.argv):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@dataclass(frozen=True)
+class Fit:
+    epochs: int = 3
+    out: str = "here"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and times of all files and folders."""
+    return {
+        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Starts programs that hold `tmp_path / "run"`, and ends them."""
+    with ExitStack() as stack:
+
+        def start(*words: str) -> "subprocess.Popen[str]":
+            command = [sys.executable, "-c", HOLD, str(tmp_path / "run"), *words]
+            program = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(program.kill)
+            assert program.stdout.readline() == "held\n"
+            return program
+
+        yield start
+
+
+def test_a_run_is_held_for_the_block_and_leaves_no_lock(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=7, data={"rows": 3}) as folder:
+        assert (folder.seed, folder.config(Fit)) == (7, Fit())
+        assert LOCK in names(folder.folder)
+    assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume):
+    first = holder()
+    before = everything(tmp_path)
+    named = rf"one at work already, process {first.pid} on .*`-c`\) since 20\d\d-"
+    for refused in (
+        lambda: require_openable(tmp_path / "run", resume=resume),
+        lambda: open_run(tmp_path / "run", config=Fit(), seed=0, resume=resume).__enter__(),
+    ):
+        with pytest.raises(StorageError, match=named):
+            refused()
+    with pytest.raises(StorageError, match=named):
+        RunFolder.create(tmp_path / "run", config=Fit(), seed=0, overwrite=not resume)
+    assert everything(tmp_path / "run") == {
+        name: kept for name, kept in before.items() if name.startswith(str(tmp_path / "run"))
+    }
+    assert names(tmp_path) == ["run"]
+
+
+def test_a_second_run_in_the_same_program_is_refused(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=0):
+        with (
+            pytest.raises(StorageError, match=f"process {os.getpid()} "),
+            open_run(tmp_path / "run", config=Fit(), seed=1),
+        ):
+            pass
+        assert RunFolder(tmp_path / "run").seed == 0
+    with open_run(tmp_path / "run", config=Fit(), seed=1):
+        assert names(tmp_path) == ["run", "run.1"]
+
+
+def test_a_killed_run_leaves_its_folder_free(tmp_path, holder):
+    first = holder()
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert LOCK in names(tmp_path / "run")
+    second = holder("--resume")
+    with pytest.raises(StorageError, match=f"process {second.pid} "):
+        require_openable(tmp_path / "run", resume=False)
+    second.kill()
+    second.wait()
+    with open_run(tmp_path / "run", config=Fit(), seed=0):
+        assert names(tmp_path) == ["run", "run.1"]
+        assert LOCK not in names(tmp_path / "run.1")
+
+
+def held_with_children(folder: Path, method: str, ready: object, stop: object) -> None:
+    with open_run(folder, config=Fit(), seed=0):
+        context = multiprocessing.get_context(method)
+        child = context.Process(target=stop.wait, args=(30,))
+        child.start()
+        ready.put(child.pid)
+        time.sleep(30)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no processes")
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_children_do_not_keep_the_lock_of_a_parent_that_died(tmp_path, method):
+    context = multiprocessing.get_context("spawn")
+    ready, stop = context.Queue(), context.Event()
+    parent = context.Process(
+        target=held_with_children, args=(tmp_path / "run", method, ready, stop)
+    )
+    parent.start()
+    child = ready.get(timeout=30)
+    try:
+        with pytest.raises(StorageError, match=f"process {parent.pid} "):
+            require_openable(tmp_path / "run", resume=True)
+        parent.kill()
+        parent.join()
+        os.kill(child, 0)  # it lives
+        require_openable(tmp_path / "run", resume=True)
+    finally:
+        stop.set()
+
+
+def test_a_finished_run_is_not_resumed_and_nothing_changes(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
+        folder.result({"interrupted": False})
+    before = everything(tmp_path)
+    for config in (Fit(), Fit(4)):
+        with (
+            pytest.raises(ResumeError, match=r"run is finished, see .*result\.json"),
+            open_run(tmp_path / "run", config=config, seed=0, resume=True),
+        ):
+            pass
+    assert everything(tmp_path) == before
+
+
+def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
+    (tmp_path / "empty").mkdir()
+    before = everything(tmp_path)
+    for name in ("run", "deep/er/run", "empty"):
+        with (
+            pytest.raises(ResumeError, match="there is no run here"),
+            open_run(tmp_path / name, config=Fit(), seed=0, resume=True),
+        ):
+            pass
+    assert everything(tmp_path) == before
+
+
+def test_an_interrupted_run_is_resumed(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
+        folder.result({"interrupted": True})
+        assert not folder.finished
+    with open_run(
+        *(tmp_path / "run",), config=Fit(out="there"), seed=0, resume=True, may_differ=["out"]
+    ) as folder:
+        folder.result({"interrupted": False})
+        assert folder.finished
+    assert names(tmp_path) == ["run"]
+
+
+def test_other_settings_or_data_are_named_and_change_nothing(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=0, data={"rows": 3}):
+        pass
+    other = open_run(tmp_path / "run", config=Fit(4, "x"), seed=0, resume=True, may_differ=["out"])
+    with pytest.raises(ConfigError, match=r"expected epochs=3, got epochs=4"), other:
+        pass
+    for data in ({"rows": 4}, None):
+        again = open_run(tmp_path / "run", config=Fit(), seed=0, resume=True, data=data)
+        with pytest.raises(DataError, match=r"begun with, \{'rows': 3\}, got"), again:
+            pass
+    assert names(tmp_path / "run") == ["config.json", "data.json", "versions.json"]
+
+
+def test_a_lock_that_its_last_holder_removed_meanwhile_is_not_taken_for_one(tmp_path, monkeypatch):
+    first, second = (FolderLock(tmp_path, LOCK, "run") for _ in range(2))
+    first.take()
+    opened = Path.open
+
+    def open_and_lose(self, *args, **kwargs):
+        file = opened(self, *args, **kwargs)
+        monkeypatch.undo()
+        first.release()  # between opening and locking
+        return file
+
+    monkeypatch.setattr(Path, "open", open_and_lose)
+    second.take()
+    third = FolderLock(tmp_path, LOCK, "run")
+    with pytest.raises(StorageError, match="one at work already"):
+        third.take()
+    second.release()
+    assert names(tmp_path) == []
+
+
+def test_options_of_the_command_are_not_written(tmp_path, monkeypatch):
+    words = ["/usr/bin/preferl", "reward", "fit", "--store", "postgresql://me:secret@host/db"]
+    monkeypatch.setattr(sys, "argv", words)
+    with open_run(tmp_path / "run", config=Fit(), seed=0):
+        text = (tmp_path / "run" / LOCK).read_text()
+        assert '"command": "preferl reward fit"' in text
+        shutil.copy(tmp_path / "run" / LOCK, tmp_path / "kept")
+    assert not (tmp_path / "run" / LOCK).exists()
