@@ -11,7 +11,6 @@ from preferl.errors import ConfigError
 from preferl.trust import (
     SAFE_PATH,
     admitted,
-    modules_of,
     preferl_program,
     resolve,
     safe_children,
@@ -103,7 +102,6 @@ def test_an_allowed_package_that_is_not_installed_is_not_taken_from_the_folder(h
 
 
 def test_trusted_modules_go_on_as_options():
-    assert modules_of("A-v0", "b.c:D-v0") == ("b.c",)
     assert trust_options(["b.c"]) == ("--trust", "b.c")
     for wrong in ("", "--host", "a b", "a:b"):
         with pytest.raises(ConfigError, match="trust"):

@@ -26,18 +26,6 @@ SAFE_PATH: Final = "PYTHONSAFEPATH"
 """Set in the environment of a Python that is to leave the current folder off its path."""
 
 
-def modules_of(*names: str | None) -> tuple[str, ...]:
-    """The modules that names such as `module:Name` ask for; a plain name asks for none.
-
-    Raises:
-        ConfigError: a name with a colon that is not `module:Name`.
-
-    >>> modules_of("Pendulum-v1", "metaworld.envs:reach-v3", None)
-    ('metaworld.envs',)
-    """
-    return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
-
-
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     """A name that was read somewhere, if what it makes Python import may be imported.
 
@@ -57,7 +45,7 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     """
     if not isinstance(name, str):
         raise ConfigError(mismatch(f"name in {source}", expected="text", got=repr(name)))
-    for module in modules_of(name):
+    for module in _modules_of(name):
         if not (_is_allowed(module) or _is_below(module, trust)):
             raise ConfigError(
                 mismatch(
@@ -114,7 +102,7 @@ def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
         ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
     """
     _require_modules(trust)
-    named = (*trust, *modules_of(*names))
+    named = (*trust, *_modules_of(*names))
     modules = tuple(module for module in named if not _is_allowed(module))
     here = str(Path.cwd())
     if here not in sys.path and any(_is_only_in(here, module) for module in modules):
@@ -160,6 +148,11 @@ def safe_children() -> Iterator[None]:
             del os.environ[SAFE_PATH]
         else:
             os.environ[SAFE_PATH] = before
+
+
+def _modules_of(*names: str | None) -> tuple[str, ...]:
+    """The modules that names such as `module:Name` ask for; a plain name asks for none."""
+    return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
 
 
 def _parts(name: str, what: str = "name") -> tuple[str, str]:

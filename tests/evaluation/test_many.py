@@ -25,7 +25,9 @@ def policies() -> dict[str, RandomPolicy]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_reports_are_those_of_each_policy_alone(processes):
+def test_reports_are_those_of_each_policy_alone(processes, tmp_path, monkeypatch):
+    (tmp_path / "multiprocessing.py").write_text("raise ImportError('of the current folder')")
+    monkeypatch.chdir(tmp_path)
     told = []
     reports = evaluate_policies(
         policies(),

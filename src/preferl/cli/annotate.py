@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import tyro
 
 from preferl.cli.labels import StoreConfig, begun, opened, require_store
+from preferl.cli.optional import Trust
 from preferl.errors import ConfigError, mismatch
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class ServeConfig:
         public_url: where people find the page, as behind a proxy.
         browser: open your own link in a browser.
         render: also draw clips; off where another machine does.
+        trust: module that the project may import to draw clips, such as that of an environment of
+            yours; may be given several times.
     """
 
     labels: Labels = field(default_factory=StoreConfig)
@@ -44,6 +47,7 @@ class ServeConfig:
     public_url: str | None = None
     browser: bool = True
     render: bool = True
+    trust: Trust = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class RenderConfig:
         store: folder of the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database.
         function: module:function that draws every clip, instead of what projects say.
+        trust: module that projects may import to draw clips, such as that of an environment of
+            yours; may be given several times.
         once: end when there is nothing left to draw.
         parent: number of the process with which to end, as the page's; by default none.
     """
@@ -65,6 +71,7 @@ class RenderConfig:
     store: str = StoreConfig.store
     files: Path | None = None
     function: str | None = None
+    trust: Trust = ()
     once: bool = False
     parent: int | None = None
 
@@ -154,9 +161,11 @@ def run_serve(config: ServeConfig) -> None:
 
     _say("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
+    from preferl.trust import trust_options
 
     settings = _settings(config)
     drawing = ("annotate", "render", *config.labels.words(), "--parent", str(os.getpid()))
+    drawing += trust_options(config.trust)
     with opened(config.labels) as (store, project):
         serve(
             store,
@@ -173,6 +182,7 @@ def run_render(config: RenderConfig) -> None:
     import logging
 
     from preferl.store.rendering import serve_rendering
+    from preferl.trust import typed
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
     require_store(config.store)
@@ -180,6 +190,7 @@ def run_render(config: RenderConfig) -> None:
         config.store,
         config.files,
         function=config.function,
+        trust=typed(config.function, trust=config.trust),
         parent=config.parent,
         once=config.once,
     )

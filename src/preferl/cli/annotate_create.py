@@ -1,6 +1,7 @@
 """`preferl annotate create`: from recorded episodes to questions that people can answer."""
 
 import json
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,7 @@ def run_create(config: CreateConfig) -> None:
 
     from preferl.store.projects import ProjectSettings
     from preferl.store.store import Store
+    from preferl.trust import trust_options, typed
 
     console = Console()
     require_in("queries", config.queries, 1, float("inf"))
@@ -116,7 +118,8 @@ def run_create(config: CreateConfig) -> None:
     )
     segments, pairs = draw_pairs(config, episodes)
     known = _known(config, episodes)
-    _try_to_draw(config, settings.frames or {}, segments)
+    trust = typed(config.env)
+    _try_to_draw(config, settings.frames or {}, segments, trust)
     with Store.open(config.store, config.files) as store:
         project = store.projects.create(config.project, settings)
         if known is not None:
@@ -127,6 +130,7 @@ def run_create(config: CreateConfig) -> None:
     where = "" if config.store == FOLDER else f" --store {config.store}"
     where += "" if config.files is None else f" --files {config.files}"
     where += f" --project {config.project}" if several else ""
+    where += "".join(f" {word}" for word in trust_options(trust))
     console.print(
         f"{len(pairs):,} pairs of {config.length} steps from {len(episodes):,} episodes wait in "
         f"{config.store}, and {config.known} with a known answer.\n"
@@ -238,14 +242,16 @@ def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
         raise ConfigError(f"{error} {fix}") from error
 
 
-def _try_to_draw(config: CreateConfig, frames: dict[str, Any], segments: "Segments") -> None:
+def _try_to_draw(
+    config: CreateConfig, frames: dict[str, Any], segments: "Segments", trust: Collection[str]
+) -> None:
     """One picture, so that what is wrong is told now and not when people wait."""
     from preferl.store.frames import frame_source
 
     if config.elsewhere:
         return
     try:
-        with closing(frame_source(frames)) as source:
+        with closing(frame_source(frames, trust=trust)) as source:
             next(iter(source(segments, 0)))
     except PreferlError as error:
         raise DataError(

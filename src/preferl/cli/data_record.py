@@ -36,7 +36,9 @@ class DataRecordConfig:
 def run_data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
     from preferl.online import record_dataset, use_threads
+    from preferl.trust import typed
 
+    typed(config.run.env)
     use_threads(1)
     console = Console()
     with StageProgress(console).running() as progress:

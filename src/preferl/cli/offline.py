@@ -97,7 +97,9 @@ class StageProgress:
 def run_offline(config: OfflineRunConfig) -> None:
     """Learn, judge, write the report, and print what the policies earn and what that shows."""
     from preferl.offline import run_offline as run
+    from preferl.trust import typed
 
+    typed(config.run.env)
     console = Console()
     with StageProgress(console).running() as progress:
         result = run(

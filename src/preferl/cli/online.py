@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
+from preferl.cli.optional import Trust
 from preferl.errors import ConfigError, mismatch
 from preferl.online import JudgeConfig, OnlineConfig
+from preferl.trust import admitted, typed
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class OnlineRunConfig:
         out: folder of the run; an older run there moves aside, unless it is resumed.
         resume: go on with the run in `out` that was interrupted.
         ask: put the questions to you at the terminal.
+        trust: module that the file of `config` may import, such as that of an environment of
+            yours; may be given several times.
     """
 
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
@@ -32,13 +37,15 @@ class OnlineRunConfig:
     out: Path = Path("runs/online")
     resume: bool = False
     ask: bool = False
+    trust: Trust = ()
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     """The config that `--preset` or `--config` names, for the other options to change.
 
     Raises:
-        ConfigError: both, an unknown preset, or a file that cannot be read as settings.
+        ConfigError: both, an unknown preset, a file that cannot be read as settings, or one whose
+            environment is of a module that nobody trusts.
     """
     from preferl.configs import from_json
     from preferl.presets import load_preset
@@ -49,6 +56,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
             mismatch("settings", expected="--preset or --config", got="both", fix="Drop one.")
         )
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
+    if file and "env" in settings and _option(arguments, "--env") is None:
+        admitted(settings["env"], source=file, trust=_options(arguments, "--trust"))
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
@@ -56,16 +65,19 @@ def run_online(config: OnlineRunConfig) -> None:
     """Learn, judge, write the report, and print where it is."""
     from preferl.cli.runs import run_with_progress
 
+    typed(config.run.env, trust=config.trust)
     run_with_progress(config.run, config.judge, config.out, ask=config.ask, resume=config.resume)
 
 
 def _option(arguments: Sequence[str], name: str) -> str | None:
-    for index, word in enumerate(arguments):
-        if word == name and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return None
+    return next(iter(_options(arguments, name)), None)
+
+
+def _options(arguments: Sequence[str], name: str) -> list[str]:
+    """All values that an option is given."""
+    after = (value for word, value in pairwise(arguments) if word == name)
+    joined = (word.partition("=")[2] for word in arguments if word.startswith(f"{name}="))
+    return [*after, *joined]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 from types import NoneType
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
+import tyro
 from tyro.constructors import (
     ConstructorRegistry,
     PrimitiveConstructorSpec,
     PrimitiveTypeInfo,
 )
+
+Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="MODULE")]
+"""`--trust MODULE`, once for each module that data may name (see `preferl.trust`)."""
 
 
 def plain_metavars() -> ConstructorRegistry:

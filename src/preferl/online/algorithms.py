@@ -153,7 +153,7 @@ def make_environments(
     register_worlds()
     try:
         return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(
             mismatch(
                 "environment",

@@ -1,7 +1,6 @@
 """Where the pictures of a clip come from: pixels it holds, its environment, or a function."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self, final
 
 from preferl.data.segments import Segments
@@ -9,6 +8,7 @@ from preferl.errors import ConfigError, mismatch
 from preferl.shapes import Array, Observations
 from preferl.store.pixels import PixelFrames, holds_pixels
 from preferl.store.simulation import EnvFrames
+from preferl.trust import admitted, resolve
 
 
 class FrameSource(Protocol):
@@ -48,13 +48,8 @@ class FunctionFrames:
         Raises:
             ConfigError: there is no such function.
         """
-        module, _, name = path.partition(":")
-        try:
-            function = getattr(import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigError(
-                mismatch("frames", expected="module:function", got=f"{path!r} ({error})")
-            ) from error
+        module = path.partition(":")[0]
+        function = resolve(path, what="frames", source="the operator", trust=[module])
         if not callable(function):
             raise ConfigError(
                 mismatch("frames", expected="a function", got=f"{path!r}, a {type(function)}")
@@ -72,15 +67,24 @@ class FunctionFrames:
 KINDS: Mapping[str, Callable[..., FrameSource]] = {"pixels": PixelFrames, "env": EnvFrames}
 
 
-def frame_source(spec: Mapping[str, Any]) -> FrameSource:
+def frame_source(
+    spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
+) -> FrameSource:
     """What a project says of its pictures, as a source; simulators start with the first clip.
 
     Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`
     with the arguments of `PixelFrames`, and `{"kind": "env", "env_id": ...}` with those of
-    `EnvFrames`.
+    `EnvFrames`. An id such as `module:Id` is refused unless its module is of `trust` or belongs to
+    `preferl.trust.ALLOWED`.
+
+    Args:
+        spec: as a project has it.
+        trust: modules that whoever runs this trusts.
+        source: who says so, for messages.
 
     Raises:
-        ConfigError: another kind, or an argument that it does not have.
+        ConfigError: another kind, an argument that it does not have, or a module that nobody
+            trusts.
 
     >>> type(frame_source({"kind": "env", "env_id": "Pendulum-v1"})).__name__
     'EnvFrames'
@@ -89,6 +93,8 @@ def frame_source(spec: Mapping[str, Any]) -> FrameSource:
     kind = options.pop("kind", None)
     if kind not in KINDS:
         raise ConfigError(mismatch("kind of frames", expected=f"one of {[*KINDS]}", got=kind))
+    if "env_id" in options:
+        admitted(options["env_id"], source=f"the `frames` of {source}", trust=trust)
     try:
         return KINDS[kind](**options)
     except TypeError as error:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self, final
@@ -51,11 +51,15 @@ class RenderWorker:
     Args:
         store: where clips wait.
         source: draws the clips of every project; by default each project says how it is drawn.
+        trust: modules that what projects say may import (see `preferl.trust`).
     """
 
-    def __init__(self, store: Store, source: FrameSource | None = None) -> None:
+    def __init__(
+        self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
+    ) -> None:
         self._store = store
         self._source = source
+        self._trust = trust
         self._sources: dict[str, FrameSource] = {}
         self._undrawn: set[int] = set()
         self._said: set[tuple[int, str]] = set()
@@ -176,7 +180,8 @@ class RenderWorker:
         spec = project.frames or {}
         key = json.dumps(spec, sort_keys=True)
         if key not in self._sources:
-            self._sources[key] = frame_source(spec)
+            where = f"project {project.slug}"
+            self._sources[key] = frame_source(spec, trust=self._trust, source=where)
         return self._sources[key]
 
 
@@ -185,6 +190,7 @@ def serve_rendering(
     files: str | Path | None = None,
     *,
     function: str | None = None,
+    trust: Collection[str] = (),
     parent: int | None = None,
     poll_seconds: float = 0.5,
     once: bool = False,
@@ -197,6 +203,7 @@ def serve_rendering(
         location: a store's folder or database, as `Store.open` takes it.
         files: its folder of clips and videos, where that is another.
         function: `module:function` that draws every clip, instead of what projects say.
+        trust: modules that what projects say may import (see `preferl.trust`).
         parent: the process to end with; None goes on alone.
         poll_seconds: how often to look for clips when there were none.
         once: end when there is nothing left to draw.
@@ -209,7 +216,10 @@ def serve_rendering(
         StorageError: videos cannot be written, or the database is gone.
     """
     source = None if function is None else FunctionFrames.at(function)
-    with Store.open(location, files) as store, RenderWorker(store, source) as worker:
+    with (
+        Store.open(location, files) as store,
+        RenderWorker(store, source, trust=trust) as worker,
+    ):
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
         with _stopped_by_signals(worker):

@@ -5,6 +5,7 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
 
 from preferl.data.sources import load_minari
 from preferl.errors import DataError, MissingExtraError
@@ -133,3 +134,15 @@ def test_a_missing_minari_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "minari", None)
     with pytest.raises(MissingExtraError, match=r"preferl\[minari\]"):
         load_minari("test/door/human-v0")
+
+
+def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "evilmod.py").write_text("raise SystemExit\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    wrapper = WrapperSpec("W", "evilmod:Wrapper", {})
+    spec = EnvSpec("evilmod/X-v0", entry_point="evilmod:X", additional_wrappers=(wrapper,))
+    dataset = _create(_boxes(), BOX, BOX)
+    dataset.storage.update_metadata({"env_spec": spec.to_json()})
+    assert minari.load_dataset("test/door/human-v0").env_spec.entry_point == "evilmod:X"
+    assert len(load_minari("test/door/human-v0")) == 2
+    assert "evilmod" not in sys.modules

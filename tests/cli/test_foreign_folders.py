@@ -1,0 +1,231 @@
+"""Modules in the current folder run only if a person types their names, whatever data say."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.cli.main import main
+from preferl.data import save_episodes
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments
+from preferl.online import supervise
+from preferl.runs import RunFolder
+from preferl.store.store import Store
+
+ENVIRONMENT = """
+import gymnasium
+from gymnasium.envs.classic_control import PendulumEnv
+
+gymnasium.register("X-v0", entry_point=PendulumEnv, max_episode_steps=20)
+"""
+STEPS = 4
+
+
+@dataclass
+class Folder:
+    """The current folder: modules that leave marks, and a store that names one of them."""
+
+    path: Path
+    marks: Path
+
+    def ran(self) -> list[str]:
+        """Modules that were imported."""
+        return sorted(mark.name for mark in self.marks.iterdir())
+
+    def write(self, name: str, code: str) -> None:
+        mark = f"open({str(self.marks / name)!r}, 'w').close()\n"
+        (self.path / f"{name}.py").write_text(mark + code)
+
+    def preferl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command as somebody types it here."""
+        command = [sys.executable, "-m", "preferl", *words]
+        return subprocess.run(command, cwd=self.path, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def folder(tmp_path, empty_store, monkeypatch):
+    (tmp_path / "marks").mkdir()
+    made = Folder(tmp_path / "here", tmp_path / "marks")
+    copytree(empty_store, made.path / "labels")
+    for name in ("alembic", "uvicorn", "av"):
+        made.write(name, "raise ImportError('not what was meant')\n")
+    made.write("evilmod", ENVIRONMENT)
+    monkeypatch.chdir(made.path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(made.path))])
+    yield made
+    sys.modules.pop("evilmod", None)
+    gymnasium.registry.pop("X-v0", None)
+
+
+@pytest.fixture
+def with_project(folder):
+    """Two clips to draw, in an environment of `evilmod`."""
+    states = np.zeros((2 * STEPS, 2))
+    block = np.zeros((2 * STEPS, 3), np.float32)
+    block[:, 0] = np.arange(2 * STEPS)  # two clips, not one twice
+    segments = Segments(
+        block, np.zeros((2 * STEPS, 1), np.float32), np.zeros(2 * STEPS),
+        np.array([0, STEPS]), np.array([STEPS, STEPS]), STEPS, states=states,
+    )  # fmt: skip
+    with Store.open(folder.path / "labels") as store:
+        frames = {"kind": "env", "env_id": "evilmod:X-v0"}
+        project = store.projects.create("door", frames=frames)
+        store.questions.ask(project.id, segments, np.array([[0, 1]]))
+    return folder
+
+
+def run(*words):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(word) for word in words])
+    return stopped.value.code
+
+
+def test_what_draws_clips_imports_no_module_that_only_a_database_names(with_project):
+    command = ("annotate", "render", "--once", "--store", "labels")
+    done = with_project.preferl(*command)
+    assert done.returncode == 0, done.stderr
+    assert with_project.ran() == []
+    said = " ".join(done.stderr.split())
+    assert "'evilmod:X-v0', which the `frames` of project door names" in said
+    assert "--trust evilmod" in said
+    done = with_project.preferl(*command, "--trust", "other", "--trust", "evilmod")
+    assert "2 clips drawn." in done.stdout, done.stderr
+    assert with_project.ran() == ["evilmod"], "nothing in the folder hides what is installed"
+
+
+@pytest.mark.parametrize("trust", [(), ("--trust", "evilmod")], ids=["untrusted", "trusted"])
+def test_the_page_and_what_it_starts(with_project, trust):
+    words = ("annotate", "serve", "--store", "labels", "--port", "0", "--no-browser", *trust)
+    with subprocess.Popen(
+        [sys.executable, "-m", "preferl", *words],
+        cwd=with_project.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as page:
+        try:
+            if trust:
+                wait_until(lambda: with_project.ran(), page)
+            else:
+                assert "--trust evilmod" in page.stderr.readline()
+            assert with_project.ran() == (["evilmod"] if trust else [])
+        finally:
+            page.send_signal(signal.SIGINT)
+            out, err = page.communicate(timeout=20)
+    assert "Answer here: http" in out, err
+    assert page.returncode == 0, err
+
+
+def wait_until(condition, process, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_the_launcher_hands_on_what_is_trusted(with_project, monkeypatch, tmp_path):
+    started = []
+
+    class Looks:
+        def __init__(self, programs, *_, **__):
+            started.extend(one.command for one in programs)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(supervise, "Supervisor", Looks)
+    with supervise.launch("labels", "door", tmp_path / "rewards", trust=["evilmod"]):
+        pass
+    reward, page = started
+    for command in started:
+        assert command[:4] == (sys.executable, "-P", "-m", "preferl")
+    assert page[page.index("--trust") + 1] == "evilmod"
+    assert "--trust" not in reward, "it draws nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", [(), ("evilmod",)], ids=["untrusted", "trusted"])
+def test_what_the_launcher_starts(with_project, trust, tmp_path):
+    told = []
+    options = ("--port", "0")
+    with supervise.launch(
+        "labels", "door", tmp_path / "rewards", page_options=options, trust=trust, say=told.append
+    ):
+        log = tmp_path / "rewards" / "logs" / "page.log"
+        for _ in range(600):
+            if with_project.ran() or "--trust evilmod" in log.read_text():
+                break
+            time.sleep(0.05)
+    assert with_project.ran() == list(trust)
+
+
+SMALL = (
+    "--steps", "100", "--initial-steps", "100", "--turns", "1", "--comparisons", "4",
+    "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
+    "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
+)  # fmt: skip
+ALGORITHM = ("algorithm:ppo-config", "--algorithm.n-steps", "50", "--algorithm.batch-size", "50")
+
+
+@pytest.mark.parametrize("more", [(), ("--resume", "--out", "begun"), ("--trust", "evil")])
+def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
+    from preferl.online import OnlineConfig
+
+    begun = RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
+    before = sorted(path.name for path in folder.path.iterdir())
+    assert run("online", "run", "--config", "begun/config.json", *more, *SMALL) == 1
+    error = " ".join(capsys.readouterr().err.split())
+    assert "'evilmod:X-v0', which begun/config.json names" in error
+    assert "--trust evilmod" in error
+    assert folder.ran() == []
+    assert sorted(path.name for path in folder.path.iterdir()) == before
+    assert not begun.finished
+
+
+def test_a_run_to_resume_chooses_no_module(folder, capsys):
+    from preferl.online import OnlineConfig
+
+    RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
+    assert run("online", "run", "--resume", "--out", "begun", *SMALL) == 1
+    assert "settings of the run" in capsys.readouterr().err
+    assert folder.ran() == []
+
+
+def test_a_module_that_is_typed_or_trusted_is_used(folder, capsys):
+    (folder.path / "settings.yaml").write_text("env: evilmod:X-v0\n")
+    file = ("--config", "settings.yaml")
+    assert run("online", "run", *file, "--trust", "evilmod", *SMALL, *ALGORITHM) == 0
+    assert folder.ran() == ["evilmod"]
+    config = json.loads(Path("runs/online/config.json").read_text())["config"]
+    assert config["env"] == "evilmod:X-v0"
+    typed = ("--env", "nowhere:Y-v0")  # it is asked for in place of the one in the file
+    assert run("online", "run", *file, *typed, *SMALL, *ALGORITHM) == 1
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_a_project_in_an_environment_of_the_folder(folder, capsys):
+    block = np.zeros((40, 3), np.float32)
+    block[:, 0] = np.arange(40)
+    episodes = Episodes(
+        block, np.zeros((40, 1), np.float32), np.zeros(40), np.zeros(40, bool),
+        np.zeros((1, 3), np.float32), np.array([40]), states=np.zeros((40, 2)),
+    )  # fmt: skip
+    save_episodes(folder.path / "episodes", episodes)
+    what = ("--demonstrations", "episodes", "--queries", 2, "--length", 5, "--store", "labels")
+    assert run("annotate", "create", *what, "--env", "evilmod:X-v0") == 0
+    assert folder.ran() == ["evilmod"], "a person typed it"
+    assert re.search(r"annotate serve .*--trust evilmod", capsys.readouterr().out)
