@@ -94,11 +94,16 @@ def test_a_typed_module_is_found_in_the_current_folder_behind_all_others(here):
     assert sys.path == [*before, str(here)]
 
 
-def test_an_allowed_package_that_is_not_installed_is_not_taken_from_the_folder(here):
+def test_an_allowed_package_that_lies_in_the_folder_alone_is_not_the_one_that_was_meant(here):
     (here / "sbx.py").write_text("raise ImportError\n")
-    before = list(sys.path)
-    assert typed("sbx:X-v0", trust=["sbx"]) == ()
-    assert sys.path == before
+    with pytest.raises(ConfigError, match="--trust sbx"):
+        admitted("sbx:X-v0", source="a project")
+    assert typed("gymnasium:X-v0", "sbx:X-v0") == ("sbx",), "a person typed it"
+    assert sys.path[-1] == str(here)
+    with pytest.raises(ConfigError, match="--trust sbx"):
+        admitted("sbx:X-v0", source="a project")
+    assert admitted("sbx:X-v0", source="a project", trust=["sbx"])
+    assert admitted("shimmy:X-v0", source="a project"), "it is nowhere, and harms nobody"
 
 
 def test_trusted_modules_go_on_as_options():

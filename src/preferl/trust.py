@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     if not isinstance(name, str):
         raise ConfigError(mismatch(f"name in {source}", expected="text", got=repr(name)))
     for module in _modules_of(name):
-        if not (_is_allowed(module) or _is_below(module, trust)):
+        if not (_needs_no_trust(module) or _is_below(module, trust)):
             raise ConfigError(
                 mismatch(
                     f"{name!r}, which {source} names",
@@ -103,9 +102,9 @@ def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
     """
     _require_modules(trust)
     named = (*trust, *_modules_of(*names))
-    modules = tuple(module for module in named if not _is_allowed(module))
+    modules = tuple(module for module in named if not _needs_no_trust(module))
     here = str(Path.cwd())
-    if here not in sys.path and any(_is_only_in(here, module) for module in modules):
+    if here not in sys.path and any(map(_is_only_here, modules)):
         sys.path.append(here)
     return modules
 
@@ -172,18 +171,21 @@ def _is_dotted(module: str) -> bool:
     return all(part.isidentifier() for part in module.split("."))
 
 
-def _is_allowed(module: str) -> bool:
+def _needs_no_trust(module: str) -> bool:
+    """Whether it is a public one of an allowed package, and not one that only lies here."""
     parts = module.split(".")
-    return parts[0] in ALLOWED and not any(part.startswith("_") for part in parts)
+    is_public = not any(part.startswith("_") for part in parts)
+    return parts[0] in ALLOWED and is_public and not _is_only_here(module)
 
 
 def _is_below(module: str, trust: Collection[str]) -> bool:
     return any(module == one or module.startswith(f"{one}.") for one in trust)
 
 
-def _is_only_in(folder: str, module: str) -> bool:
-    """Whether Python finds it there alone."""
-    top = module.split(".")[0]
-    if top in sys.modules or find_spec(top) is not None:
+def _is_only_here(module: str) -> bool:
+    """Whether Python would find it in the current folder alone."""
+    top, here = module.split(".")[0], str(Path.cwd())
+    if top in sys.modules or PathFinder.find_spec(top, [here]) is None:
         return False
-    return PathFinder.find_spec(top, [folder]) is not None
+    elsewhere = [place for place in sys.path if place not in ("", here)]
+    return PathFinder.find_spec(top, elsewhere) is None

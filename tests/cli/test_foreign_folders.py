@@ -1,6 +1,5 @@
 """Modules in the current folder run only if a person types their names, whatever data say."""
 
-import json
 import re
 import signal
 import subprocess
@@ -14,11 +13,14 @@ import gymnasium
 import numpy as np
 import pytest
 
+from preferl.cli import runs
 from preferl.cli.main import main
 from preferl.data import save_episodes
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.online import supervise
+from preferl.errors import ConfigError
+from preferl.online import OnlineConfig, supervise
+from preferl.online.algorithms import make_environments
 from preferl.runs import RunFolder
 from preferl.store.store import Store
 
@@ -103,7 +105,25 @@ def test_what_draws_clips_imports_no_module_that_only_a_database_names(with_proj
     assert with_project.ran() == ["evilmod"], "nothing in the folder hides what is installed"
 
 
-@pytest.mark.parametrize("trust", [(), ("--trust", "evilmod")], ids=["untrusted", "trusted"])
+def test_a_function_that_is_typed_draws(with_project, capsys):
+    with_project.write(
+        "drawings",
+        "import numpy as np\n\n\ndef draw(segments, row):\n"
+        "    return np.zeros((segments.real[row], 16, 16), np.uint8)\n",
+    )
+    words = ("annotate", "render", "--once", "--store", "labels", "--function", "drawings:draw")
+    try:
+        assert run(*words) == 0
+    finally:
+        sys.modules.pop("drawings", None)
+    assert "2 clips drawn." in capsys.readouterr().out
+    assert with_project.ran() == ["drawings"]
+
+
+TRUSTED = pytest.param(("--trust", "evilmod"), id="trusted", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("trust", [pytest.param((), id="untrusted"), TRUSTED])
 def test_the_page_and_what_it_starts(with_project, trust):
     words = ("annotate", "serve", "--store", "labels", "--port", "0", "--no-browser", *trust)
     with subprocess.Popen(
@@ -178,13 +198,10 @@ SMALL = (
     "--environments", "1", "--segment-length", "10", "--judge.episodes", "1",
     "--judge.questions", "5", "--judge.clip-steps", "0", "--judge.no-oracle",
 )  # fmt: skip
-ALGORITHM = ("algorithm:ppo-config", "--algorithm.n-steps", "50", "--algorithm.batch-size", "50")
 
 
 @pytest.mark.parametrize("more", [(), ("--resume", "--out", "begun"), ("--trust", "evil")])
 def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
-    from preferl.online import OnlineConfig
-
     begun = RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
     before = sorted(path.name for path in folder.path.iterdir())
     assert run("online", "run", "--config", "begun/config.json", *more, *SMALL) == 1
@@ -197,24 +214,32 @@ def test_a_file_of_settings_chooses_no_module(folder, more, capsys):
 
 
 def test_a_run_to_resume_chooses_no_module(folder, capsys):
-    from preferl.online import OnlineConfig
-
     RunFolder.create("begun", config=OnlineConfig(env="evilmod:X-v0"), seed=0)
     assert run("online", "run", "--resume", "--out", "begun", *SMALL) == 1
     assert "settings of the run" in capsys.readouterr().err
     assert folder.ran() == []
 
 
-def test_a_module_that_is_typed_or_trusted_is_used(folder, capsys):
+def test_a_module_that_is_typed_or_trusted_is_used(folder, monkeypatch):
+    made = []
+
+    def make(config, *_, **__):
+        made.append(make_environments(config.env, 1, seed=0))
+
+    monkeypatch.setattr(runs, "run_with_progress", make)
     (folder.path / "settings.yaml").write_text("env: evilmod:X-v0\n")
-    file = ("--config", "settings.yaml")
-    assert run("online", "run", *file, "--trust", "evilmod", *SMALL, *ALGORITHM) == 0
+    (folder.path / "others.yaml").write_text("env: othermod:Y-v0\n")
+    for words in (
+        ("--config", "settings.yaml", "--trust", "evilmod"),
+        ("--config", "settings.yaml", "--trust=evilmod"),
+        ("--config", "others.yaml", "--env", "evilmod:X-v0"),
+        ("--env", "evilmod:X-v0"),
+    ):
+        assert run("online", "run", *words) == 0
     assert folder.ran() == ["evilmod"]
-    config = json.loads(Path("runs/online/config.json").read_text())["config"]
-    assert config["env"] == "evilmod:X-v0"
-    typed = ("--env", "nowhere:Y-v0")  # it is asked for in place of the one in the file
-    assert run("online", "run", *file, *typed, *SMALL, *ALGORITHM) == 1
-    assert "nowhere" in capsys.readouterr().err
+    assert [venv.envs[0].spec.id for venv in made] == ["X-v0"] * 4
+    with pytest.raises(ConfigError, match="nowhere"):
+        make_environments("nowhere:X-v0", 1, seed=0)
 
 
 def test_a_project_in_an_environment_of_the_folder(folder, capsys):
