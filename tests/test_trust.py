@@ -1,6 +1,7 @@
 """Which modules a text may make Python import, and where the current folder comes on its path."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -159,11 +160,29 @@ def test_the_environment_is_as_it_was_after_children_are_started(monkeypatch):
     assert os.environ[SAFE_PATH] == "x"
 
 
-def test_our_own_programs_are_started_in_one_way():
+def where(pattern):
+    """Files of the package whose code, not whose examples, matches."""
     source = Path(__file__).parents[1] / "src" / "preferl"
-    found = [
-        str(p.relative_to(source))
-        for p in source.rglob("*.py")
-        if "sys.executable" in p.read_text()
+    code = re.compile(rf"^(?! *(>>>|\.\.\.)).*{pattern}", re.M)
+    return sorted(
+        str(p.relative_to(source)) for p in source.rglob("*.py") if code.search(p.read_text())
+    )
+
+
+def test_modules_are_imported_and_programs_started_in_few_places():
+    """What is read from data passes `admitted` or `resolve` before it reaches any of these."""
+    assert where(r"sys\.executable") == ["trust.py"]
+    assert where(r"import_module\(") == [
+        "__init__.py",  # tables of our own names, as the next two
+        "_optional.py",
+        "cli/main.py",
+        "store/simulation.py",  # mujoco
+        "testing/__init__.py",
+        "trust.py",
     ]
-    assert sorted(found) == ["online/supervisor.py", "trust.py"], "the first in an example only"
+    assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
+        "evaluation/policy.py",  # ids that are typed, or passed in Python, as all here
+        "online/algorithms.py",
+        "online/atari.py",
+        "simulators.py",
+    ]
