@@ -44,9 +44,16 @@ def test_a_run_from_options(small, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "training 2 agents" in out
     assert "report.html" in out
-    assert run(*small, "--resume", *kind) == 0
+    assert run(*small, "--resume", *kind) == 2
+    assert "finished" in capsys.readouterr().err
+    (tmp_path / "run/result.json").unlink()
     assert run(*small, "--resume") == 1
     assert "iql.hidden=[8]" in capsys.readouterr().err
+    assert run(*small, "--resume", *kind) == 0
+    nowhere = [word.replace(str(tmp_path / "run"), str(tmp_path / "none")) for word in small]
+    assert run(*nowhere, "--resume", *kind) == 2
+    assert "there is no run here" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):

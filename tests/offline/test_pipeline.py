@@ -1,7 +1,9 @@
 """Whole offline runs of a small world: what is left behind, what it shows, and going on."""
 
 import json
+import os
 import pickle
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,15 @@ import pytest
 
 from preferl.data import load_episodes, save_episodes
 from preferl.data.episodes import Episodes
-from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, StorageError
+from preferl.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    PreferlError,
+    ResumeError,
+    SpaceError,
+    StorageError,
+)
 from preferl.evaluation import evaluate_policy, make_task_env
 from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
 from preferl.reporting import read_jsonl
@@ -202,32 +212,89 @@ def test_an_interrupted_run_goes_on_to_the_same_end(finished, data, tmp_path, st
         assert (out / file).read_bytes() == (finished[0] / file).read_bytes()
 
 
-def test_what_is_judged_already_is_not_judged_again(finished, data):
-    out, result, _ = finished
+@pytest.fixture
+def killed(finished, tmp_path):
+    """A run that was killed just before its result was written."""
+    shutil.copytree(finished[0], tmp_path / "killed")
+    (tmp_path / "killed" / "result.json").unlink()
+    return tmp_path / "killed"
+
+
+def test_what_is_judged_already_is_not_judged_again(finished, killed, data):
+    _, result, _ = finished
     told = []
-    again = run(config_of(data), out, resume=True, on_progress=lambda *now: told.append(now))
+    again = run(config_of(data), killed, resume=True, on_progress=lambda *now: told.append(now))
     assert again["arms"] == result["arms"]
     assert [now for now in told if now[1]] == []
 
 
-def test_resuming_with_other_settings_names_them(finished, data):
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Bytes and times of all files and folders."""
+    return {
+        path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+def test_a_finished_run_is_not_resumed_and_nothing_changes(finished, data):
+    before = contents(finished[0].parent)
+    for config in (config_of(data), config_of(data, steps=40)):
+        with pytest.raises(ResumeError, match=r"is finished, see .*report\.html"):
+            run(config, finished[0], resume=True)
+    assert contents(finished[0].parent) == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"env": "PointWorldOfTest-v0"},
+        {"labels": Path("nowhere")},
+        {"device": "cud"},
+        {"normalise": True, "model": "pt-readme", "members": 1, "batch_size": 0},
+    ],
+)
+def test_a_mistake_leaves_the_older_run_at_its_name(finished, data, wrong):
+    before = contents(finished[0].parent)
+    with pytest.raises(PreferlError):
+        run(config_of(data, **wrong), finished[0])
+    with pytest.raises(ConfigError, match="report_to"):
+        run(config_of(data), finished[0], report_to=("tensorbord",))
+    assert contents(finished[0].parent) == before
+
+
+def test_a_second_run_into_the_folder_is_refused(data, tmp_path):
+    config, refused = config_of(data, controls=False, episodes=0, steps=2), []
+
+    def again(*_):
+        for resume in (False, True):
+            with pytest.raises(StorageError, match=f"one at work already, process {os.getpid()} "):
+                run(config, tmp_path / "run", resume=resume)
+            refused.append(resume)
+        raise KeyboardInterrupt
+
+    assert run(config, tmp_path / "run", on_progress=again)["interrupted"]
+    assert refused == [False, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_resuming_with_other_settings_names_them(killed, data):
     other = config_of(data, steps=40, iql=replace(SMALL, expectile=0.8))
     with pytest.raises(
         ConfigError, match=r"iql.expectile=0.7, steps=30, got iql.expectile=0.8, steps=40"
     ):
-        run(other, finished[0], resume=True)
+        run(other, killed, resume=True)
     with pytest.raises(ConfigError, match=r"seeds=\[0, 1\], got seeds=\[0, 1, 2\]"):
-        run(config_of(data), finished[0], resume=True, seeds=(0, 1, 2))
+        run(config_of(data), killed, resume=True, seeds=(0, 1, 2))
 
 
-def test_resuming_with_other_data_is_refused(finished, data, tmp_path):
+def test_resuming_with_other_data_is_refused(killed, data, tmp_path):
     episodes = recorded(np.random.default_rng(1))
     held = data / "episodes"
     kept = held.rename(tmp_path / "kept")
     try:
         save_episodes(held, episodes)
         with pytest.raises(DataError, match="begun with"):
-            run(config_of(data), finished[0], resume=True)
+            run(config_of(data), killed, resume=True)
     finally:
         held.rename(tmp_path / "other")
         kept.rename(held)
@@ -245,10 +312,12 @@ def test_a_damaged_state_is_worded(data, tmp_path):
         run(config_of(data), tmp_path / "run", resume=True)
 
 
-def test_resume_begins_where_there_is_nothing_and_other_runs_move_aside(data, tmp_path):
+def test_nothing_is_resumed_where_there_is_nothing_and_other_runs_move_aside(data, tmp_path):
     config = config_of(data, controls=False, episodes=0, steps=2)
-    first = run(config, tmp_path / "run", resume=True)
-    assert first["arms"] == {}
+    with pytest.raises(ResumeError, match="there is no run here"):
+        run(config, tmp_path / "run", resume=True)
+    assert not list(tmp_path.iterdir())
+    assert run(config, tmp_path / "run")["arms"] == {}
     run(config, tmp_path / "run")
     assert (tmp_path / "run.1/result.json").is_file()
     assert "The learned reward of each step" in (tmp_path / "run/report.html").read_text()

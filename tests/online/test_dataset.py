@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from preferl.data import Episodes, load_episodes
 from preferl.data.arrays import load_arrays
 from preferl.data.sources import load_source
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, PreferlError, ResumeError
 from preferl.evaluation.policy import PolicyReport
 from preferl.online import DatasetConfig, PPOConfig, SACConfig, expert, record_dataset
 from preferl.online.dataset import spread
@@ -127,14 +128,36 @@ def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):
 
 def test_what_is_done_is_not_done_again(tmp_path):
     config = replace(SMALL, mix="random:1")
-    result = record_dataset(config, tmp_path)
-    assert record_dataset(config, tmp_path, resume=True, on_progress=stop_at("")) == result
+    with pytest.raises(ResumeError, match="there is no run here"):
+        record_dataset(config, tmp_path / "data", resume=True)
+    assert not list(tmp_path.iterdir())
+    record_dataset(config, tmp_path / "data")
+    kept = (tmp_path / "data/result.json").read_bytes()
+    with pytest.raises(ResumeError, match="is finished"):
+        record_dataset(config, tmp_path / "data", resume=True, on_progress=stop_at(""))
+    assert (tmp_path / "data/result.json").read_bytes() == kept
 
 
 def test_another_recording_is_not_gone_on_with(tmp_path):
-    record_dataset(replace(SMALL, mix="random:1"), tmp_path)
+    one = replace(SMALL, mix="random:1")
+    record_dataset(one, tmp_path, on_progress=stop_at("recording random"))
     with pytest.raises(ConfigError, match=r"expected mix=random:1.*got mix=random:2"):
         record_dataset(replace(SMALL, mix="random:2"), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"env": "Pendulumm-v1"}, ConfigError),
+        ({"policy": Path("nowhere"), "mix": "expert:1"}, PreferlError),
+        ({"env": "CartPole-v1", "algorithm": SACConfig()}, ConfigError),
+    ],
+)
+def test_a_mistake_leaves_the_older_data_set_at_its_name(tmp_path, wrong, error):
+    record_dataset(replace(SMALL, mix="random:1"), tmp_path / "data")
+    with pytest.raises(error):
+        record_dataset(replace(SMALL, **wrong), tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 def test_training_ends_once_it_is_good_enough(tmp_path, rising):

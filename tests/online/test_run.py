@@ -1,13 +1,17 @@
 """A whole run in a folder: everything that came of it is there and can be used again."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 
 from preferl.data import load_comparisons
-from preferl.errors import CheckpointError, ConfigError
+from preferl.errors import CheckpointError, ConfigError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
 from preferl.models import MLPRewardConfig
 from preferl.online import (
@@ -22,6 +26,7 @@ from preferl.online import (
     run_online,
     save_policy,
 )
+from preferl.online import run as online_run
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder
 from preferl.training import RewardTrainerConfig, load_reward, relabel
@@ -138,18 +143,116 @@ def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_to_resume_nothing_is_to_begin(tmp_path):
+def contents(folder):
+    """Bytes and times of all files and folders."""
+    return {
+        path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
+    before = contents(tmp_path)
+    with pytest.raises(ResumeError, match="there is no run here"):
+        run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("config", [TINY, replace(TINY, seed=3)])
+def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
+    folder, _, _ = run
+    before = contents(folder.parent)
+    with pytest.raises(ResumeError, match=r"is finished, see .*report\.html"):
+        run_online(config, folder, judge=JUDGE, resume=True)
+    assert contents(folder.parent) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+@pytest.mark.parametrize(
+    ("config", "judge"),
+    [
+        ({"env": "Pendulumm-v1"}, {}),
+        ({"env": "CartPole-v1", "algorithm": SACConfig()}, {}),
+        ({"initial_steps": 2_000}, {}),
+        ({"segment_length": 10**9, "initial_fraction": 1.5}, {}),
+        ({"env": "preferl-tests/Blind-v0"}, {"clip_steps": 4}),
+    ],
+)
+def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge):
+    folder, _, _ = run
+    if config.get("env") == "preferl-tests/Blind-v0":
+        gymnasium.register("preferl-tests/Blind-v0", entry_point=Blind, max_episode_steps=200)
+    before = contents(folder.parent)
+    with pytest.raises(ConfigError):
+        run_online(replace(TINY, **config), folder, judge=replace(JUDGE, **judge))
+    assert contents(folder.parent) == before
+
+
+class Blind(PendulumEnv):
+    """Draws no pictures."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium has it
+
+
+@pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
+def test_judging_by_nothing_is_refused(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        JudgeConfig(**wrong)
+
+
+def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch):
+    class KilledError(Exception):
+        """Stands for a program that ends here."""
+
+    def killed(*_, **__):
+        raise KilledError
+
     judge = replace(JUDGE, clip_steps=0, oracle=False)
-    assert not run_online(TINY, tmp_path / "run", judge=judge, resume=True)["interrupted"]
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "result", killed)
+        with pytest.raises(KilledError):
+            run_online(TINY, out, judge=judge)
+    assert (out / "checkpoints").is_dir(), "nothing is removed before the result is there"
+    with monkeypatch.context() as patch:
+        remove = shutil.rmtree
+        patch.setattr(
+            *(online_run.shutil, "rmtree"),
+            lambda path, **kw: (killed if path.name == "checkpoints" else remove)(path, **kw),
+        )
+        with pytest.raises(KilledError):
+            run_online(TINY, out, judge=judge, resume=True)
+    with pytest.raises(ResumeError, match="finished"):
+        run_online(TINY, out, judge=judge, resume=True)
+    assert not json.loads((out / "result.json").read_text())["interrupted"]
 
 
-def test_interrupt_while_judging_keeps_what_was_learned(tmp_path):
+def test_a_second_run_into_the_folder_is_refused(tmp_path):
+    refused = []
+
+    def again(turn):
+        for resume in (False, True):
+            with pytest.raises(StorageError, match=f"one at work already, process {os.getpid()} "):
+                run_online(TINY, tmp_path / "run", judge=JUDGE, resume=resume)
+            refused.append(resume)
+        raise KeyboardInterrupt
+
+    run_online(TINY, tmp_path / "run", judge=JUDGE, on_turn=again)
+    assert refused == [False, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_interrupt_while_judging_keeps_what_was_learned_and_judging_is_resumed(tmp_path, run):
     def stop(doing):
         raise KeyboardInterrupt
 
+    _, whole, _ = run
     result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_stage=stop)
     assert result["interrupted"]
     assert json.loads((tmp_path / "run/result.json").read_text())["env_steps"] >= 1_000
+    result = run_online(TINY, tmp_path / "run", judge=JUDGE, resume=True)
+    assert result["taught"] == whole["taught"]
+    assert json.loads((tmp_path / "run/result.json").read_text()) == result
 
 
 @pytest.mark.parametrize("config", [PPOConfig(hidden=(8,)), SACConfig(hidden=(8,))])

@@ -48,6 +48,7 @@ def run_demo(config: DemoConfig) -> None:
     from preferl.configs import from_json
     from preferl.online import JudgeConfig, OnlineConfig
     from preferl.presets import load_preset
+    from preferl.runs import require_openable
 
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
@@ -60,6 +61,7 @@ def run_demo(config: DemoConfig) -> None:
         judge = replace(judge, episodes=4, questions=40, clip_steps=40)
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
+    require_openable(config.out, resume=False)  # before people are asked
     with _feedback(config, run.comparisons) as feedback:
         run_with_progress(
             run,

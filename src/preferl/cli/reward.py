@@ -89,22 +89,27 @@ def run_fit(config: FitConfig) -> None:
     from rich.progress import Progress
 
     from preferl.cli.reward_labels import labelled, publish
-    from preferl.runs import RunFolder
+    from preferl.models import build_reward_model, infer_spaces
+    from preferl.runs import open_run, require_openable
     from preferl.training import save_reward
 
     console = Console()
+    require_openable(config.out, resume=False)
     episodes, comparisons, labels = labelled(config)
-    folder = RunFolder.create(config.out, config=config, seed=config.seed)
-    _say_labels(console, labels)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        total = preset_for(config, comparisons).trainer.epochs
-        task = progress.add_task(f"fitting {len(comparisons)} answers", total=total)
-        reward, report = fit_reward(
-            config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
-        )
-    save_reward(folder.path("reward"), reward)
-    _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
-    folder.result({"labels": labels.to_json(), "fit": report.to_json()})
+    preset = preset_for(config, comparisons)
+    build_reward_model(preset.model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
+    with open_run(config.out, config=config, seed=config.seed) as folder:
+        _say_labels(console, labels)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task(
+                f"fitting {len(comparisons)} answers", total=preset.trainer.epochs
+            )
+            reward, report = fit_reward(
+                config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
+            )
+        save_reward(folder.path("reward"), reward)
+        _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
+        folder.result({"labels": labels.to_json(), "fit": report.to_json()})
     if config.store is not None:
         publish(config, report, folder.path("reward"))
     if report.left_out_accuracy is not None:

@@ -19,14 +19,15 @@ from preferl.offline.arms import LEARNED, agent_name, build_arms
 from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig, OfflineRun
 from preferl.offline.following import ASKED, Following, asking_name
 from preferl.offline.inputs import Inputs, clonable, load_inputs
+from preferl.offline.learnable import require_learnable
 from preferl.offline.learned import LearnedReward, learn_reward
 from preferl.offline.policy import OfflinePolicy
-from preferl.offline.resume import open_run, read_json
+from preferl.offline.resume import read_json
 from preferl.offline.scores import ArmScore, score_arms
 from preferl.offline.sequence_agents import SequenceTrainer, load_sequence_policy
 from preferl.offline.verdict import Verdict, compare
 from preferl.reporting import MetricSink, open_sinks, require_places
-from preferl.runs import RunFolder
+from preferl.runs import RunFolder, open_run, require_openable
 
 OnProgress = Callable[[str, int, int], None]
 """Told what is being done, in a few words, how much of it is done, and how much there is."""
@@ -62,7 +63,8 @@ def run_offline(
 
     The folder holds config and versions, metrics, the reward, every policy, `result.json` and
     `report.html`. Ctrl-C keeps what there is, and the same call with `resume` goes on from
-    there, to the same result as if it had not been interrupted.
+    there, to the same result as if it had not been interrupted. Settings and data are checked
+    before any folder is touched.
 
     Args:
         config: of the run.
@@ -83,19 +85,23 @@ def run_offline(
         ConfigError: a setting out of range, an unknown environment, task or place to report to,
             or a run to resume that has other settings.
         DataError: files that are missing, damaged, or do not belong to each other.
+        ResumeError: the run to resume is finished, or there is none; nothing was changed.
         SpaceError: data of another environment, or a reward of other data.
+        StorageError: another run is at work in `out`, or it cannot be written to.
     """
     run, places = OfflineRun(config, tuple(seeds)), tuple(report_to)
     require_places(places)
     require_in("checkpoint_every", checkpoint_every, 1, float("inf"))
+    require_openable(out, resume=resume)  # before what takes long
     inputs = load_inputs(config)
-    folder = open_run(out, run, inputs.about, resume=resume)
-    stages = _Stages(run, inputs, folder, processes, on_progress or (lambda *_: None))
-    with closing(open_sinks(places, folder.folder)) as sink:
-        try:
-            return stages.run(sink, checkpoint_every)
-        except KeyboardInterrupt:
-            return {"interrupted": True, "stage": stages.doing}
+    require_learnable(config, inputs)
+    with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
+        stages = _Stages(run, inputs, folder, processes, on_progress or (lambda *_: None))
+        with closing(open_sinks(places, folder.folder)) as sink:
+            try:
+                return stages.run(sink, checkpoint_every)
+            except KeyboardInterrupt:
+                return {"interrupted": True, "stage": stages.doing}
 
 
 @final

@@ -4,7 +4,6 @@ Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", wh
 are mixed in this manner.
 """
 
-import json
 import shutil
 import time
 import warnings
@@ -16,7 +15,6 @@ from typing import Any, Final, cast, final
 
 import numpy as np
 
-from preferl.configs import to_json
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
@@ -26,12 +24,17 @@ from preferl.evaluation.policy import RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy
 from preferl.online.acting import act, task_environments, tells_states
 from preferl.online.dataset_config import DatasetConfig, Tier
-from preferl.online.expert import ExpertTraining, OnProgress, algorithm_for
+from preferl.online.expert import (
+    ExpertTraining,
+    OnProgress,
+    algorithm_for,
+    require_trainable,
+)
 from preferl.online.foreign_policy import load_actor
 from preferl.online.saving import load_policy
 from preferl.online.tiers import expert, medium
 from preferl.reporting import JsonlSink
-from preferl.runs import RunFolder, versions
+from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import FloatArray, IntArray
 
 SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}
@@ -60,7 +63,8 @@ def record_dataset(
     the mean returns of random actions and of the expert, which scores can be measured against.
     Checkpoints, what was lived through while training and the versions of everything stay beside
     it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the last
-    checkpoint or recorded tier.
+    checkpoint or recorded tier. Settings are checked, and the environment is made, before any
+    folder is touched.
 
     Args:
         config: what is recorded.
@@ -79,21 +83,21 @@ def record_dataset(
             other settings, or no checkpoint that could be medium.
         DataError: a Minari id that is malformed or taken.
         MissingExtraError: minari or the package of the environment is not installed.
+        ResumeError: the recording to resume is finished, or there is none; nothing was changed.
+        StorageError: another run is at work in `out`, or it cannot be written to.
     """
     if policy is not None:
         config.require_no_training()
-    done = Path(out) / "result.json"
-    if minari is not None and not (resume and done.is_file()):
+    out = Path(out)
+    require_openable(out, resume=resume)  # before what takes long
+    if minari is not None:
         require_new_minari(minari)
-    folder = _open(Path(out), config, resume=resume)
-    if folder.finished:
-        found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        return found
-    recording = _Recording(config, folder, policy, on_progress or (lambda *_: None))
-    try:
-        return recording.run(minari)
-    except KeyboardInterrupt:
-        return {"interrupted": True, "stage": recording.doing}
+    recording = _Recording(config, policy, on_progress or (lambda *_: None))
+    with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
+        try:
+            return recording.run(folder, minari)
+        except KeyboardInterrupt:
+            return {"interrupted": True, "stage": recording.doing}
 
 
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
@@ -119,22 +123,29 @@ def _even(length: int, count: int) -> IntArray:
 class _Recording:
     """One recording, stage by stage; each stage leaves what came of it in the folder."""
 
-    def __init__(
-        self, config: DatasetConfig, folder: RunFolder, policy: Policy | None, tell: OnProgress
-    ) -> None:
+    _folder: RunFolder
+
+    def __init__(self, config: DatasetConfig, policy: Policy | None, tell: OnProgress) -> None:
         self.doing = ""
-        self._config, self._folder, self._told = config, folder, tell
+        self._config, self._told = config, tell
         env = task_env(config.env)()
         self._states = tells_states(env)
         self._policies: dict[str, Policy] = {"random": RandomPolicy(env.action_space, config.seed)}
+        env.close()
         if policy is not None:
             self._policies["expert"] = policy
-        env.close()
+        elif config.policy is not None:
+            self._policies["expert"] = load_actor(
+                config.policy, trust_pickle=config.trust_pickle, device=config.device
+            )
+        elif not self._has_policies():
+            require_trainable(config)
         self._steps: dict[str, int] = {}
         self._experience: Episodes | None = None
 
-    def run(self, minari: str | None) -> dict[str, Any]:
+    def run(self, folder: RunFolder, minari: str | None) -> dict[str, Any]:
         """Everything in order; what `result.json` holds."""
+        self._folder = folder
         began = time.perf_counter()
         self._find_policies()
         tiers = {tier: self._tier(tier) for tier in self._config.amounts}
@@ -149,18 +160,13 @@ class _Recording:
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         self._folder.result(result)
-        shutil.rmtree(self._folder.folder / "tiers")
+        shutil.rmtree(self._folder.folder / "tiers", ignore_errors=True)
         return result
 
     def _find_policies(self) -> None:
-        """Load or train the expert, and choose who is medium on its way, where they are needed."""
+        """Train the expert, and choose who is medium on its way, where they are needed."""
         config = self._config
-        if set(config.amounts) <= set(self._policies):
-            return
-        if config.policy is not None:
-            self._policies["expert"] = load_actor(
-                config.policy, trust_pickle=config.trust_pickle, device=config.device
-            )
+        if self._has_policies():
             return
         with closing(JsonlSink(self._folder.path("metrics.jsonl"))) as sink:
             training = ExpertTraining(
@@ -174,6 +180,9 @@ class _Recording:
         self._steps = {name: checkpoint.step for name, checkpoint in chosen.items()}
         for name, checkpoint in chosen.items():
             self._policies[name] = load_policy(checkpoint.policy, device=config.device)
+
+    def _has_policies(self) -> bool:
+        return set(self._config.amounts) <= set(self._policies)
 
     def _tier(self, tier: Tier) -> Episodes:
         folder = self._folder.path(f"tiers/{tier}")
@@ -269,22 +278,3 @@ def _spread_of(returns: FloatArray) -> dict[str, float]:
     return {
         name: round(float(value), 3) for name, value in (named | {"max": returns.max()}).items()
     }
-
-
-def _open(out: Path, config: DatasetConfig, *, resume: bool) -> RunFolder:
-    """A fresh folder, or the one of the same recording that was interrupted."""
-    if not (resume and (out / "config.json").is_file()):
-        return RunFolder.create(out, config=config, seed=config.seed)
-    folder = RunFolder(out)
-    begun, asked = to_json(folder.config(DatasetConfig)), to_json(config)
-    different = [name for name in asked if begun[name] != asked[name]]
-    if different:
-        raise ConfigError(
-            mismatch(
-                f"settings of the recording in {out} to go on with",
-                expected=", ".join(f"{name}={begun[name]}" for name in different),
-                got=", ".join(f"{name}={asked[name]}" for name in different),
-                fix="Use the settings it was begun with, or begin another one without --resume.",
-            )
-        )
-    return folder

@@ -157,6 +157,20 @@ class ExpertTraining:
         write_json(file, report.to_json())
 
 
+def require_trainable(config: DatasetConfig) -> None:
+    """Build the environments and the algorithm once, as training will, and let go of them.
+
+    Raises:
+        ConfigError: an unknown environment, or actions that the algorithm cannot take.
+    """
+    venv = task_environments(config.env, 1, seed=config.seed, states=False)
+    algorithm = algorithm_for(config)
+    if isinstance(algorithm, SACConfig):
+        algorithm = replace(algorithm, buffer_size=1)
+    build_algorithm(algorithm, venv, seed=config.seed, device=config.device)
+    venv.close()
+
+
 def algorithm_for(config: DatasetConfig) -> AlgorithmConfig:
     """The algorithm of a config, or the one that suits the actions of its environment."""
     if config.algorithm is not None:

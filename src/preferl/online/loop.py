@@ -100,8 +100,15 @@ def learn_from_preferences(
         DataError: no episode long enough for a clip, or episodes of different length where the
             config refuses them.
     """
-    run = _Run(config, teacher, feedback, learner, trainer, sampler)
-    run.schedule = schedule or config.schedule
+    run = PreferenceLoop(
+        config,
+        teacher=teacher,
+        feedback=feedback,
+        learner=learner,
+        trainer=trainer,
+        sampler=sampler,
+        schedule=schedule,
+    )
     run.sink = sink or run.sink
     run.on_turn, run.on_answers = on_turn, on_answers
     if checkpoints is not None:
@@ -125,19 +132,38 @@ class Resumable(Protocol):
 
 
 @final
-class _Run:
-    """The parts of a run and what it has come to so far."""
+class PreferenceLoop:
+    """The parts of a run and what it has come to so far.
+
+    Building it makes the environments and all networks, and writes nothing, so that settings that
+    do not go together are refused before a folder is touched.
+
+    Args:
+        config: the whole run.
+        teacher: as for `learn_from_preferences`, like the other parts.
+        feedback: takes questions.
+        learner: the agent.
+        trainer: fits the reward.
+        sampler: chooses questions.
+        schedule: how densely to ask.
+
+    Raises:
+        ConfigError: settings that do not go together.
+    """
 
     def __init__(
         self,
         config: OnlineConfig,
-        teacher: Teacher | None,
-        feedback: Feedback | None,
-        learner: PolicyLearner | None,
-        trainer: RewardTrainer | None,
-        sampler: PairSampler | None,
+        *,
+        teacher: Teacher | None = None,
+        feedback: Feedback | None = None,
+        learner: PolicyLearner | None = None,
+        trainer: RewardTrainer | None = None,
+        sampler: PairSampler | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         self.config = config
+        self.plan = _plan(config, schedule or config.schedule)
         self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
         self.learner: Any = learner or build_learner(config, exploring)
         self.trainer = trainer or build_trainer(config, self.learner)
@@ -151,7 +177,6 @@ class _Run:
                 self._scores, ACQUISITIONS[config.acquisition], oversampling=config.oversampling
             )
         )
-        self.schedule: Schedule | ScheduleName = config.schedule
         self.sink: MetricSink = Sinks()
         self.on_turn: OnTurn | None = None
         self.on_answers: OnAnswers | None = None
@@ -185,9 +210,10 @@ class _Run:
             self.feedback.remember(later)
 
     def through(self) -> OnlineReport:
+        """Go through all turns that are left, or until Ctrl-C."""
         began = time.perf_counter()
         interrupted = False
-        turns = _plan(self.config, self.schedule)
+        turns = self.plan
         try:
             for number, turn in list(enumerate(turns))[len(self.turns) :]:
                 self._turn(number, len(turns) - 1, turn)

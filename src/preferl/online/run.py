@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from gymnasium import spaces
 
 from preferl.configs import to_json
-from preferl.data.arrays import load_comparisons, save_comparisons
+from preferl.data.arrays import save_comparisons
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import require_in
 from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import film, frame_rate
@@ -26,12 +27,12 @@ from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
-from preferl.online.loop import OnTurn, learn_from_preferences
+from preferl.online.loop import OnTurn, PreferenceLoop
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
-from preferl.runs import RunFolder, versions
+from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 
@@ -58,6 +59,10 @@ class JudgeConfig:
     oracle: bool = True
     questions: int = 500
     clip_steps: int = 200
+
+    def __post_init__(self) -> None:
+        for name, low in (("episodes", 1), ("questions", 1), ("clip_steps", 0)):
+            require_in(name, getattr(self, name), low, float("inf"))
 
 
 @final
@@ -108,78 +113,72 @@ def run_online(
         true_reward: of transitions, for the report's EPIC distance.
         on_turn: told of each turn.
         on_stage: told what comes next.
-        resume: go on with the run that is in `out`; begin if there is none.
+        resume: go on with the run that is in `out`.
 
     Returns:
         What `result.json` holds.
 
     Raises:
-        ConfigError: the run in `out` has other settings; the message names them.
+        ConfigError: settings that do not go together, or the run in `out` has other ones; the
+            message names them.
         CheckpointError: its checkpoint is damaged.
+        ResumeError: the run to resume is finished, or there is none; nothing was changed.
+        StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge = judge or JudgeConfig()
-    say = on_stage or (lambda _: None)
-    folder = _open(config, Path(out), resume)
-    report = _learn(config, folder, teacher, feedback, on_turn)
-    save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
-    if report.reward is not None:
-        save_reward(folder.path("reward"), report.reward)
-    result = _result(config, report)
-    try:
-        if not report.interrupted:
-            judgement = _judge(config, judge, report, true_reward, say)
-            result |= _judged(judgement)
-            say("writing the report")
-            _write_page(folder, config, report, judgement)
+    judge, out = judge or JudgeConfig(), Path(out)
+    require_openable(out, resume=resume)  # before what takes long
+    loop = PreferenceLoop(config, teacher=teacher, feedback=feedback)
+    _require_filming(config, judge, loop.learner.algorithm.action_space)
+    with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
+        report = _learn(loop, folder, on_turn)
+        save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
+        if report.reward is not None:
+            save_reward(folder.path("reward"), report.reward)
+        result = _finish(config, judge, folder, report, true_reward, on_stage or (lambda _: None))
+        folder.result(result)
+        if not result["interrupted"]:  # only now is there nothing left to resume
             shutil.rmtree(folder.path(CHECKPOINTS), ignore_errors=True)
-    except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
-        result["interrupted"] = True
-    folder.result(result)
     return result
 
 
-def _open(config: OnlineConfig, out: Path, resume: bool) -> RunFolder:
-    """A fresh folder, or the one of the same run that was interrupted."""
-    if not (resume and (out / "config.json").is_file()):
-        return RunFolder.create(out, config=config, seed=config.seed)
-    folder = RunFolder(out)
-    begun, asked = to_json(folder.config(OnlineConfig)), to_json(config)
-    different = [name for name in asked if asked[name] != begun[name]]
-    if different:
-        raise ConfigError(
-            mismatch(
-                f"settings of the run in {out} to go on with",
-                expected=", ".join(f"{name}={begun[name]}" for name in different),
-                got=", ".join(f"{name}={asked[name]}" for name in different),
-                fix="Use the settings it was begun with, or begin another run without resuming.",
-            )
-        )
-    return folder
+def _require_filming(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[Any]) -> None:
+    """Raise now what filming would raise once all is learned."""
+    if judge.clip_steps:
+        from preferl.video import encode
+
+        encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
 
 
-def _learn(
+def _finish(
     config: OnlineConfig,
+    judge: JudgeConfig,
     folder: RunFolder,
-    teacher: Teacher | None,
-    feedback: Feedback | None,
-    on_turn: OnTurn | None,
-) -> OnlineReport:
+    report: OnlineReport,
+    true_reward: TransitionReward | None,
+    say: OnStage,
+) -> dict[str, Any]:
+    """Judge what was learned and write the report, unless somebody stops; what the result holds."""
+    result = _result(config, report)
+    if report.interrupted:
+        return result
+    try:
+        judgement = _judge(config, judge, report, true_reward, say)
+        say("writing the report")
+        _write_page(folder, config, report, judgement)
+    except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
+        return result | {"interrupted": True}
+    return result | _judged(judgement)
+
+
+def _learn(loop: PreferenceLoop, folder: RunFolder, on_turn: OnTurn | None) -> OnlineReport:
     sink = Sinks(
         JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
     )
-    answers = folder.path("comparisons")
-    given = load_comparisons(answers, memory_map=False) if teacher and answers.is_dir() else None
+    loop.sink, loop.on_turn = sink, on_turn
+    loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
     try:
-        return learn_from_preferences(
-            config,
-            teacher=teacher,
-            feedback=feedback,
-            sink=sink,
-            on_turn=on_turn,
-            on_answers=partial(save_comparisons, answers),
-            checkpoints=folder.path(CHECKPOINTS),
-            answered=given,
-        )
+        loop.keep_in(folder.path(CHECKPOINTS))
+        return loop.through()
     finally:
         sink.close()
 
