@@ -22,12 +22,11 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 import gymnasium as gym
 import numpy as np
-import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from preferl.annotate import AnnotateSettings, create_app
-from preferl.annotate.serve import Server
+from preferl.annotate.serve import Server, configured
 from preferl.data.segments import Segments
 from preferl.shapes import Array
 from preferl.statistics import wilson_interval
@@ -167,7 +166,7 @@ def serving(store: Store) -> Iterator[str]:
     """The page at a free port."""
     app = create_app(store, AnnotateSettings(port=0, poll_seconds=0.2))
     listening = socket.create_server(("127.0.0.1", 0))
-    server = Server(uvicorn.Config(app, log_level="error"), app)
+    server = Server(configured(app, log_level="error"), app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:

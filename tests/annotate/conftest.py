@@ -8,12 +8,11 @@ from shutil import copytree, which
 
 import numpy as np
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from made_clips import FPS, coded_video, random_segments
 
 from preferl.annotate import AnnotateSettings, create_app
-from preferl.annotate.serve import Server
+from preferl.annotate.serve import Server, configured
 from preferl.store.schema import Annotator, Project
 from preferl.store.store import Store
 
@@ -128,7 +127,7 @@ def serving():
 
     def start(app, port=0):
         listening = socket.create_server(("127.0.0.1", port))
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=3)
+        config = configured(app, log_level="error")
         server = Server(config, app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

@@ -5,10 +5,9 @@ import threading
 import time
 
 import pytest
-import uvicorn
 
 from preferl.annotate import create_app
-from preferl.annotate.serve import Server
+from preferl.annotate.serve import Server, configured
 
 pytestmark = pytest.mark.browser
 
@@ -39,7 +38,7 @@ class Restarted:
         listening = socket.create_server(("127.0.0.1", self._port))
         self._port = listening.getsockname()[1]
         app = create_app(self._study.store, self._settings)
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=3)
+        config = configured(app, log_level="error")
         self._server = Server(config, app)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listening]}, daemon=True

@@ -80,7 +80,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
         monkeypatch.setattr(news, "_snapshot", lambda project: looked.append(project) or {})
         await asyncio.sleep(0.1)
         assert not looked
-        streams = [news.listen(study.project.id) for _ in range(50)]
+        streams = [news.listen(study.project.id, lambda end: lambda: None) for _ in range(50)]
         tasks = [asyncio.create_task(anext(stream)) for stream in streams]
         await asyncio.sleep(0.2)
         assert news.listeners == 50

@@ -13,7 +13,7 @@ import pytest
 from page_requests import form
 from wire import HOST, Request, Wire
 
-from preferl.annotate.people import Pace
+from preferl.annotate.limits import MemoryLimits, rates
 from preferl.store.store import Store
 
 FORM = (b"content-type", b"application/x-www-form-urlencoded")
@@ -123,7 +123,7 @@ def test_videos_may_lie_elsewhere_as_a_whole(study, ann, store, tmp_path):
 
 def test_a_limit_that_is_reached_is_left_again(app, ann):
     at = [100.0]
-    app.state.pace = Pace(1.0, clock=lambda: at[0])
+    app.state.limits = MemoryLimits(rates(1.0), clock=lambda: at[0])
     codes = [ann.post("/api/claim", json={}).status_code for _ in range(10)]
     assert codes == [200] * 8 + [429] * 2
     at[0] += 1.0
@@ -133,7 +133,7 @@ def test_a_limit_that_is_reached_is_left_again(app, ann):
 
 
 def test_the_limit_holds_for_those_who_try_links(app, visitor):
-    app.state.pace = Pace(1.0, clock=lambda: 0.0)
+    app.state.limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
     codes = [visitor().get(f"/join/guess-{number}").status_code for number in range(9)]
     assert codes == [401] * 8 + [429]
 

@@ -1,4 +1,4 @@
-"""The secret of a store and its database are for its owner alone, and are either whole or refused."""
+"""The secret of a store and its database are for its owner alone, and whole or refused."""
 
 import os
 import sqlite3
@@ -89,7 +89,7 @@ def test_a_database_of_somebody_else_is_left_as_it_is(tmp_path, monkeypatch):
         raise PermissionError
 
     (tmp_path / "labels.db").chmod(0o666)
-    monkeypatch.setattr("preferl.store.database.os.chmod", refused)
+    monkeypatch.setattr("pathlib.Path.chmod", refused)
     with Store.open(tmp_path) as store:
         assert store.projects.all() == []
 

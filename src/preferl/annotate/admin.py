@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
 from preferl.annotate.pages import page
-from preferl.annotate.people import Administering, Watching, meant, paced, store_of
+from preferl.annotate.people import Administering, Watching, limited, meant, store_of
 from preferl.annotate.standing import standing
 from preferl.errors import ConfigError
 from preferl.store.people import LONGEST_NAME, OWNER
@@ -24,7 +24,7 @@ def _meant(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") ->
 
 
 router = APIRouter(prefix="/admin")
-CHANGES = [Depends(paced), Depends(_meant)]
+CHANGES = [Depends(limited("request")), Depends(_meant)]
 LARGEST_NUMBER = 2**31 - 1
 """Of a row, in every database."""
 
@@ -35,13 +35,13 @@ TYPES = {
 }
 
 
-@router.get("")
+@router.get("", dependencies=[Depends(limited("overview"))])
 def overview(request: Request, person: Watching) -> HTMLResponse:
     """How the study stands; spectators see no forms."""
     return _overview(request, person)
 
 
-@router.post("/invite", dependencies=CHANGES)
+@router.post("/invite", dependencies=[*CHANGES, Depends(limited("overview"))])
 def invite(
     request: Request,
     person: Administering,
@@ -117,7 +117,7 @@ def change_project(
     return RedirectResponse("/admin", 303)
 
 
-@router.get("/export/{format}")
+@router.get("/export/{format}", dependencies=[Depends(limited("export"))])
 def export(
     request: Request,
     person: Administering,

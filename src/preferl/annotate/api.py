@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from preferl.annotate.people import Answering, Anyone, meant, paced, store_of, tally_of
+from preferl.annotate.people import Answering, Anyone, limited, meant, store_of, tally_of
 from preferl.annotate.views import claim_view, live_view, question_view
 
 
@@ -14,7 +14,7 @@ def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)
 
 
 router = APIRouter(prefix="/api")
-CHANGES = [Depends(paced), Depends(_meant)]
+CHANGES = [Depends(limited("request")), Depends(_meant)]
 
 Token = Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,100}$")]
 Key = Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{16,64}$")]
@@ -116,7 +116,7 @@ def heartbeat(request: Request, person: Answering, body: Holding) -> dict[str, A
     return {"kept": expires_at is not None}
 
 
-@router.post("/release", dependencies=[Depends(paced)])
+@router.post("/release", dependencies=[Depends(limited("request"))])
 def release(request: Request, person: Answering, body: Releasing) -> dict[str, Any]:
     """Let others have these questions, as when a page is closed."""
     meant(request, body.csrf)

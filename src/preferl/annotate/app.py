@@ -18,7 +18,7 @@ from starlette.types import Scope
 from preferl.annotate import admin, api, live, pages
 from preferl.annotate.guard import Guard
 from preferl.annotate.learning import Tally
-from preferl.annotate.people import Pace
+from preferl.annotate.limits import Limits, MemoryLimits, rates
 from preferl.annotate.sessions import Sessions
 from preferl.annotate.settings import AnnotateSettings
 from preferl.annotate.text import prose
@@ -28,7 +28,9 @@ from preferl.store.store import Store
 DAY = 24 * 3600
 
 
-def create_app(store: Store, settings: AnnotateSettings | None = None) -> FastAPI:
+def create_app(
+    store: Store, settings: AnnotateSettings | None = None, limits: Limits | None = None
+) -> FastAPI:
     """The page on which people compare clips, as an ASGI app over one store.
 
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
@@ -37,6 +39,7 @@ def create_app(store: Store, settings: AnnotateSettings | None = None) -> FastAP
     Args:
         store: open, and closed by whoever opened it.
         settings: how it is served; the default is for this machine only.
+        limits: how much one person may ask; counted in this process by default.
     """
     settings = settings or AnnotateSettings()
 
@@ -60,7 +63,7 @@ def create_app(store: Store, settings: AnnotateSettings | None = None) -> FastAP
     app.state.settings = settings
     app.state.news = news
     app.state.tally = Tally(store)
-    app.state.pace = Pace(settings.requests_per_second)
+    app.state.limits = limits or MemoryLimits(rates(settings.requests_per_second))
     app.state.templates = _templates(version)
     for part in (pages, api, live, admin):
         app.include_router(part.router)

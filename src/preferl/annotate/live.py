@@ -3,15 +3,17 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from preferl.annotate.learning import Tally
-from preferl.annotate.people import Anyone, whoever
+from preferl.annotate.limits import Limits
+from preferl.annotate.people import Anyone, limited, whoever
 from preferl.annotate.views import live_view
 from preferl.errors import StorageError
 from preferl.store.store import Store
@@ -27,6 +29,9 @@ BACKLOG: Final = 32
 """Messages that a slow reader may be behind before the oldest are dropped."""
 
 Message = tuple[str, dict[str, Any]]
+
+GIVE_WAY: Final[Message] = ("elsewhere", {})
+"""The last message to a page of somebody who has opened too many newer ones."""
 
 
 @final
@@ -60,12 +65,21 @@ class News:
             with suppress(RuntimeError):  # the loop closed at this moment, and the streams with it
                 self._loop.call_soon_threadsafe(self._end)
 
-    async def listen(self, project_id: int) -> AsyncIterator[Message | None]:
-        """Messages about a project as they come; None now and then when there are none."""
+    async def listen(
+        self, project_id: int, enter: Callable[[Callable[[], None]], Callable[[], None]]
+    ) -> AsyncIterator[Message | None]:
+        """Messages about a project as they come; None now and then when there are none.
+
+        Args:
+            project_id: which.
+            enter: takes a place among the streams of a person, with what ends this one when a
+                newer one needs the place; returns what gives it back.
+        """
         if self._closed:
             return
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        leave = enter(partial(_give_way, loop, reader))
         self._readers[reader] = project_id
         for known in self._last.get(project_id, {}).items():
             reader.put_nowait(known)
@@ -83,6 +97,7 @@ class News:
                 yield message
         finally:
             self._readers.pop(reader, None)
+            leave()
 
     def _end(self) -> None:
         for reader in self._readers:
@@ -122,20 +137,30 @@ class News:
                         _put(reader, (kind, content))
 
 
+def _give_way(loop: asyncio.AbstractEventLoop, reader: asyncio.Queue[Message | None]) -> None:
+    for message in (GIVE_WAY, None):
+        loop.call_soon_threadsafe(_put, reader, message)
+
+
 def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:
     if reader.full():
         reader.get_nowait()
     reader.put_nowait(message)
 
 
-@router.get("/stream")
+@router.get("/stream", dependencies=[Depends(limited("stream"))])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events: `progress`, `reward`, `questions`, `here`; at first as things are."""
+    """Server-sent events: `progress`, `reward`, `questions`, `here`; at first as things are.
+
+    The newest few streams of a person stay: an older one ends with `elsewhere`.
+    """
     news: News = request.app.state.news
+    limits: Limits = request.app.state.limits
+    enter = partial(limits.enter, "stream", person.id)
 
     async def lines() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        async for message in news.listen(person.project_id):
+        async for message in news.listen(person.project_id, enter):
             if await asyncio.to_thread(whoever, request) is None:
                 return  # signed out meanwhile
             if message is None:

@@ -12,8 +12,8 @@ from preferl.annotate.people import (
     Anyone,
     begin_session,
     csrf_of,
+    limited,
     meant,
-    paced,
     store_of,
     whoever,
 )
@@ -94,7 +94,7 @@ def answering(request: Request) -> Response:
     return page(request, "answering.html", context)
 
 
-@router.get("/join/{secret}", dependencies=[Depends(paced)])
+@router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join(request: Request, secret: str) -> RedirectResponse:
     """A personal link: signs in, and writes nothing but the cookie."""
     person = store_of(request).people.by_secret(secret)

@@ -6,19 +6,24 @@ closing the door to somebody, ends the old sessions at once.
 
 import hmac
 import secrets
-import time
-from collections.abc import Callable
-from typing import Annotated, Final, final
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException, Request
 
 from preferl.annotate.learning import Tally
+from preferl.annotate.limits import Limits, What, whose
 from preferl.errors import ConfigError
 from preferl.store.schema import Annotator
 from preferl.store.store import Store
 
-BURST: Final = 8.0
-"""Seconds' worth of requests that may come at once."""
+RETRY_AFTER: Final[dict[What, str]] = {
+    "request": "1",
+    "overview": "2",
+    "stream": "2",
+    "export": "10",
+}
+"""Seconds after which it is of use to ask again."""
 
 SIGNED_OUT: Final = "You are signed out. Open your personal link again."
 
@@ -101,44 +106,18 @@ def meant(request: Request, token: str) -> None:
         raise HTTPException(403, "Another site sent this.")
 
 
-@final
-class Pace:
-    """How often one person may ask: a bucket that fills steadily.
+def limited(what: What) -> Callable[[Request], Awaitable[None]]:
+    """What raises 429 where a person, or an address that is nobody's, asks too often."""
 
-    Args:
-        per_second: requests, lasting.
-        clock: seconds; for tests.
-    """
+    async def within(request: Request) -> None:  # in the server's loop: it must cost little
+        number = request.session.get("annotator")
+        who = number if number is not None else whose(request.client.host if request.client else "")
+        limits: Limits = request.app.state.limits
+        if not limits.allows(what, who):
+            words = "That was a lot at once. Wait a moment."
+            raise HTTPException(429, words, {"Retry-After": RETRY_AFTER[what]})
 
-    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second = per_second
-        self._clock = clock
-        self._buckets: dict[object, tuple[float, float]] = {}
-
-    def allows(self, who: object) -> bool:
-        """Whether one more request is fine.
-
-        >>> pace = Pace(1.0, clock=lambda: 0.0)
-        >>> [pace.allows("a") for _ in range(10)].count(True), pace.allows("b")
-        (8, True)
-        """
-        now = self._clock()
-        most = self._per_second * BURST
-        if len(self._buckets) > 10_000:
-            self._buckets.clear()
-        left, at = self._buckets.get(who, (most, now))
-        left = min(most, left + (now - at) * self._per_second)
-        self._buckets[who] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
-
-
-def paced(request: Request) -> None:
-    """Raise 429 where a person, or an address that is nobody's, asks too often."""
-    number = request.session.get("annotator")
-    who = number if number is not None else (request.client.host if request.client else "")
-    pace: Pace = request.app.state.pace
-    if not pace.allows(who):
-        raise HTTPException(429, "That was a lot at once. Wait a moment.", {"Retry-After": "1"})
+    return within
 
 
 def _short(annotator: Annotator) -> str:

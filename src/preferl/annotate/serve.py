@@ -13,6 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from preferl.annotate.app import create_app
+from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
+from preferl.annotate.logs import bounded
 from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError, mismatch
 from preferl.store.schema import Project
@@ -55,9 +57,7 @@ def serve(
     secret = store.people.owner(project.id).secret
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on"
-    )
+    config = configured(app)
     maker = Renderer(render) if render else None
     say(f"Answer here: {link}")
     say(f"Overview, once that was opened: {page}/admin")
@@ -71,7 +71,8 @@ def serve(
             maker.start()
         if open_browser:
             threading.Timer(0.5, webbrowser.open, [link]).start()
-        Server(config, app).run(sockets=[listening])
+        with bounded():
+            Server(config, app).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn has ended already, and passes on what it caught
         pass
     finally:
@@ -92,6 +93,20 @@ def _awaited(undrawn: int, *, drawn: bool) -> str:
     return f"{count} still to draw, which this program does not: run `preferl annotate render`."
 
 
+def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
+    """How uvicorn serves the app: nobody's connection keeps others out."""
+    return uvicorn.Config(
+        app,
+        http=patient_protocol(),
+        ws="none",
+        backlog=ACCEPTED_AT_ONCE,
+        log_level=log_level,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        lifespan="on",
+    )
+
+
 def address(settings: AnnotateSettings, listening: socket.socket) -> str:
     """Where people find the page."""
     if settings.public_url:
@@ -108,7 +123,7 @@ def _bind(settings: AnnotateSettings) -> socket.socket:
         return socket.create_server(
             (settings.host, settings.port),
             family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
-            backlog=128,
+            backlog=BACKLOG,
         )
     except OSError as error:
         raise ConfigError(
@@ -133,6 +148,12 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._news = app.state.news
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin; let more connections wait than are accepted at once."""
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop at a signal; who listens for news would otherwise keep us."""

@@ -30,11 +30,12 @@ class AnnotateSettings:
             such as `https://label.example.org`; with `https` cookies are never sent without it.
         poll_seconds: how often the server looks for news to tell the open pages.
         session_days: days after which a person has to open their link again.
-        requests_per_second: of one person, lasting; bursts may be eight times as large.
+        requests_per_second: changes of one person, lasting; bursts may be eight times as large.
+            The overview may be asked for a tenth as often, files of answers a hundredth.
         largest_request: bytes of a request's body.
         secret: signs sessions; of at least 32 characters, and needed where others than this
-            machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on no command
-            line; None uses the key beside the labels.
+            machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
+            no command line; None uses the key beside the labels.
 
     Raises:
         ConfigError: a number out of its range, an address that is none, or one that others reach

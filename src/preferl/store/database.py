@@ -122,7 +122,7 @@ def keep_private(file: Path) -> None:
         for path in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
             with suppress(PermissionError, FileNotFoundError):
                 if path.stat().st_mode & 0o077:
-                    os.chmod(path, 0o600)
+                    path.chmod(0o600)
     except OSError as error:
         raise StorageError(
             mismatch(f"{file}", expected="a file that can be written and read", got=error)

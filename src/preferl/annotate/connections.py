@@ -1,0 +1,164 @@
+"""Connections that keep the server waiting are closed, so that nobody holds it up with them.
+
+uvicorn waits for the rest of a request, and for a reader, for as long as they like.
+"""
+
+import asyncio
+from functools import partial
+from typing import Any, Final, cast, final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_SECONDS: Final = 10.0
+"""Until a request has arrived, from its first byte, or from the connection for the first one."""
+
+READ_SECONDS: Final = 60.0
+"""For which a client may read nothing of what is waiting for it."""
+
+ACCEPTED_AT_ONCE: Final = 32
+"""Connections that asyncio accepts in a turn of its loop, before their number is looked at."""
+
+BACKLOG: Final = 2048
+"""Connections that wait for that in the kernel, less where it permits less."""
+
+RESERVED_FILES: Final = 320
+"""Open files that connections leave to the database, to videos, and to those of a few turns."""
+
+FEWEST_CONNECTIONS: Final = 64
+
+
+def patient_protocol(
+    *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
+) -> type[asyncio.Protocol]:
+    """What to give `uvicorn.Config` as `http`; the limit of open files is raised for it.
+
+    Args:
+        request_seconds: until a request has arrived.
+        read_seconds: for which a client may read nothing.
+    """
+    made = partial(
+        PatientProtocol,
+        request_seconds=request_seconds,
+        read_seconds=read_seconds,
+        most=max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES),
+        waiting={},
+    )
+    return cast(type[asyncio.Protocol], made)  # uvicorn only calls it
+
+
+def raise_file_limit(most: int = 65_536) -> int:
+    """Let this process open as many files as it may, up to `most`; the limit from now on."""
+    try:
+        import resource
+    except ImportError:  # Windows, which has no such limit
+        return most
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return most if soft == resource.RLIM_INFINITY else min(soft, most)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError):  # macOS permits less than it says
+        return int(soft)
+    return int(wanted)
+
+
+@final
+class PatientProtocol(H11Protocol):
+    """HTTP/1.1 on one connection, closed where the client takes too long.
+
+    A request has to arrive within `request_seconds`, headers and body, and a response has to be
+    read on. How long the app takes to answer, and streams take to end, does not matter, nor how
+    long a connection rests between two requests: that is uvicorn's `timeout_keep_alive`. Beyond
+    `most` connections the one that has waited longest for a request gives way to the newest.
+
+    Args:
+        request_seconds: until a request has arrived.
+        read_seconds: for which a client may read nothing of what waits for it.
+        most: connections at a time.
+        waiting: those of the same server that wait for a request, in this order.
+        uvicorn: what uvicorn gives its protocols.
+    """
+
+    def __init__(
+        self,
+        *,
+        request_seconds: float,
+        read_seconds: float,
+        most: int,
+        waiting: dict["PatientProtocol", None],
+        **uvicorn: Any,
+    ) -> None:
+        super().__init__(**uvicorn)
+        self._request_seconds = request_seconds
+        self._read_seconds = read_seconds
+        self._most = most
+        self._waiting = waiting
+        self._arriving: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request; make room for the connection where there is none."""
+        super().connection_made(transport)
+        self._waiting[self] = None
+        self._arriving = self.loop.call_later(self._request_seconds, transport.close)
+        if len(self.connections) > self._most:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on while a request is incomplete."""
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, of which a part may be here already."""
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        self._waiting.pop(self, None)
+        _cancel(self._arriving)
+        self._arriving = None
+        _cancel(self._reading)
+        self._reading = None
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        if self._reading is None:
+            self._reading = self.loop.call_later(self._read_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no longer for that."""
+        super().resume_writing()
+        _cancel(self._reading)
+        self._reading = None
+
+    def _look(self) -> None:
+        """Begin to wait when a request has begun, and stop when it is whole."""
+        state = self.conn.their_state
+        if state not in (h11.IDLE, h11.SEND_BODY):
+            self._waiting.pop(self, None)
+        elif not self.transport.is_closing():
+            self._waiting.setdefault(self)
+        begun = state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0] != b"")
+        if not begun:
+            _cancel(self._arriving)
+            self._arriving = None
+        elif self._arriving is None:
+            close = self.transport.close
+            self._arriving = self.loop.call_later(self._request_seconds, close)
+
+    def _make_room(self) -> None:
+        oldest = next((each for each in self._waiting if each is not self), self)
+        self._waiting.pop(oldest)
+        self.connections.discard(oldest)  # the transport says so only in a later turn of the loop
+        oldest.transport.close()
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

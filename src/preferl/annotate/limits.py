@@ -1,0 +1,142 @@
+"""How much one person may ask of the page: how often, and how many news streams at a time.
+
+All of the app's limits pass through one `Limits`, so that servers which share a database may count
+there instead of each for itself.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Literal, NamedTuple, Protocol, final
+
+What = Literal["request", "overview", "export", "stream"]
+"""What is limited: changes and links, the overview, files of answers, and news."""
+
+BURST: Final = 8.0
+"""Seconds' worth of requests that may come at once."""
+
+FEWEST: Final = 4.0
+"""Requests that may come at once however slow the lasting rate is."""
+
+STREAMS: Final = 4
+"""News streams of one person; browsers keep six connections to a server over plain HTTP."""
+
+MOST_KNOWN: Final = 10_000
+"""People and addresses that are counted; beyond, those who asked longest ago are forgotten."""
+
+
+class Rate(NamedTuple):
+    """What may come lasting, in requests a second, and at once."""
+
+    per_second: float
+    burst: float
+
+
+class Limits(Protocol):
+    """What the app asks before it does something that costs."""
+
+    def allows(self, what: What, who: Hashable) -> bool:
+        """Whether one more request of this kind is fine, which is then counted."""
+
+    def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
+        """Take one of the few places that somebody has for this; the oldest has to end for it.
+
+        Args:
+            what: of which kind.
+            who: a person.
+            end: called, from whatever thread, when a newer one needs the place.
+
+        Returns:
+            What gives the place back; more than once does no harm.
+        """
+
+
+def rates(requests_per_second: float) -> dict[What, Rate]:
+    """The rate of each kind, by that of changes: what is expensive may come less often.
+
+    >>> rates(10.0)["request"], rates(10.0)["export"]
+    (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
+    """
+    shares: dict[What, float] = {"request": 1.0, "overview": 0.1, "stream": 0.1, "export": 0.01}
+    each = {what: share * requests_per_second for what, share in shares.items()}
+    return {
+        what: Rate(rate, rate * BURST if what == "request" else max(FEWEST, rate * BURST))
+        for what, rate in each.items()
+    }
+
+
+@final
+class MemoryLimits:
+    """Limits that this process counts: buckets that fill steadily, and places in order of age.
+
+    Args:
+        rates: of each kind.
+        places: how many of a kind one person may have at a time.
+        clock: seconds; for tests.
+
+    >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
+    >>> [limits.allows("request", "a") for _ in range(10)].count(True)
+    8
+    >>> limits.allows("request", "b")
+    True
+    """
+
+    def __init__(
+        self,
+        rates: dict[What, Rate],
+        *,
+        places: int = STREAMS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rates = rates
+        self._most = places
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: dict[tuple[What, Hashable], tuple[float, float]] = {}
+        self._places: dict[tuple[What, Hashable], list[Callable[[], None]]] = {}
+
+    def allows(self, what: What, who: Hashable) -> bool:
+        """Whether one more request of this kind is fine, which is then counted."""
+        rate, now = self._rates[what], self._clock()
+        with self._lock:
+            left, at = self._buckets.pop((what, who), (rate.burst, now))
+            left = min(rate.burst, left + (now - at) * rate.per_second)
+            self._buckets[what, who] = (left - 1 if left >= 1 else left, now)
+            if len(self._buckets) > MOST_KNOWN:
+                self._buckets.pop(next(iter(self._buckets)))
+        return left >= 1
+
+    def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
+        """Take one of the few places that somebody has for this; the oldest has to end for it."""
+        with self._lock:
+            taken = self._places.setdefault((what, who), [])
+            taken.append(end)
+            over, taken[:] = taken[: -self._most], taken[-self._most :]
+        for oldest in over:
+            oldest()
+
+        def leave() -> None:
+            with self._lock:
+                taken = self._places.get((what, who), [])
+                if end in taken:
+                    taken.remove(end)
+                if not taken:
+                    self._places.pop((what, who), None)
+
+        return leave
+
+
+def whose(address: str) -> str:
+    """Who asks from an address: of IPv6 the network of 64 bits, all of which one machine may use.
+
+    >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4")
+    ('192.0.2.1', '2001:db8::')
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return str(IPv6Address(int(found) >> 64 << 64))
+    return address

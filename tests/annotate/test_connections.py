@@ -1,0 +1,186 @@
+"""Connections that keep the server waiting: closed in time, and nobody else's are."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+
+from preferl.annotate.connections import PatientProtocol, patient_protocol, raise_file_limit
+from preferl.annotate.serve import Server, configured
+
+HALF = {
+    "nothing": b"",
+    "one letter": b"G",
+    "half a head": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+    "half a body": b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+    "no last chunk": b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+}
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    """Shorter than that of a real server."""
+    short = partial(patient_protocol, request_seconds=0.4, read_seconds=0.5)
+    serving = import_module("preferl.annotate.serve")  # the package's name for it is the function
+    monkeypatch.setattr(serving, "patient_protocol", short)
+
+
+@pytest.fixture
+def connect(patience, app, serving):
+    address, made = urlsplit(serving(app)), []
+
+    def connected(sent=b""):
+        made.append(socket.create_connection((address.hostname, address.port), 10))
+        made[-1].sendall(sent)
+        return made[-1]
+
+    yield connected
+    for each in made:
+        each.close()
+
+
+def reply(connection):
+    """The first response, of which the body is short."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        got += connection.recv(65_536)
+    return got
+
+
+def seconds_until_closed(connection):
+    began = time.monotonic()
+    with suppress(ConnectionError):
+        while connection.recv(65_536):
+            pass
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("sent", HALF.values(), ids=HALF)
+def test_half_a_request_is_closed_in_time(connect, sent, caplog):
+    assert 0.2 < seconds_until_closed(connect(sent)) < 4
+    assert not caplog.records
+
+
+def test_a_request_that_drips_is_closed_too(connect):
+    connection = connect(b"GET / HTTP/1.1\r\n")
+    began = time.monotonic()
+    with suppress(ConnectionError):
+        while time.monotonic() - began < 5:
+            connection.sendall(b"X: 1\r\n")
+            time.sleep(0.05)
+    assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize("sent", [HALF["half a head"], HALF["half a body"]])
+def test_the_second_request_of_a_connection_has_to_arrive_as_well(connect, sent):
+    connection = connect(WHOLE)
+    assert b"200 OK" in reply(connection)
+    connection.sendall(sent)
+    assert 0.2 < seconds_until_closed(connection) < 4
+
+
+def test_who_rests_between_two_requests_is_not_cut(connect):
+    connection = connect(WHOLE)
+    assert b"200 OK" in reply(connection)
+    time.sleep(0.8)
+    connection.sendall(WHOLE)
+    assert b"200 OK" in reply(connection)
+
+
+def test_a_slow_answer_is_not_cut(connect, app):
+    @app.get("/slow")
+    def slow():
+        time.sleep(1.0)
+        return "there"
+
+    connection = connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in reply(connection)
+
+
+def test_two_requests_at_once_are_both_answered(connect):
+    connection = connect(WHOLE + WHOLE + b"GET /heal")
+    got = b""
+    while got.count(b"200 OK") < 2:
+        got += connection.recv(65_536)
+    assert 0.2 < seconds_until_closed(connection) < 4
+
+
+def test_a_stream_goes_on(study, connect, ann):
+    cookie = "; ".join(f"{name}={value}" for name, value in ann.cookies.items())
+    asked = f"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
+    connection = connect(asked.encode())
+    assert b"200 OK" in reply(connection)
+    time.sleep(1.0)
+    study.ask(2)
+    got = b""
+    while b'"open": 2' not in got:
+        part = connection.recv(65_536)
+        assert part, "the stream ended"
+        got += part
+
+
+def test_who_never_reads_is_cut(connect, app):
+    from fastapi.responses import PlainTextResponse
+
+    app.get("/much")(lambda: PlainTextResponse("x" * 30_000_000))
+    connection = connect(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    time.sleep(1.5)
+    got = 0
+    with suppress(ConnectionError):
+        while part := connection.recv(1 << 20):
+            got += len(part)
+    assert got < 30_000_000
+
+
+def test_the_oldest_that_waits_makes_room_for_the_newest(app, patience):
+    most, waiting = 3, {}
+    made = partial(
+        PatientProtocol, request_seconds=30.0, read_seconds=30.0, most=most, waiting=waiting
+    )
+    config = uvicorn.Config(app, http=made, log_level="error")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = Server(config, app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        held = []
+        try:
+            for _ in range(most + 4):
+                held.append(socket.create_connection(listening.getsockname(), 10))
+                held[-1].sendall(b"GET /")
+            with socket.create_connection(listening.getsockname(), 10) as honest:
+                honest.sendall(WHOLE)
+                assert b"200 OK" in reply(honest)
+                assert seconds_until_closed(held[0]) < 5
+                assert len(waiting) <= most
+        finally:
+            for each in held:
+                each.close()
+            server.stop()
+            thread.join(10)
+
+
+def test_the_limit_of_open_files_is_raised():
+    code = (
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), min(hard, 512)))\n"
+        "from preferl.annotate.connections import raise_file_limit\n"
+        "print(raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["512", "512"]
+    assert raise_file_limit() >= 64
+
+
+def test_the_page_is_served_with_ten_seconds_of_patience(app):
+    assert configured(app).http.keywords["request_seconds"] == 10.0

@@ -1,0 +1,144 @@
+"""How much one person may ask, and who gives way."""
+
+import asyncio
+import http.client
+import logging
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from preferl.annotate.limits import MOST_KNOWN, STREAMS, MemoryLimits, rates
+from preferl.annotate.live import News
+from preferl.annotate.logs import BoundedLog, bounded
+
+
+def test_files_and_the_overview_come_less_often(app, owner):
+    at = [100.0]
+    app.state.limits = MemoryLimits(rates(10.0), clock=lambda: at[0])
+    codes = [owner.get("/admin/export/csv").status_code for _ in range(6)]
+    assert codes == [200] * 4 + [429] * 2
+    assert owner.get("/admin/export/jsonl").headers["retry-after"] == "10"
+    at[0] += 10
+    assert owner.get("/admin/export/csv").status_code == 200
+    codes = [owner.get("/admin").status_code for _ in range(10)]
+    assert codes == [200] * 8 + [429] * 2
+    assert owner.get("/").status_code == 200, "answering goes on"
+
+
+def test_invitations_that_show_the_overview_count_as_one(app, study, owner):
+    app.state.limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
+    csrf = {"csrf": owner.headers["X-CSRF-Token"]}
+    codes = [
+        owner.post("/admin/invite", data=csrf | {"name": f"p{n}"}).status_code for n in range(6)
+    ]
+    assert codes == [200] * 4 + [429] * 2
+    assert len(study.store.people.all(study.project.id)) == 2 + 4, "what is refused is not done"
+
+
+def test_limits_hold_though_thousands_of_others_ask():
+    limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
+    while limits.allows("request", "ann"):
+        pass
+    for number in range(MOST_KNOWN - 1):
+        limits.allows("request", number)
+    assert not limits.allows("request", "ann")
+    for number in range(3 * MOST_KNOWN):
+        limits.allows("request", number)
+    assert len(limits._buckets) == MOST_KNOWN
+
+
+def test_the_oldest_gives_way_and_places_come_back():
+    limits, ended = MemoryLimits(rates(1.0), places=2), []
+    leave = [limits.enter("stream", "ann", lambda n=n: ended.append(n)) for n in range(4)]
+    limits.enter("stream", "ben", lambda: ended.append("ben"))
+    assert ended == [0, 1]
+    for each in (leave[0], leave[3], leave[3]):
+        each()
+    limits.enter("stream", "ann", lambda: ended.append("new"))
+    assert ended == [0, 1]
+    limits.enter("stream", "ann", lambda: ended.append("newer"))
+    assert ended == [0, 1, 2]
+
+
+def test_streams_of_one_person_are_few_and_the_oldest_hears_why(study, app):
+    limits = app.state.limits
+
+    async def heard(stream):
+        return [message async for message in stream]
+
+    async def session():
+        news = News(study.store, 60.0)
+        limit = lambda who: lambda end: limits.enter("stream", who, end)  # noqa: E731
+        tasks = []
+        for who in ["ann"] * (STREAMS + 2) + ["ben"]:
+            tasks.append(asyncio.create_task(heard(news.listen(study.project.id, limit(who)))))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert [task.done() for task in tasks] == [True] * 2 + [False] * (STREAMS + 1)
+        assert news.listeners == STREAMS + 1
+        assert [task.result()[-1] for task in tasks[:2]] == [("elsewhere", {})] * 2
+        news.close()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(session())
+
+
+def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, serving):
+    address = urlsplit(serving(app))
+    cookie = "; ".join(f"{name}={value}" for name, value in ann.cookies.items())
+
+    def opened():
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+        connection.request("GET", "/api/stream", headers={"Cookie": cookie})
+        return connection, connection.getresponse()
+
+    streams = [opened() for _ in range(14)]
+    codes = [reply.status for _, reply in streams]
+    assert codes[: 2 * STREAMS] == [200] * 2 * STREAMS
+    assert 429 in codes[2 * STREAMS :]
+    until = time.monotonic() + 10
+    while app.state.news.listeners > STREAMS and time.monotonic() < until:
+        time.sleep(0.02)
+    assert app.state.news.listeners == STREAMS
+    assert b"event: elsewhere" in streams[0][1].read()
+    app.state.news.close()
+    for connection, _ in streams:
+        connection.close()
+
+
+@pytest.fixture
+def handled():
+    records, handler = [], logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    logger = logging.getLogger("bounded-log-test")
+    logger.propagate = False
+    logger.addHandler(handler)
+    yield logger, records
+    logger.removeHandler(handler)
+
+
+def test_a_log_stays_small_and_says_what_it_leaves_out(handled):
+    logger, records = handled
+    at = [0.0]
+    logger.handlers[0].addFilter(BoundedLog(3, clock=lambda: at[0]))
+    for number in range(1000):
+        logger.warning("accept failed %d", number)
+    at[0] = 61.0
+    logger.warning("accept failed again")
+    assert records == [
+        "accept failed 0",
+        "accept failed 1",
+        "accept failed 2 (further messages of this minute are left out)",
+        "accept failed again (997 messages before this one were left out)",
+    ]
+
+
+def test_the_log_is_bounded_while_the_page_is_served(handled):
+    logger, records = handled
+    with bounded(("bounded-log-test",)):
+        for number in range(100):
+            logger.warning("%d", number)
+    assert len(records) == 30
+    logger.warning("afterwards")
+    assert len(records) == 31
