@@ -1,20 +1,24 @@
 """Thousands of requests, polite and hostile, of everybody and nobody; then everything is looked at.
 
-`PREFERL_FUZZ_SEED` draws other requests, `PREFERL_FUZZ_REQUESTS` more of them.
+Somebody of each role is signed in at any time. `PREFERL_FUZZ_SEED` draws other requests, and
+`PREFERL_FUZZ_REQUESTS=50000` more of them, of the slow test below;
+`--log-cli-level=INFO` shows what came of them.
 """
 
 import csv
 import io
+import logging
 import os
 import re
-from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
 from drawn_requests import Requests
-from invariants import faults
+from invariants import ROLES, faults
 from two_projects import PLACES, World
 from wire import HOST, Request
+
+log = logging.getLogger(__name__)
 
 SEED = int(os.environ.get("PREFERL_FUZZ_SEED", "0"))
 COUNT = int(os.environ.get("PREFERL_FUZZ_REQUESTS", "10000"))
@@ -32,24 +36,30 @@ class Fuzzer:
     def once(self):
         """Send one request; nobody may be told or change more than is theirs."""
         world, drawn = self.world, self.world.drawn
+        world.keep_roles()
         visitor = drawn.of(list(world.visitors.values()))
         request, meant = self.requests.request(visitor)
         cookie, true = self.requests.cookie(visitor)
         request.headers = [(n, v) for n, v in request.headers if n != b"cookie"]
         request.headers += [(b"cookie", cookie)] if cookie else []
         spoiled = self.requests.spoil(request) if drawn.chance(0.15) else False
-        row = self.person(visitor) if true else None
-        row = self.person(visitor) if true else None
-        before = self.picture() if row and request.method == "POST" else None
+        row = world.row_of(visitor) if true else None
+        joins = request.target.startswith("/join/")
+        before = self.picture() if joins or (row and request.method == "POST") else None
         version = world.tables.version
         try:
             reply = world.wire.send(request)
         except Exception as error:
             raise AssertionError(f"{error!r} at {request!r}") from error
         world.statuses[reply.status] += 1
+        if row is not None and reply.status // 100 == 2:
+            world.fine[row["role"]] += 1
         changed = world.tables.version != version
         told = f"{reply.status} to {visitor.name} for {request!r:.1500}: {reply.text[:300]}"
         assert reply.status < 500, told
+        if joins and reply.status == 303:
+            assert self.picture() == before, told  # a link writes who has opened it, that is all
+            changed = False
         if request.method != "POST" or spoiled or not meant:
             assert not changed, told
         if spoiled:
@@ -59,19 +69,6 @@ class Fuzzer:
         else:
             self.judge(request, reply, row, before, changed, told)
         self.learn(visitor, request, reply)
-
-    def person(self, visitor):
-        """The row of whoever a good cookie names; None where it is good for nothing any more."""
-        if not visitor.cookie:
-            return None
-        project = self.world.projects[visitor.place].id
-        rows = self.world.tables.rows("annotator", f"project_id = {project}")
-        name = self.world.title_of(visitor)
-        row = next(row for row in rows if row["name"] == name)
-        return row if row["disabled_at"] is None and self.fresh(visitor, row) else None
-
-    def fresh(self, visitor, row):
-        return row["secret_hash"] == sha256(visitor.secret.encode()).hexdigest()
 
     def picture(self):
         tables = self.world.tables
@@ -186,7 +183,17 @@ def reads(world):
 
 
 def dump(world):
-    names = ("project", "clip", "query", "lease", "answer", "annotator", "event", "reward_version")
+    names = (
+        "project",
+        "clip",
+        "query",
+        "lease",
+        "answer",
+        "annotator",
+        "event",
+        "reward_version",
+        "sign_in",
+    )
     return {name: world.tables.rows(name) for name in names}
 
 
@@ -231,5 +238,12 @@ def test_requests_of_every_kind(world):
 @pytest.mark.slow
 def test_thousands_of_requests(world):
     statuses = run(world, COUNT)
+    fine = sum(count for status, count in statuses.items() if status // 100 == 2)
+    log.info(
+        "%d requests: %s, %.1f %% of them 2xx", COUNT, sorted(statuses.items()), 100 * fine / COUNT
+    )
+    log.info("2xx by role: %s", sorted(world.fine.items()))
     assert sum(statuses.values()) == COUNT
+    assert fine >= COUNT // 5
+    assert min(world.fine[role] for role in ROLES) >= COUNT // 100
     assert len(world.tables.rows("answer")) > COUNT // 20, "hardly anything was answered"

@@ -17,10 +17,11 @@ FORMS = ["/leave", "/admin/invite", "/admin/people/1", "/admin/project"]
 PAGES = ["/", "/episode", "/admin", "/admin/export/csv", "/api/progress", "/healthz"]
 
 
-def content(study):
-    """Everything in the database but signs of life."""
+def content(study, but=()):
+    """Everything in the database but signs of life, and some tables."""
     file = sqlite3.connect(study.store.files / "labels.db")
     tables = [row[0] for row in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [table for table in tables if table not in but]
     found = {table: file.execute(f'SELECT * FROM "{table}"').fetchall() for table in tables}
     file.close()
     return hashlib.sha256(repr(found).encode()).hexdigest()
@@ -99,11 +100,19 @@ def test_no_get_writes_anything(study, ann, owner):
     clip = study.store.questions.pairs(study.project.id, [1])[0][0]
     before = content(study)
     for client in (ann, owner):
-        for path in [*PAGES, f"/media/{clip}.mp4", "/join/nonsense", f"/join/{study.owner}"]:
+        for path in [*PAGES, f"/media/{clip}.mp4", "/join/nonsense"]:
             assert client.get(path).status_code in (200, 303, 401, 403), path
         for path in CHANGES + FORMS:
             assert client.get(path).status_code in (404, 405), path
     assert content(study) == before
+
+
+def test_a_link_writes_that_somebody_signed_in_and_nothing_else(study, visitor):
+    study.ask(2)
+    before, others = content(study), content(study, but=["sign_in"])
+    assert visitor().get(f"/join/{study.owner}").status_code == 303
+    assert content(study, but=["sign_in"]) == others
+    assert content(study) != before
 
 
 def test_answering_in_one_round_trip(study, ann):
@@ -201,6 +210,8 @@ def test_json_that_is_none(ann):
         ({}, 200),
         ({"Origin": "http://localhost"}, 200),
         ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "null", "Sec-Fetch-Site": "none"}, 403),
         ({"X-CSRF-Token": "wrong"}, 403),
         ({"X-CSRF-Token": ""}, 403),
         ({"X-CSRF-Token": "café".encode("latin-1")}, 403),
@@ -327,7 +338,7 @@ def test_headers_keep_pages_safe(ann):
         headers = ann.get(path).headers
         assert headers["content-security-policy"].startswith("default-src 'self';")
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
     static = re.search(r'href="(/static/[^"]+/base.css)"', ann.get("/").text)[1]

@@ -5,8 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -58,6 +62,45 @@ def test_a_program_from_start_to_interrupt(study):
         assert out.splitlines()[-1].startswith("Stopped. Everything is saved: 0 answers in ")
         assert "Traceback" not in err
         stream.close()
+
+
+def test_the_owners_link_is_on_no_command_line(study, monkeypatch):
+    serving, opened, held = import_module("preferl.annotate.serve"), [], threading.Event()
+
+    class Server:
+        def __init__(self, *_):
+            pass
+
+        def run(self, sockets):
+            assert held.wait(10)
+
+    def browse(address):
+        file = Path(urllib.request.url2pathname(urlsplit(address).path))
+        modes = [path.stat().st_mode & 0o777 for path in (file, file.parent)]
+        opened.append((address, modes, file, file.read_text()))
+        held.set()
+
+    monkeypatch.setattr(serving, "Server", Server)
+    monkeypatch.setattr(serving.webbrowser, "open", browse)
+    serve(study.store, study.project, AnnotateSettings(port=0, secret=None))
+    ((address, modes, file, text),) = opened
+    assert address.startswith("file:///")
+    assert study.owner not in address
+    assert 'content="0; url=http://127.0.0.1:' in text
+    assert f'/join/{study.owner}"' in text
+    assert modes == [0o600, 0o700]
+    assert not file.parent.exists()
+
+
+def test_the_address_is_remembered_for_invitations(study, monkeypatch):
+    serving = import_module("preferl.annotate.serve")
+    monkeypatch.setattr(serving.Server, "run", lambda self, sockets: None)
+    settings = AnnotateSettings(port=0, secret=None)
+    told = []
+    serve(study.store, study.project, settings, open_browser=False, say=told.append)
+    url = study.store.events.last("served")["url"]
+    assert told[0] == f"Answer here: {url}/join/{study.owner}"
+    assert url.startswith("http://127.0.0.1:")
 
 
 def test_a_port_that_is_taken(study):

@@ -1,11 +1,14 @@
 """Two projects in one store, people of every kind, and the page over it."""
 
+import json
 import random
 import re
+from base64 import b64decode
 from collections import Counter
+from hashlib import sha256
 
 from hostile import MARKUP, Drawn
-from invariants import Tables
+from invariants import ROLES, Tables
 from made_clips import coded_video, random_segments
 from wire import HOST, Request, Wire
 
@@ -34,6 +37,12 @@ class Visitor:
         self.place, self.role = PEOPLE[name]
         self.secret = self.cookie = self.csrf = ""
         self.tokens, self.keys, self.old = [], [], []
+
+    @property
+    def token_hash(self):
+        """What the store keeps of the session in the cookie."""
+        content = self.cookie.partition("=")[2].split(".")[0]
+        return sha256(json.loads(b64decode(content))["token"].encode()).hexdigest()
 
     @property
     def headers(self):
@@ -77,6 +86,7 @@ class World:
         page = self.wire.send(Request("GET", "/", [HOST, *self.visitors["ann"].headers]))
         self.static = re.search(r"/static/[0-9a-f]+", page.text)[0]
         self.statuses = Counter()
+        self.fine = Counter()  # replies of 2xx to good cookies, by the role that the person has
 
     def close(self):
         self.wire.close()
@@ -158,6 +168,24 @@ class World:
             return tables.rows(table, f"project_id = {self.projects[slug].id}")
         finally:
             tables.close()
+
+    def row_of(self, visitor):
+        """The row of whoever the newest cookie names; None where it is good for nothing."""
+        project = self.projects[visitor.place].id
+        rows = self.tables.rows("annotator", f"project_id = {project}")
+        name = self.title_of(visitor)
+        row = next(row for row in rows if row["name"] == name)
+        where = f"token_hash = '{visitor.token_hash}' AND ended_at IS NULL"
+        live = row["disabled_at"] is None and self.tables.rows("sign_in", where)
+        return row if live else None
+
+    def keep_roles(self):
+        """See that somebody of each role is signed in, whatever the requests before have done."""
+        for role in sorted(ROLES):
+            people = [v for v in self.visitors.values() if v.role == role and v.name != "gus"]
+            rows = [self.row_of(visitor) for visitor in people]
+            if not any(row is not None and row["role"] == role for row in rows):
+                self.admit(self.drawn.of(people))
 
     def heal(self):
         """Let in again whom the batch has shut out, so that the next one finds everybody."""

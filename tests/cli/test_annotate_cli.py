@@ -159,6 +159,40 @@ def test_invitations(labels, capsys):
     assert "annotate serve" in capsys.readouterr().err
 
 
+def test_invitations_lead_to_where_the_page_is_served(labels, capsys):
+    with Store.open(labels[1]) as store:
+        project = store.projects.only()
+        for url in ("http://localhost:1", "http://localhost:9000"):
+            store.events.add(None, "served", detail={"url": url})
+        store.events.add(project.id, "served", detail={"url": "http://of.another.kind"})
+    capsys.readouterr()
+    assert run("annotate", "invite", "Ann", *labels) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[1].startswith("http://localhost:9000/join/")
+    assert "not served yet" not in said
+
+
+def test_links_that_expire_open_once_or_no_more(labels, capsys):
+    capsys.readouterr()
+    assert run("annotate", "invite", "Ann", *labels, "--expires", "48", "--once") == 0
+    said = capsys.readouterr().out
+    assert "It opens once within 48 hours." in said
+    assert "The page was not served yet" in said
+    secret = said.splitlines()[1].rpartition("/")[2]
+    with Store.open(labels[1]) as store:
+        person = store.people.by_secret(secret)
+        assert person.link_uses == 1
+        assert 47 * 3600 < person.link_expires_at - store.live.clock() < 49 * 3600
+    assert run("annotate", "invite", "Ann", *labels, "--revoke") == 0
+    assert "The link of Ann has ended" in capsys.readouterr().out
+    with Store.open(labels[1]) as store:
+        assert store.people.by_secret(secret) is None
+        kinds = [event.kind for event in store.events.latest(store.projects.only().id)]
+        assert kinds == ["revoked", "invited"]
+    for wrong in (("Bob", "--revoke"), ("Bob", "--expires", "0"), ("\uff2fwner",)):
+        assert run("annotate", "invite", *wrong, *labels) == 1
+
+
 def test_a_table_of_choices(labels, recorded, tmp_path, capsys):
     row = {"chosen": {"episode": 0, "start": 2}, "rejected": {"episode": 1, "start": 3}}
     (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")

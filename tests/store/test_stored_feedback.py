@@ -230,11 +230,11 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
     monkeypatch.setattr(
-        "preferl.store.migrate.ScriptDirectory.get_current_head", lambda self: "0002"
+        "preferl.store.migrate.ScriptDirectory.get_current_head", lambda self: "0003"
     )
     Store.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
-        assert kept.execute(known).fetchone() == ("0001",)
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0002")) as kept:
+        assert kept.execute(known).fetchone() == ("0002",)
         assert kept.execute("SELECT slug FROM project").fetchall() == [("dots",)]
 
 

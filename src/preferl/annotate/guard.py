@@ -16,12 +16,14 @@ HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-"""All that a page needs is ours, so nothing else may run in it, frame it or learn of it."""
+"""All that a page needs is ours, so nothing else may run in it, frame it or learn of it.
+
+Browsers take a page's forms for those of no origin where it sends no referrer to anybody."""
 
 
 class Guard:

@@ -12,8 +12,10 @@ from preferl.annotate.people import (
     Anyone,
     begin_session,
     csrf_of,
+    end_session,
     limited,
     meant,
+    require_own_page,
     store_of,
     whoever,
 )
@@ -95,22 +97,38 @@ def answering(request: Request) -> Response:
 
 
 @router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
-def join(request: Request, secret: str) -> RedirectResponse:
-    """A personal link: signs in, and writes nothing but the cookie."""
+def join(request: Request, secret: str) -> Response:
+    """A personal link: signs in. One that opens a few times only asks before.
+
+    Programs that look at links in messages, to show what is behind them, would use it up.
+    """
     person = store_of(request).people.by_secret(secret)
-    if person is None:
+    if person is not None and person.link_uses is not None:
+        project = store_of(request).projects.get(person.project_id)
+        return page(request, "join.html", {"project": project, "name": person.name})
+    return _sign_in(request, secret)
+
+
+@router.post("/join/{secret}", dependencies=[Depends(limited("request"))])
+def join_once(request: Request, secret: str) -> RedirectResponse:
+    """Sign in by a personal link that asked before."""
+    require_own_page(request)
+    return _sign_in(request, secret)
+
+
+def _sign_in(request: Request, secret: str) -> RedirectResponse:
+    if begin_session(request, secret) is None:
         raise HTTPException(
             401, "This link is not valid, or not any more. Ask whoever sent it for a new one."
         )
-    begin_session(request, person)
     return RedirectResponse("/", 303)
 
 
 @router.post("/leave")
 def leave(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> RedirectResponse:
-    """Sign out on this browser."""
+    """Sign out: the session of this browser has ended, for whoever else has its cookie, too."""
     meant(request, csrf)
-    request.session.clear()
+    end_session(request)
     return RedirectResponse("/", 303)
 
 

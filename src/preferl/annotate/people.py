@@ -1,7 +1,7 @@
 """Who is asking: sessions, roles, and proof that a change was meant.
 
-A session names a person and carries a short digest of their link's secret, so that a new link, or
-closing the door to somebody, ends the old sessions at once.
+A session is a token in a signed cookie, of which the store knows whose it is and whether it has
+ended: by signing out, by a new link, or by closing the door to somebody.
 """
 
 import hmac
@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException, Request
+from starlette.datastructures import Headers
 
 from preferl.annotate.learning import Tally
 from preferl.annotate.limits import Limits, What, whose
-from preferl.errors import ConfigError
 from preferl.store.schema import Annotator
 from preferl.store.store import Store
 
@@ -40,27 +40,36 @@ def tally_of(request: Request) -> Tally:
     return tally
 
 
-def begin_session(request: Request, annotator: Annotator) -> None:
-    """Make the browser this person's."""
+def begin_session(request: Request, secret: str) -> Annotator | None:
+    """Make the browser that of the person whose link this is; None where it opens nothing."""
+    signed = store_of(request).sign_ins.begin(secret, instead_of=_token(request))
+    if signed is None:
+        return None
     request.session.clear()
     request.session.update(
-        annotator=annotator.id,
-        secret=_short(annotator),
+        annotator=signed.annotator.id,
+        token=signed.token,
         csrf=secrets.token_urlsafe(24),
     )
+    return signed.annotator
+
+
+def end_session(request: Request) -> None:
+    """Make the browser nobody's; its cookie is good for nothing any more."""
+    if (token := _token(request)) is not None:
+        store_of(request).sign_ins.end(token)
+    request.session.clear()
 
 
 def whoever(request: Request) -> Annotator | None:
     """The person of this session; None where there is none, or not any more."""
-    number = request.session.get("annotator")
-    if not isinstance(number, int):
-        return None
-    try:
-        annotator = store_of(request).people.get(number)
-    except ConfigError:
-        return None
-    same = hmac.compare_digest(str(request.session.get("secret")), _short(annotator))
-    return annotator if same and annotator.disabled_at is None else None
+    token = _token(request)
+    return None if token is None else store_of(request).sign_ins.person(token)
+
+
+def _token(request: Request) -> str | None:
+    token = request.session.get("token")
+    return token if isinstance(token, str) else None
 
 
 def csrf_of(request: Request) -> str:
@@ -97,13 +106,28 @@ def meant(request: Request, token: str) -> None:
     expected = csrf_of(request)
     if not expected or not hmac.compare_digest(token.encode(), expected.encode()):
         raise HTTPException(403, "This page is out of date. Load it again.")
-    origin = request.headers.get("origin")
-    if origin and origin != "null":
-        own = origin.partition("://")[2] == request.headers.get("host")
-    else:  # forms of pages that send no referrer say "null", yet browsers tell whose page it was
-        own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
-    if not own:
+    require_own_page(request)
+
+
+def require_own_page(request: Request) -> None:
+    """Raise 403 where another site has sent this."""
+    if not _from_here(request.headers):
         raise HTTPException(403, "Another site sent this.")
+
+
+def _from_here(headers: Headers) -> bool:
+    """Whether a page of ours sent this, by what browsers say of it.
+
+    Browsers name the origin of every form. "null" is that of a page that hides it, which may be
+    anybody's; those that say whose it is say so only over https and on this machine. Programs that
+    are no browsers say neither, and no other site can make them send a session's cookie.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin == "null":
+        return site == "same-origin"
+    if origin:
+        return origin.partition("://")[2] == headers.get("host")
+    return site in (None, "same-origin")
 
 
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:
@@ -118,7 +142,3 @@ def limited(what: What) -> Callable[[Request], Awaitable[None]]:
             raise HTTPException(429, words, {"Retry-After": RETRY_AFTER[what]})
 
     return within
-
-
-def _short(annotator: Annotator) -> str:
-    return annotator.secret_hash[:16]

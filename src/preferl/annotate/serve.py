@@ -5,7 +5,11 @@ import socket
 import subprocess
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Final, final
 
@@ -17,6 +21,7 @@ from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_prot
 from preferl.annotate.logs import bounded
 from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError, mismatch
+from preferl.files import writing
 from preferl.store.schema import Project
 from preferl.store.store import Store
 from preferl.trust import preferl_program
@@ -58,6 +63,7 @@ def serve(
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
     config = configured(app)
+    store.events.add(None, "served", detail={"url": page})  # where invitations lead from now on
     maker = Renderer(render) if render else None
     say(f"Answer here: {link}")
     say(f"Overview, once that was opened: {page}/admin")
@@ -69,9 +75,9 @@ def serve(
     try:
         if maker:
             maker.start()
-        if open_browser:
-            threading.Timer(0.5, webbrowser.open, [link]).start()
-        with bounded():
+        with bounded(), private_redirect(link) if open_browser else nullcontext() as redirect:
+            if redirect is not None:
+                threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
             Server(config, app).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn has ended already, and passes on what it caught
         pass
@@ -91,6 +97,25 @@ def _awaited(undrawn: int, *, drawn: bool) -> str:
             f"{count} still to draw; answer those that are there, the others come up by themselves."
         )
     return f"{count} still to draw, which this program does not: run `preferl annotate render`."
+
+
+@contextmanager
+def private_redirect(link: str) -> Iterator[Path]:
+    """A page in a file that leads to a link, for the browser's command line.
+
+    Command lines can be read by everybody on a machine, and this file by its owner alone. It is
+    gone when the block ends.
+    """
+    with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder) / "open.html"
+        with writing(file, private=True) as draft:
+            to = escape(link)
+            draft.write_text(
+                '<!doctype html><html lang="en"><meta charset="utf-8"><title>preferl</title>'
+                f'<meta http-equiv="refresh" content="0; url={to}"><a href="{to}">Open</a></html>',
+                encoding="utf-8",
+            )
+        yield file
 
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:

@@ -1,5 +1,6 @@
 """How a study stands, in words and numbers for its overview."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ EVENTS = {
     "ended": "access of {name} was ended",
     "restored": "{name} was let in again",
     "settings": "settings were changed: {changed}",
+    "revoked": "the link of {name} was ended",
     "qualified": "{name} was qualified by hand",
 }
 
@@ -36,7 +38,7 @@ def standing(store: Store, project_id: int) -> dict[str, Any]:
     return {
         "progress": progress,
         "statement": statement(store, project_id, progress),
-        "people": people_rows(people, votes),
+        "people": people_rows(people, votes, store.sign_ins.latest(project_id)),
         "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
         "chart": answers_over_time(votes.answered_at),
         "events": events(store, project_id, rewards),
@@ -75,7 +77,9 @@ def newest_reward(rewards: list[RewardVersion], at: float) -> dict[str, Any] | N
     }
 
 
-def people_rows(people: list[Annotator], votes: Votes) -> list[dict[str, Any]]:
+def people_rows(
+    people: list[Annotator], votes: Votes, signed_in: Mapping[int, float]
+) -> list[dict[str, Any]]:
     """A row for each person: who they are, how they answer, and why somebody should look."""
     described: dict[str, dict[str, Any]] = {
         str(row["name"]): row for row in annotator_report(votes).rows()
@@ -94,6 +98,7 @@ def people_rows(people: list[Annotator], votes: Votes) -> list[dict[str, Any]]:
                 "disabled": person.disabled_at is not None,
                 "qualified": person.qualified_at is not None,
                 "last": moment(seen[person.name]) if seen.get(person.name) else None,
+                "signed_in": moment(signed_in[person.id]) if person.id in signed_in else None,
                 "why": [_reason(reason, row) for reason in row["reasons"]],
             }
         )

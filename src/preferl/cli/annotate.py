@@ -83,18 +83,26 @@ class InviteConfig:
     For example
       preferl annotate invite "Ann Example"
       preferl annotate invite Bob --role spectator --public-url https://labels.example.org
+      preferl annotate invite Cleo --expires 48 --once
+      preferl annotate invite Cleo --revoke
 
     Attributes:
-        name: of the person; inviting somebody again ends their old link.
+        name: of the person; inviting somebody again ends their old link and their sessions.
         labels: where labels are.
         role: annotators answer, admins also see and change everything, spectators only look.
-        public_url: where people find the page; as it is, the link opens on this machine only.
+        public_url: where people find the page; by default where it was served last.
+        expires: hours for which the link opens; by default it does not expire.
+        once: the link opens in one browser only.
+        revoke: let the person in no more, instead: their link and their sessions end.
     """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     labels: Labels = field(default_factory=StoreConfig)
     role: Literal["annotator", "admin", "spectator"] = "annotator"
-    public_url: str = f"http://localhost:{PORT}"
+    public_url: str | None = None
+    expires: float | None = None
+    once: bool = False
+    revoke: bool = False
 
 
 @dataclass(frozen=True)
@@ -202,27 +210,41 @@ def run_invite(config: InviteConfig) -> None:
     """Print the link of a person, and what whoever sends it should know.
 
     Raises:
-        ConfigError: no such project or name, or that of whoever runs the server.
+        ConfigError: no such project or name, or one like that of whoever runs the server.
     """
-    from preferl.store.people import OWNER
-
-    name = " ".join(config.name.split())
-    if name.lower() == OWNER:
-        fix = "The owner's link is told by `preferl annotate serve`."
-        raise ConfigError(mismatch("name", expected="another one", got=config.name, fix=fix))
     with opened(config.labels) as (store, project):
-        again = any(person.name == name for person in store.people.all(project.id))
-        invited = store.people.invite(project.id, name, config.role)
+        if config.revoke:
+            name = store.people.revoke(project.id, config.name).name
+            store.events.add(project.id, "revoked", detail={"name": name})
+            _say(f"The link of {name} has ended, and so have their sessions. Answers stay.")
+            return
+        before = {person.name for person in store.people.all(project.id)}
+        person, secret = store.people.invite(
+            project.id,
+            config.name,
+            config.role,
+            hours=config.expires,
+            uses=1 if config.once else None,
+        )
+        known = {"name": person.name, "role": config.role}
+        store.events.add(project.id, "invited", detail=known)
+        served = store.events.last("served")
     does = "looks on" if config.role == "spectator" else "answers"
-    _say(f"{name} ({config.role}) {does} here; this link is shown only now:")
-    _say(f"{config.public_url.rstrip('/')}/join/{invited.secret}")
-    if again:
-        _say(f"The link that {name} had before has ended.")
-    if urlsplit(config.public_url).hostname in LOCAL:
+    _say(f"{person.name} ({config.role}) {does} here; this link is shown only now:")
+    page = config.public_url or (served or {}).get("url") or f"http://localhost:{PORT}"
+    _say(f"{page.rstrip('/')}/join/{secret}")
+    if config.once or config.expires is not None:
+        hours = "" if config.expires is None else f" within {config.expires:g} hours"
+        _say(f"It opens{' once' if config.once else ''}{hours}.")
+    if person.name in before:
+        _say(f"The link that {person.name} had before has ended.")
+    if urlsplit(page).hostname in LOCAL:
         _say(
             "It opens on this machine only. For others say where they reach the page, as in "
             "--public-url https://labels.example.org."
         )
+    if config.public_url is None and served is None:
+        _say("The page was not served yet; if that is at another address, say --public-url.")
 
 
 def run_export(config: ExportConfig) -> None:

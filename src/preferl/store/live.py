@@ -278,6 +278,13 @@ class Events:
                 )
             )
 
+    def last(self, kind: str) -> dict[str, Any] | None:
+        """What is known of the newest event of this kind that concerns the whole store."""
+        chosen = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
+        with self._database.read() as session:
+            found = session.scalar(chosen.order_by(Event.id.desc()).limit(1))
+        return None if found is None else found.detail or {}
+
     def latest(self, project_id: int, limit: int = 50) -> list[Event]:
         """The newest first."""
         chosen = select(Event).where(Event.project_id == project_id)

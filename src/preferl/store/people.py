@@ -9,15 +9,14 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple, final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 from sqlalchemy.orm import Session
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError, mismatch, require_in
 from preferl.store.database import Database, now
-from preferl.store.schema import ROLES, Annotator, Project, Role
-
-OWNER = "owner"
-"""Name of the admin who works on the machine of the store."""
+from preferl.store.names import OWNER, refuse_owner, tidy
+from preferl.store.schema import ROLES, Annotator, Project, Role, SignIn
+from preferl.store.turn import clock
 
 LONGEST_NAME = 80
 
@@ -42,14 +41,50 @@ class People:
         self._database = database
         self._key = key
 
-    def invite(self, project_id: int, name: str, role: Role = "annotator") -> Invitation:
+    def invite(
+        self,
+        project_id: int,
+        name: str,
+        role: Role = "annotator",
+        *,
+        hours: float | None = None,
+        uses: int | None = None,
+    ) -> Invitation:
         """Let a person in; one who was invited before gets a new link, and the old one ends.
 
+        Args:
+            project_id: where to.
+            name: of the person.
+            role: what they may do.
+            hours: for which the link opens; without end if None. Sessions are not cut short.
+            uses: how often it opens; without end if None.
+
         Raises:
-            ConfigError: a name without letters or of over 80, a role that does not exist, or no
-                such project.
+            ConfigError: a name without letters or of over 80, or one like the owner's; a role that
+                does not exist, no such project, or numbers that are not above zero.
         """
-        return self._admit(project_id, name, role, secrets.token_urlsafe(24))
+        refuse_owner(name)
+        if hours is not None:
+            require_in("hours", hours, 1e-3, 24 * 3650)
+        if uses is not None:
+            require_in("uses", uses, 1, 1_000_000)
+        secret = secrets.token_urlsafe(24)
+        return self._admit(project_id, name, role, secret, hours=hours, uses=uses)
+
+    def revoke(self, project_id: int, name: str) -> Annotator:
+        """End the link of a person and all their sessions; a new invitation lets them in again.
+
+        Raises:
+            ConfigError: there is nobody of this name, or it is the owner's.
+        """
+        refuse_owner(name)
+        name = tidy(name)
+        with self._database.write() as session:
+            annotator = session.scalar(_named(project_id, name))
+            if annotator is None:
+                raise ConfigError(mismatch("name", expected="somebody here", got=repr(name[:100])))
+            _change_link(session, annotator, digest(secrets.token_urlsafe(24)))
+        return annotator
 
     def owner(self, project_id: int) -> Invitation:
         """The admin on this machine, whose link stays the same."""
@@ -58,11 +93,8 @@ class People:
 
     def by_secret(self, secret: str) -> Annotator | None:
         """Whose link this is; None where nobody's, or of somebody who may no longer answer."""
-        chosen = select(Annotator).where(
-            Annotator.secret_hash == _digest(secret), Annotator.disabled_at.is_(None)
-        )
         with self._database.read() as session:
-            return session.scalar(chosen)
+            return session.scalar(select(Annotator).where(opens(secret)))
 
     def get(self, annotator_id: int) -> Annotator:
         """The person of this number.
@@ -103,8 +135,17 @@ class People:
                 annotator.qualified_at = at if qualified else None
         return annotator
 
-    def _admit(self, project_id: int, name: str, role: Role, secret: str) -> Invitation:
-        name = " ".join(name.split())
+    def _admit(
+        self,
+        project_id: int,
+        name: str,
+        role: Role,
+        secret: str,
+        *,
+        hours: float | None = None,
+        uses: int | None = None,
+    ) -> Invitation:
+        name = tidy(name)
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             raise ConfigError(
                 mismatch("name", expected=f"1 to {LONGEST_NAME} letters", got=repr(name[:100]))
@@ -112,24 +153,47 @@ class People:
         with self._database.write() as session:
             if session.get(Project, project_id) is None:
                 raise ConfigError(mismatch("project", expected="one that exists", got=project_id))
-            chosen = select(Annotator).where(
-                Annotator.project_id == project_id, Annotator.name == name
-            )
-            annotator = session.scalar(chosen)
+            annotator, at = session.scalar(_named(project_id, name)), clock(session)
             if annotator is None:
-                annotator = Annotator(
-                    project_id=project_id, name=name, created_at=session.scalar(select(now()))
-                )
+                annotator = Annotator(project_id=project_id, name=name, created_at=at)
                 session.add(annotator)
             annotator.role = _known(role)
-            annotator.secret_hash = _digest(secret)
             annotator.disabled_at = None
+            _change_link(session, annotator, digest(secret))
+            annotator.link_expires_at = None if hours is None else at + 3600 * hours
+            annotator.link_uses = uses
             session.flush()
         return Invitation(annotator, secret)
 
 
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def opens(secret: str) -> ColumnElement[bool]:
+    """SQL: whether this is the secret of a person's link, which opens now."""
+    return and_(
+        Annotator.secret_hash == digest(secret),
+        Annotator.disabled_at.is_(None),
+        or_(Annotator.link_expires_at.is_(None), Annotator.link_expires_at > now()),
+        or_(Annotator.link_uses.is_(None), Annotator.link_uses > 0),
+    )
+
+
+def _named(project_id: int, name: str) -> Select[Annotator]:
+    return select(Annotator).where(Annotator.project_id == project_id, Annotator.name == name)
+
+
+def _change_link(session: Session, annotator: Annotator, secret_hash: str) -> None:
+    """Give a person another link, which ends the sessions that came by the old one."""
+    if annotator.id is not None and annotator.secret_hash != secret_hash:
+        session.execute(
+            update(SignIn)
+            .where(SignIn.annotator_id == annotator.id, SignIn.ended_at.is_(None))
+            .values(ended_at=now())
+        )
+    annotator.secret_hash = secret_hash
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _existing(session: Session, annotator_id: int) -> Annotator:

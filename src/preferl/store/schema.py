@@ -108,7 +108,10 @@ class Clip(Base):
 
 
 class Annotator(Base):
-    """A person in a project; the secret of their link is kept as a digest only."""
+    """A person in a project; the secret of their link is kept as a digest only.
+
+    The link opens until `link_expires_at`, and `link_uses` times more; without end where None.
+    """
 
     __tablename__ = "annotator"
 
@@ -120,8 +123,24 @@ class Annotator(Base):
     created_at: Mapped[float]
     qualified_at: Mapped[float | None]
     disabled_at: Mapped[float | None]
+    link_expires_at: Mapped[float | None]
+    link_uses: Mapped[int | None]
 
     __table_args__ = (UniqueConstraint("project_id", "name"), _one_of("role", ROLES))
+
+
+class SignIn(Base):
+    """A browser in which somebody opened their link; its session holds until `ended_at` is set."""
+
+    __tablename__ = "sign_in"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    token_hash: Mapped[str] = mapped_column(unique=True)
+    began_at: Mapped[float]
+    ended_at: Mapped[float | None]
+
+    __table_args__ = (Index("ix_sign_in_annotator_id", "annotator_id"),)
 
 
 class Query(Base):

@@ -14,6 +14,7 @@ from preferl.store.people import People
 from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
+from preferl.store.sign_ins import SignIns
 
 LABELS = "labels.db"
 KEY = "key"
@@ -30,6 +31,7 @@ class Store:
         files: the folder of clips, videos and the secret.
         projects: what is asked, and by which rules.
         people: who answers.
+        sign_ins: in which browsers they are.
         clips: what is shown.
         questions: queries and what was said about them.
         queue: whose turn it is.
@@ -42,6 +44,7 @@ class Store:
         self.files = files
         self.projects = Projects(database)
         self.people = People(database, self.key)
+        self.sign_ins = SignIns(database)
         self.clips = ClipStore(database, files)
         self.questions = Questions(database, self.clips)
         self.queue = Queue(database)

@@ -1,0 +1,108 @@
+"""Signing in by a link, and out again: on the server, not only in the browser."""
+
+import re
+
+import pytest
+from page_requests import form
+from sqlalchemy import select, update
+
+from preferl.store.schema import Annotator, SignIn
+
+
+def rows(study, table):
+    with study.store.database.read() as session:
+        return list(session.scalars(select(table).order_by(table.id)))
+
+
+def copied(visitor, client):
+    """A browser with the same cookie and proof, as a thief has them."""
+    thief = visitor()
+    for name, value in client.cookies.items():
+        thief.cookies.set(name, value)
+    thief.headers["X-CSRF-Token"] = client.headers["X-CSRF-Token"]
+    return thief
+
+
+def test_who_signs_out_is_out_wherever_the_cookie_is(study, ann, visitor):
+    thief, elsewhere = copied(visitor, ann), visitor(study.people["ann"][1])
+    assert thief.get("/").status_code == 200
+    assert ann.post("/leave", data=form(ann)).status_code == 303
+    assert thief.get("/").status_code == 401
+    assert thief.post("/api/claim", json={}).status_code == 401
+    assert elsewhere.get("/").status_code == 200, "another browser of theirs stays"
+
+
+@pytest.mark.parametrize("way", ["new link", "revoked"])
+def test_sessions_end_with_their_link(study, ann, way):
+    if way == "new link":
+        study.invite("ann")
+    else:
+        study.store.people.revoke(study.project.id, "ann")
+        assert ann.get(f"/join/{study.people['ann'][1]}").status_code == 401
+    assert ann.get("/").status_code == 401
+    assert [row.ended_at is None for row in rows(study, SignIn)] == [False]
+
+
+def test_the_owners_sessions_outlast_a_restart(study, owner):
+    study.store.people.owner(study.project.id)
+    assert owner.get("/admin").status_code == 200
+
+
+def test_a_browser_that_opens_a_link_again_has_one_session(study, ann, visitor):
+    thief = copied(visitor, ann)
+    assert ann.get(f"/join/{study.people['ann'][1]}").status_code == 303
+    assert thief.get("/").status_code == 401
+    assert ann.get("/").status_code == 200
+    assert [row.ended_at is None for row in rows(study, SignIn)] == [False, True]
+
+
+def test_sign_ins_are_recorded_and_shown(study, ann, owner):
+    first, second = rows(study, SignIn)
+    assert (first.annotator_id, second.ended_at) == (study.people["ann"][0].id, None)
+    (token,) = ann.cookies.values()
+    assert first.token_hash not in token
+    text = re.sub(r"\s+", " ", owner.get("/admin").text)
+    assert "Last sign-in (UTC)" in text
+    assert len(re.findall(r'<td class="when">20\d\d-', text)) == 2
+
+
+def test_a_link_that_opens_once_asks_before_it_does(study, visitor):
+    secret = study.store.people.invite(study.project.id, "cleo", uses=1).secret
+    for _ in range(3):  # as programs do that show what is behind a link
+        looked = visitor().get(f"/join/{secret}")
+        assert looked.status_code == 200
+        assert "personal link of cleo" in looked.text
+    assert not rows(study, SignIn)
+    client = visitor()
+    assert client.post(f"/join/{secret}").status_code == 303
+    assert client.get("/").status_code == 200
+    late = visitor()
+    assert late.get(f"/join/{secret}").status_code == 401
+    assert late.post(f"/join/{secret}").status_code == 401
+    assert client.get("/").status_code == 200
+
+
+def test_a_link_that_expires_leaves_sessions_alone(study, visitor):
+    person, secret = study.store.people.invite(study.project.id, "cleo", hours=2)
+    client = visitor(secret)
+    with study.store.database.write() as session:
+        session.execute(update(Annotator).values(link_expires_at=person.created_at - 1))
+    assert visitor().get(f"/join/{secret}").status_code == 401
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("token", [None, 7, "", "x", ["x"], "\ud800"])
+def test_cookies_of_another_version_are_nobody(study, app, visitor, token):
+    import json
+    from base64 import b64encode
+
+    client = visitor(study.people["ann"][1])
+    sessions = app.build_middleware_stack()
+    while type(sessions).__name__ != "Sessions":
+        sessions = getattr(sessions, "app", None) or sessions._app
+    content = {"annotator": study.people["ann"][0].id, "token": token, "csrf": "c"}
+    (name,) = dict(client.cookies)
+    client.cookies.clear()
+    signed = sessions.signer.sign(b64encode(json.dumps(content).encode())).decode()
+    client.cookies.set(name, signed)
+    assert client.get("/").status_code == 401

@@ -1,0 +1,141 @@
+"""Links and sessions in the store, on every database."""
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+from alembic import command
+from sqlalchemy import select, text
+
+from preferl.errors import ConfigError
+from preferl.store import migrate
+from preferl.store.database import Database, sqlite_url
+from preferl.store.names import looks_like_owner
+from preferl.store.schema import SignIn
+from preferl.store.sign_ins import KEPT
+from preferl.store.store import Store
+
+
+@pytest.fixture
+def project(store):
+    return store.projects.create("dots").id
+
+
+def test_a_session_from_link_to_end(store, project):
+    ann, secret = store.people.invite(project, "ann")
+    assert store.sign_ins.begin("nonsense") is None
+    first = store.sign_ins.begin(secret)
+    assert store.sign_ins.person(first.token).id == ann.id
+    assert store.sign_ins.person("nonsense") is None
+    second = store.sign_ins.begin(secret, instead_of=first.token)
+    assert store.sign_ins.person(first.token) is None
+    store.people.update(ann.id, disabled=True)
+    assert store.sign_ins.person(second.token) is None
+    store.people.update(ann.id, disabled=False)
+    assert store.sign_ins.person(second.token) is not None
+    store.sign_ins.end(second.token)
+    assert store.sign_ins.person(second.token) is None
+    assert list(store.sign_ins.latest(project)) == [ann.id]
+
+
+def test_one_use_is_one_use_though_many_come_at_once(store, project):
+    secret = store.people.invite(project, "ann", uses=1).secret
+    start, found = threading.Barrier(8), []
+
+    def reach():
+        start.wait()
+        found.append(store.sign_ins.begin(secret))
+
+    threads = [threading.Thread(target=reach) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(signed is not None for signed in found) == 1
+    assert store.people.by_secret(secret) is None
+
+
+def test_links_expire_by_the_clock_of_the_database(store, project):
+    secret = store.people.invite(project, "ann", hours=1).secret
+    assert store.people.by_secret(secret).name == "ann"
+    with store.database.write() as session:
+        session.execute(text("UPDATE annotator SET link_expires_at = link_expires_at - 3601"))
+    assert store.people.by_secret(secret) is None
+    assert store.sign_ins.begin(secret) is None
+    again = store.people.invite(project, "ann").secret
+    assert store.people.by_secret(again) is not None, "a new link is as it is asked for"
+
+
+def test_a_link_fills_no_database(store, project):
+    secret, other = (store.people.invite(project, name).secret for name in ("ann", "ben"))
+    ben = store.sign_ins.begin(other)
+    tokens = [store.sign_ins.begin(secret).token for _ in range(KEPT + 5)]
+    with store.database.read() as session:
+        assert len(list(session.scalars(select(SignIn)))) == KEPT + 1
+    assert store.sign_ins.person(tokens[4]) is None
+    assert store.sign_ins.person(tokens[5]) is not None
+    assert store.sign_ins.person(ben.token) is not None
+
+
+@pytest.mark.parametrize("more", [{"hours": 0}, {"hours": float("nan")}, {"uses": 0}])
+def test_links_that_never_open_are_refused(store, project, more):
+    with pytest.raises(ConfigError):
+        store.people.invite(project, "ann", **more)
+
+
+LOOK_ALIKE = [
+    *("owner", "Owner", " OWNER ", "o w n e r", "o.w.n.e.r", "owner.", "0wner", "0wn3r", "ovvner"),
+    "".join(chr(ord(letter) + 0xFEE0) for letter in "Owner"),  # full width
+    *("\u043ewner", "ow\u0578er", "o\u051dner", "own\u0435r", "owne\u0433", "\u03bfwner"),
+    *("o\u03c9n\u03b5r", "\u1d0f\u1d21\u0274\u1d07\u0280", "\u24de\u24e6\u24dd\u24d4\u24e1"),
+    *("\U0001d428\U0001d430\U0001d427\U0001d41e\U0001d42b", "\u00f6wn\u00e9r", "o\u0332wner"),
+    *("\u00f8wner", "\U0001f17e\U0001f186\U0001f17d\U0001f174\U0001f181", "own\u034fer"),
+    *("\u0966wner", "own\u115fer", "own\u3164er", "\u2c9fwner", "own\u2800er", "o\u200bwner"),
+]
+OTHERS = ["Owen", "Rowner", "Ann Owner", "Owner of it", "own", "Олег", "Ωmega", "王", "o'Wen", "0"]
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKE, ids=ascii)
+def test_names_like_the_owners_are_refused(name):
+    assert looks_like_owner(name)
+
+
+@pytest.mark.parametrize("name", OTHERS, ids=ascii)
+def test_names_of_others_are_not(name):
+    assert not looks_like_owner(name)
+
+
+def test_nobody_is_invited_as_the_owner(store, project):
+    owner = store.people.owner(project)
+    for act in (store.people.invite, store.people.revoke):
+        with pytest.raises(ConfigError, match="Choose another one"):
+            act(project, "\u043ewner")
+    with pytest.raises(ConfigError, match="somebody here"):
+        store.people.revoke(project, "nobody")
+    assert store.people.by_secret(owner.secret).name == "owner"
+
+
+def test_a_store_of_before_is_brought_along_with_its_people(tmp_path):
+    (tmp_path / "labels.db").touch()
+    old = Database(sqlite_url(tmp_path / "labels.db"))
+    config = migrate._config()
+    with old.write() as session:
+        config.attributes["connection"] = session.connection()
+        command.upgrade(config, "0001")
+        session.execute(
+            text(
+                "INSERT INTO project VALUES (1, 'dots', 'Dots', '?', '', 15, 1, 0, 0, 0, 0, 0, 1, "
+                "60, NULL, NULL, 0, 0)"
+            )
+        )
+        session.execute(
+            text("INSERT INTO annotator VALUES (1, 1, 'ann', 'annotator', 'hash', 0, NULL, NULL)")
+        )
+    old.close()
+    with Store.open(tmp_path) as store:
+        (ann,) = store.people.all(1)
+        assert (ann.name, ann.link_expires_at, ann.link_uses) == ("ann", None, None)
+        assert store.sign_ins.begin(store.people.invite(1, "ann").secret) is not None
+    with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
+        assert kept.execute("SELECT name FROM annotator").fetchall() == [("ann",)]
