@@ -3,6 +3,7 @@
     python benchmarks/people.py races [--rounds 1000] [--people 16]
     python benchmarks/people.py crash [--kills 100]
     python benchmarks/people.py load [--people 50] [--seconds 120]
+    python benchmarks/people.py denial [--half 1100] [--streams 990] [--seconds 30]
 
 Each takes `--database sqlite|postgres` (both by default) and writes `results/people_NAME.json`.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from people_denial import denial
 from people_site import ASKER, Person, Process, Site, clips, databases, show_all
 from sqlalchemy import func, select
 
@@ -229,7 +231,12 @@ def _answers(store: Store) -> int:
         return int(session.scalar(select(func.count(Answer.id)).where(Answer.kind.in_(COUNTED))))
 
 
-TRIALS: dict[str, Callable[..., dict[str, Any]]] = {"races": races, "crash": crash, "load": load}
+TRIALS: dict[str, Callable[..., dict[str, Any]]] = {
+    "races": races,
+    "crash": crash,
+    "load": load,
+    "denial": denial,
+}
 
 
 def main() -> None:
@@ -239,12 +246,16 @@ def main() -> None:
     parser.add_argument("--people", type=int)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--half", type=int, default=1100, help="half-sent requests")
+    parser.add_argument("--streams", type=int, default=990, help="streams of one annotator")
+    parser.add_argument("--open-files", type=int, help="that the server may have at most")
     parser.add_argument("--most", type=int, default=1000, help="people to try at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-write", action="store_true", help="print only")
     options = parser.parse_args()
-    options.people = options.people or {"races": 16, "crash": 8, "load": 50}[options.trial]
+    options.people = options.people or {"races": 16, "crash": 8, "load": 50}.get(options.trial, 0)
+    options.seconds = options.seconds or {"denial": 30.0}.get(options.trial, 120.0)
     results: dict[str, Any] = {}
     for kind in options.database or ["sqlite", "postgres"]:
         with databases(kind) as (location, files):

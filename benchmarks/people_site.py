@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,9 +28,9 @@ import sys
 from preferl.annotate.serve import serve
 from preferl.annotate.settings import AnnotateSettings
 from preferl.store import Store
-location, files, port = sys.argv[1:]
+location, files, port, rate = sys.argv[1:]
 store = Store.open(location, files)
-settings = AnnotateSettings(port=int(port), requests_per_second=1000.0)
+settings = AnnotateSettings(port=int(port), requests_per_second=float(rate))
 serve(store, store.projects.only(), settings, open_browser=False)
 """
 
@@ -111,13 +111,18 @@ def show_all(store: Store, project_id: int) -> None:
 class Process:
     """A program that can be killed as a loss of power would, less the disk's cache."""
 
-    def __init__(self, code: str, *arguments: str) -> None:
-        here = str(Path(__file__).parent)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
-            stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
-        )
+    def __init__(
+        self, code: str, *arguments: str, log: Path | None = None, open_files: int | None = None
+    ) -> None:
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        files = f"--nofile={open_files or 1024}:{open_files or ''}"
+        with nullcontext() if log is None else log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                ["prlimit", files, sys.executable, "-c", code, *arguments],
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep), "OMP_NUM_THREADS": "1"},
+            )
 
     def kill(self) -> None:
         """Kill it with -9."""
@@ -131,10 +136,23 @@ class Process:
 
 
 class Site:
-    """A server on a port of its own, which can be killed and started again."""
+    """A server on a port of its own, which can be killed and started again.
 
-    def __init__(self, location: str, files: Path) -> None:
+    Its log is a file where one is named. It starts with as many open files as Linux gives programs,
+    and may raise that unless `open_files` are the most; `rate` is what one person may ask a second.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        files: Path,
+        *,
+        log: Path | None = None,
+        open_files: int | None = None,
+        rate: float = 1000.0,
+    ) -> None:
         self._arguments = (location, str(files))
+        self._log, self._open_files, self._rate = log, open_files, rate
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -147,7 +165,8 @@ class Site:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        self.process = Process(SERVER, *self._arguments, str(self.port))
+        words = (*self._arguments, str(self.port), str(self._rate))
+        self.process = Process(SERVER, *words, log=self._log, open_files=self._open_files)
         for _ in range(600):
             try:
                 if httpx2.get(f"{self.url}/healthz", timeout=2).status_code == 200:
@@ -193,7 +212,13 @@ class Person:
             raise RuntimeError(f"{page.status_code}: no page to answer on")
         self._headers = {"X-CSRF-Token": token[1], "Origin": self._site.url}
 
-    async def _post(self, path: str, body: dict) -> dict:
+    @property
+    def signed_in(self) -> bool:
+        """Whether the link was opened."""
+        return bool(self._headers)
+
+    async def post(self, path: str, body: dict) -> dict:
+        """Send what the page's script would; the reply."""
         began = time.perf_counter()
         reply = await self._client.post(f"/api/{path}", json=body, headers=self._headers)
         if reply.status_code != 200:
@@ -216,7 +241,7 @@ class Person:
                     await asyncio.sleep(think * self._rng.random())
                 if self._pending is None:
                     if not self._state["questions"]:
-                        self._state = await self._post("claim", {"count": 2})
+                        self._state = await self.post("claim", {"count": 2})
                         if not self._state["questions"]:
                             await asyncio.sleep(0.2)
                             continue
@@ -224,7 +249,7 @@ class Person:
                     self._shown = [Path(question[side]).stem for side in ("left", "right")]
                     kind, key = self._choose(*self._shown), uuid4().hex
                     self._pending = {"token": question["token"], "key": key, "kind": kind}
-                self._state = await self._post("answer", self._pending)
+                self._state = await self.post("answer", self._pending)
                 self.acknowledged[self._pending["key"]] = (self._pending["kind"], *self._shown)
                 self._pending = None
                 if think:

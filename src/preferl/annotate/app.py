@@ -117,7 +117,7 @@ def _add_sessions(app: FastAPI, store: Store, settings: AnnotateSettings) -> Non
 
 
 def _handle_errors(app: FastAPI) -> None:
-    def refusal(request: Request, error: Exception) -> Response:
+    async def refusal(request: Request, error: Exception) -> Response:  # blocks nothing
         status, words = _wording(error)
         headers = error.headers if isinstance(error, AnyHTTPException) else None
         if request.url.path.startswith("/api/"):
