@@ -8,6 +8,7 @@ import pytest
 from preferl.data import Comparisons, Episodes, Segments
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_reward, negated, oracle, wilson_interval, zero
+from preferl.feedback import Likelihood
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
 
@@ -27,6 +28,12 @@ class Scored:
 
     def scores(self, segments: Segments) -> FloatArray:
         return self.table
+
+
+class Noisy(Scored):
+    """The same, fitted with a noise floor and a scale."""
+
+    likelihood = Likelihood(0.2, 2.0)
 
 
 def comparisons(preference: list[float], count: int = 4) -> Comparisons:
@@ -62,6 +69,20 @@ def test_log_loss_is_of_the_mean_probability_in_nats() -> None:
 def test_log_loss_of_the_absurd_is_exact_and_finite() -> None:
     report = evaluate_reward(Scored(np.array([[0.0, 5000.0]])), comparisons([1.0], count=2))
     assert report.log_loss == pytest.approx(5000)
+
+
+def test_probabilities_are_those_of_the_likelihood_that_was_fitted() -> None:
+    fitted = Noisy(np.array([[logit(0.9), 0.0], [logit(0.5), 0.0]]))
+    report = evaluate_reward(fitted, comparisons([1.0], count=2))
+    # member one: 0.1 + 0.8 * sigmoid(2 * logit(0.9)) = 0.1 + 0.8 * 81/82; member two: a half
+    first = (0.1 + 0.8 * 81 / 82 + 0.5) / 2
+    assert report.log_loss == pytest.approx(-math.log(first))
+    assert report.calibration.predicted == pytest.approx((first,))
+    assert report.likelihood == Likelihood(0.2, 2.0)
+    opposite = evaluate_reward(negated(fitted), comparisons([1.0], count=2))
+    assert opposite.log_loss == pytest.approx(-math.log(1 - first))
+    own = evaluate_reward(fitted, comparisons([1.0], count=2), likelihood=Likelihood())
+    assert own.log_loss == pytest.approx(-math.log(0.7))
 
 
 def test_calibration_by_hand() -> None:

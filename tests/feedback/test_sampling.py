@@ -10,6 +10,7 @@ from preferl.data import Segments
 from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback import (
     InformativePairs,
+    Likelihood,
     UniformPairs,
     entropy,
     logit_variance,
@@ -117,6 +118,25 @@ def test_the_most_informative_come_first(rng: np.random.Generator) -> None:
     gap = np.abs(base[pairs[:, 0]] - base[pairs[:, 1]])
     assert (np.diff(gap) <= 0).all()
     assert gap[0] == 7
+
+
+def test_pairs_are_chosen_by_the_fitted_probabilities() -> None:
+    def seen_by(**fitted: object) -> FloatArray:
+        seen: list[FloatArray] = []
+
+        def value(logits: FloatArray) -> FloatArray:
+            seen.append(logits)
+            return entropy(logits)
+
+        sampler = InformativePairs(disagreeing_about(0), value, **fitted)
+        assert sampler(windows(8), 28, np.random.default_rng(0)).shape == (28, 2)
+        return seen[0]
+
+    likelihood = Likelihood(noise=0.2, scale=3.0)
+    expected = likelihood.log_odds(seen_by())
+    assert np.abs(expected).max() == pytest.approx(np.log(9), rel=1e-3)  # nine in ten at most
+    np.testing.assert_array_equal(seen_by(likelihood=likelihood), expected)
+    np.testing.assert_array_equal(seen_by(likelihood=lambda: likelihood), expected)
 
 
 def test_ties_keep_the_order_of_the_draw() -> None:

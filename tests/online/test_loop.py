@@ -66,6 +66,11 @@ def test_reward_paid_is_normalised_over_experience(report):
     assert 0.5 < float(rewards.std()) < 2
 
 
+def test_the_reward_knows_its_likelihood(report):
+    assert report.reward.likelihood == report.turns[-2].fit.likelihood
+    assert report.reward.likelihood.scale != 1
+
+
 def test_on_answers_gets_every_answer_before_it_is_used():
     seen = []
     learn_from_preferences(TINY, on_answers=lambda c: seen.append(len(c)))

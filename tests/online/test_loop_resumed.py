@@ -91,6 +91,7 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
         report.reward.member_rewards(report.experience),
         expected.reward.member_rewards(expected.experience),
     )
+    assert report.reward.likelihood == expected.reward.likelihood
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path):

@@ -217,7 +217,8 @@ def _sampler(config: CreateConfig) -> "PairSampler":
     if config.reward is not None:
         from preferl.training import load_reward
 
-        return InformativePairs(load_reward(config.reward / "reward").scores)
+        reward = load_reward(config.reward / "reward")
+        return InformativePairs(reward.scores, likelihood=reward.likelihood)
     return CoveringPairs() if config.sampler == "covering" else UniformPairs()
 
 

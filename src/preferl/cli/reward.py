@@ -146,7 +146,7 @@ def fit_reward(
         device=config.device,
         on_epoch=on_epoch,
     )
-    return RewardFunction(model).scaled(episodes), report
+    return RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
 
 
 def _write_page(
@@ -252,6 +252,8 @@ def _print_report(console: Any, report: dict[str, Any]) -> None:
         "equal answers": f"{report['ties']:,}",
         "log loss (chance 0.693)": _decimal(report["log_loss"]),
         "calibration error": _decimal(report["calibration"]["error"]),
+        "noise floor of its probabilities": _percent(report["likelihood"]["noise"]),
+        "scale of its logits": _decimal(report["likelihood"]["scale"]),
         "Spearman with the true reward": _decimal(report["spearman"]),
     }
     for name, value in rows.items():

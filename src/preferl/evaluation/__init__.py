@@ -11,7 +11,12 @@ from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import PaidPolicy, Policy, Reward
-from preferl.evaluation.reward_report import Calibration, RewardReport, evaluate_reward
+from preferl.evaluation.reward_report import (
+    Calibration,
+    RewardReport,
+    calibration,
+    evaluate_reward,
+)
 from preferl.statistics import bootstrap_interval, spearman, wilson_interval
 
 __all__ = [
@@ -25,6 +30,7 @@ __all__ = [
     "Reward",
     "RewardReport",
     "bootstrap_interval",
+    "calibration",
     "epic_distance",
     "evaluate_policies",
     "evaluate_policy",

@@ -15,6 +15,7 @@ import numpy as np
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.evaluation.protocols import Reward
+from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 
 StepReward = Callable[[Observations, Array], FloatArray]
@@ -117,6 +118,11 @@ class Negated:
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """`[B]` minus the other's rewards."""
         return -self.reward(observations, actions, mask)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the other reward, which treats both sides alike."""
+        return likelihood_of(self.reward)
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` minus the other's scores."""

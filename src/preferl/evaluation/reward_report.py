@@ -1,16 +1,17 @@
 """How well a reward explains answers it was not fitted to, and how near it is to the true one."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import require_in
 from preferl.evaluation.epic import TransitionReward, epic_distance, markovian, step_rewards
 from preferl.evaluation.protocols import Reward
+from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman, wilson_interval
 
@@ -48,6 +49,7 @@ class RewardReport:
         interval: 95 % interval of `accuracy` (Wilson 1927).
         log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance.
         calibration: of the probability that the first is preferred.
+        likelihood: noise and scale by which both were computed.
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
@@ -61,6 +63,7 @@ class RewardReport:
     interval: tuple[float, float]
     log_loss: float | None
     calibration: Calibration
+    likelihood: Likelihood = field(default_factory=Likelihood)
     spearman: float | None = None
     epic: float | None = None
     notes: tuple[str, ...] = ()
@@ -82,14 +85,15 @@ def evaluate_reward(
     *,
     episodes: Episodes | None = None,
     true_reward: TransitionReward | None = None,
+    likelihood: Likelihood | None = None,
     discount: float = 0.99,
     bins: int = 10,
     seed: int = 0,
 ) -> RewardReport:
     """Judge a reward by answers it has not seen and, where it is known, by the true reward.
 
-    An ensemble answers with the mean of its members' probabilities. Each answer counts once:
-    weights belong to fitting.
+    An ensemble answers with the mean of its members' probabilities under the likelihood that the
+    reward was fitted with. Each answer counts once: weights belong to fitting.
 
     Args:
         reward: learned or a control.
@@ -97,6 +101,8 @@ def evaluate_reward(
         episodes: steps with their true rewards, for `spearman` and `epic`.
         true_reward: the true reward as a function of transitions, for `epic`: recorded rewards do
             not tell what other actions would have earned.
+        likelihood: instead of the reward's own, by which its probabilities are shown. A reward
+            that knows of none, such as a control, has no noise.
         discount: of the policies in mind, for `epic`.
         bins: of equal width in [0, 1], for `calibration`.
         seed: which transitions `epic` compares.
@@ -104,11 +110,12 @@ def evaluate_reward(
     Raises:
         ConfigError: less than one bin.
     """
-    if bins < 1:
-        raise ConfigError(mismatch("bins", expected="at least 1", got=bins))
+    require_in("bins", bins, 1, math.inf)
+    likelihood = likelihood_of(reward) if likelihood is None else likelihood
     logits = _logits(reward, comparisons)
+    first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
     decided = int(comparisons.decided.sum())
-    accuracy = _accuracy(logits, comparisons)
+    accuracy = _accuracy(first - second, comparisons)
     ranks, distance, notes = _against_truth(reward, episodes, true_reward, discount, seed)
     return RewardReport(
         accuracy=accuracy,
@@ -116,51 +123,28 @@ def evaluate_reward(
         ties=int((comparisons.preference == 0.5).sum()),
         declined=int((~comparisons.answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
-        log_loss=_log_loss(logits, comparisons),
-        calibration=_calibration(logits, comparisons, bins),
+        log_loss=_log_loss(first, second, comparisons),
+        calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
+        likelihood=likelihood,
         spearman=ranks,
         epic=distance,
         notes=notes,
     )
 
 
-def _logits(reward: Reward, comparisons: Comparisons) -> FloatArray:
-    """`[E, P]` log-odds that the first is preferred."""
-    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
-    return np.asarray(scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]])
+def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) -> Calibration:
+    """Whether predicted probabilities come true.
 
+    Args:
+        first: `[P]` predicted probability that the first is preferred.
+        preference: `[P]` answers; NaN (declined) counts for nothing.
+        bins: of equal width in [0, 1].
 
-def _log_probability(logits: FloatArray) -> FloatArray:
-    """`[E, P]` to `[P]` logarithms of the members' mean probability, exact however sure it is."""
-    each = -np.logaddexp(0, -logits)
-    return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(logits)))
-
-
-def _accuracy(logits: FloatArray, comparisons: Comparisons) -> float | None:
-    decided = comparisons.decided
-    if not decided.any():
-        return None
-    lead = _log_probability(logits) - _log_probability(-logits)  # [P]
-    # Exact zero is no opinion; rounding of a mean over members must not be one either.
-    side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
-    wanted = np.sign(comparisons.preference[decided] - 0.5)
-    return float((1 + side * wanted).mean() / 2)
-
-
-def _log_loss(logits: FloatArray, comparisons: Comparisons) -> float | None:
-    answered = comparisons.answered
-    if not answered.any():
-        return None
-    target = comparisons.preference[answered]
-    first = _log_probability(logits)[answered]
-    second = _log_probability(-logits)[answered]
-    return float(-(target * first + (1 - target) * second).mean())
-
-
-def _calibration(logits: FloatArray, comparisons: Comparisons, bins: int) -> Calibration:
-    answered = comparisons.answered
-    predicted = np.exp(_log_probability(logits))[answered]
-    observed = comparisons.preference[answered]
+    >>> calibration(np.array([0.9, 0.9]), np.array([1.0, 0.0])).error
+    0.4
+    """
+    answered = ~np.isnan(preference)
+    predicted, observed = first[answered], preference[answered]
     inside = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     count = np.bincount(inside, minlength=bins)
     used = count > 0
@@ -173,6 +157,36 @@ def _calibration(logits: FloatArray, comparisons: Comparisons, bins: int) -> Cal
         tuple(count[used].tolist()),
         distance if len(observed) else None,
     )
+
+
+def _logits(reward: Reward, comparisons: Comparisons) -> FloatArray:
+    """`[E, P]` log-odds that the first is preferred."""
+    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
+    return np.asarray(scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]])
+
+
+def _log_mean(each: FloatArray) -> FloatArray:
+    """`[E, P]` logarithms to `[P]`, the logarithm of the mean, exact however small that is."""
+    return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(each)))
+
+
+def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
+    decided = comparisons.decided
+    if not decided.any():
+        return None
+    # Exact zero is no opinion; rounding of a mean over members must not be one either.
+    side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
+    wanted = np.sign(comparisons.preference[decided] - 0.5)
+    return float((1 + side * wanted).mean() / 2)
+
+
+def _log_loss(first: FloatArray, second: FloatArray, comparisons: Comparisons) -> float | None:
+    """Of `[P]` logarithms of the probabilities that the first and the second are preferred."""
+    answered = comparisons.answered
+    if not answered.any():
+        return None
+    target = comparisons.preference[answered]
+    return float(-(target * first[answered] + (1 - target) * second[answered]).mean())
 
 
 def _against_truth(

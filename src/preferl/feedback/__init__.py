@@ -10,6 +10,7 @@ from preferl.feedback.acquisition import (
 from preferl.feedback.coverage import CoveringPairs, mean_observation
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
+from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
 from preferl.feedback.prompt import PromptTeacher, sparklines
 from preferl.feedback.protocols import Feedback, PairSampler, Scorer, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
@@ -29,9 +30,11 @@ __all__ = [
     "CoveringPairs",
     "Feedback",
     "FeedbackInterrupted",
+    "HasLikelihood",
     "InformativePairs",
     "InputEndedError",
     "InstantFeedback",
+    "Likelihood",
     "PairSampler",
     "PromptTeacher",
     "Schedule",
@@ -46,6 +49,7 @@ __all__ = [
     "hyperbolic",
     "inverse_quadratic",
     "label_variance",
+    "likelihood_of",
     "logit_variance",
     "mean_observation",
     "plan",

@@ -1,6 +1,7 @@
 """How much an answer would tell: functions `[E, P] → [P]` of what the members of an ensemble say.
 
-Logit differences come in, one row per member; the larger the result, the sooner a pair is asked.
+Preference logits come in, one row per member; the larger the result, the sooner a pair is asked.
+They are the log-odds of the probabilities that the fitted likelihood gives.
 Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4, asks where the predicted
 preferences disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy.
 """
@@ -19,8 +20,8 @@ Acquisition = Callable[[FloatArray], FloatArray]
 def logit_variance(logits: FloatArray) -> FloatArray:
     """Unbiased variance of the logits over members.
 
-    Keeps growing with the size of the scores, so it favours pairs of which every member is sure,
-    but not equally sure.
+    Without noise in the likelihood it keeps growing with the size of the scores, so it favours
+    pairs of which every member is sure, but not equally sure.
 
     Raises:
         FeedbackError: fewer than two members.

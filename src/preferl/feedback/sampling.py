@@ -4,7 +4,7 @@ Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import final
 
@@ -13,6 +13,7 @@ import numpy as np
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, mismatch, require_in
 from preferl.feedback.acquisition import Acquisition, probability_variance
+from preferl.feedback.likelihood import Likelihood
 from preferl.shapes import FloatArray, IntArray
 
 MaybeScorer = Callable[[Segments], FloatArray | None]
@@ -72,6 +73,9 @@ class InformativePairs:
         acquisition: what makes a pair worth asking; the disagreement of predicted preferences by
             default, as in DRLHP.
         oversampling: pairs drawn for each one asked, at least 1; 10 as in B-Pref.
+        likelihood: how differences of scores become probabilities, such as
+            `RewardFunction.likelihood`, or a function that gives the current one. The acquisition
+            sees the log-odds of those probabilities.
 
     Raises:
         ConfigError: oversampling below 1.
@@ -80,6 +84,7 @@ class InformativePairs:
     scorer: MaybeScorer | None = None
     acquisition: Acquisition = probability_variance
     oversampling: float = 10
+    likelihood: Likelihood | Callable[[], Likelihood] = field(default_factory=Likelihood)
 
     def __post_init__(self) -> None:
         require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
@@ -98,7 +103,9 @@ class InformativePairs:
         candidates = UniformPairs()(segments, drawn, rng)
         scores = _check_scores(scores, len(segments))
         logits = scores[:, candidates[:, 0]] - scores[:, candidates[:, 1]]  # [E, candidates]
-        value = _check_value(self.acquisition(logits), len(candidates))
+        known = self.likelihood
+        likelihood = known if isinstance(known, Likelihood) else known()
+        value = _check_value(self.acquisition(likelihood.log_odds(logits)), len(candidates))
         return candidates[np.argsort(-value, kind="stable")[:count]]
 
 

@@ -66,7 +66,7 @@ def learn_reward(
         reward, fit = _obtain(config, inputs, seed, on_epoch)
         rewards = reward.member_rewards(inputs.episodes)
         if fit is not None:  # as `scaled` does, without paying each step once more
-            reward = RewardFunction(reward.model, scaler=RewardScaler.fit(rewards))
+            reward = reward.with_scaler(RewardScaler.fit(rewards))
         save_reward(folder.path(REWARD), reward)
         paid = reward.combine(rewards)
         save_arrays(folder.path(RELABELLED), {"rewards": paid}, {"kind": "rewards"})
@@ -100,7 +100,7 @@ def _obtain(
         device=config.device,
         on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
     )
-    return RewardFunction(model), report.to_json()
+    return RewardFunction(model, likelihood=report.likelihood), report.to_json()
 
 
 def _judge(reward: RewardFunction, inputs: Inputs, seed: int) -> dict[str, RewardReport]:

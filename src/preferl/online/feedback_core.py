@@ -13,6 +13,7 @@ from gymnasium import spaces
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
+from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.paying import Payer, Reward, require_spaces
@@ -141,6 +142,11 @@ class FeedbackCore:
     def collecting(self) -> bool:
         """Whether experience is recorded to ask about."""
         return self._collecting
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Of the reward in use; without noise where none scores."""
+        return likelihood_of(self._payer.reward)
 
     def scores(self, segments: Segments) -> FloatArray | None:
         """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""

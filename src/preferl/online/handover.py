@@ -14,6 +14,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut, sample_segments
 from preferl.errors import StorageError, mismatch
+from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.online.feedback_config import FeedbackConfig
@@ -45,6 +46,11 @@ class RewardInUse(Protocol):
     @property
     def version(self) -> int:
         """Its number; 0 before the first."""
+        ...
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """How differences of scores become probabilities."""
         ...
 
     def scores(self, segments: Segments) -> FloatArray | None:
@@ -104,7 +110,7 @@ class Handover:
         self._reward: RewardInUse | None = None
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
         self._sampler = sampler or (
-            InformativePairs(self._scores)
+            InformativePairs(self._scores, likelihood=lambda: likelihood_of(self._reward))
             if self.config.sampling == "disagreement"
             else UniformPairs()
         )

@@ -21,6 +21,7 @@ from preferl.feedback.acquisition import (
     probability_variance,
 )
 from preferl.feedback.instant import InstantFeedback
+from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.feedback.schedule import Schedule, ScheduleName, Turn, plan
@@ -174,7 +175,10 @@ class PreferenceLoop:
             UniformPairs()
             if config.sampler == "uniform"
             else InformativePairs(
-                self._scores, ACQUISITIONS[config.acquisition], oversampling=config.oversampling
+                self._scores,
+                ACQUISITIONS[config.acquisition],
+                oversampling=config.oversampling,
+                likelihood=lambda: likelihood_of(self.reward),
             )
         )
         self.sink: MetricSink = Sinks()
@@ -251,6 +255,7 @@ class PreferenceLoop:
             "trainer": trainer_snapshot(self.trainer),
             "paid": self.reward is not None,
             "scaler": None if scaler is None else vars(scaler),
+            "likelihood": likelihood_of(self.reward).to_json(),
             "generators": global_generators(),
         }
 
@@ -263,7 +268,12 @@ class PreferenceLoop:
         if state["paid"]:  # by the model as the last fit left it
             scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
             how = _combine(self.config.pessimism)
-            self.reward = RewardFunction(self.trainer.model, combine=how, scaler=scaler)
+            self.reward = RewardFunction(
+                self.trainer.model,
+                combine=how,
+                scaler=scaler,
+                likelihood=Likelihood(**state.get("likelihood", {})),
+            )
         self.learner.restore(state["learner"], self.reward)
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
@@ -308,7 +318,11 @@ class PreferenceLoop:
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
         answers = config.reference == "answers"
         reference = comparisons.segments.episodes() if answers else self.experience
-        unscaled = RewardFunction(self.trainer.model, combine=_combine(config.pessimism))
+        unscaled = RewardFunction(
+            self.trainer.model,
+            combine=_combine(config.pessimism),
+            likelihood=report.likelihood,
+        )
         self.reward = unscaled.scaled(
             reference, target=config.reward_deviation, centre=config.centre
         )

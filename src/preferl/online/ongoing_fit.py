@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
+from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import lower_bound, mean
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.encoders import check_spaces, infer_spaces
@@ -91,7 +92,7 @@ class OngoingFit:
             train, epochs=self._epochs(preset, first), on_epoch=lambda *_: self._on_epoch()
         )
         try:
-            reward = self._scaled(trainer, comparisons)
+            reward = self._scaled(trainer, report.likelihood, comparisons)
         except DataError:
             self._trainer = None
             raise
@@ -103,8 +104,10 @@ class OngoingFit:
             "train_loss": _plain(report.train_loss[-1]),
             "epochs": report.epochs,
             "seconds": round(report.seconds, 3),
+            **report.likelihood.to_json(),
         }
-        return Fitted(reward, metrics | _judged(trainer, comparisons[side == JUDGE]))
+        judged = _judged(trainer, report.likelihood, comparisons[side == JUDGE])
+        return Fitted(reward, metrics | judged)
 
     def _preset(self, comparisons: Comparisons) -> RewardPreset:
         length = self._config.context or comparisons.segments.length
@@ -188,17 +191,19 @@ class OngoingFit:
         places = np.array([self._place[query] for query in queries[rows].tolist()], np.int64)
         return np.asarray(rows[np.argsort(places, kind="stable")])
 
-    def _scaled(self, trainer: RewardTrainer, comparisons: Comparisons) -> RewardFunction:
+    def _scaled(
+        self, trainer: RewardTrainer, likelihood: Likelihood, comparisons: Comparisons
+    ) -> RewardFunction:
         pessimism = self._config.pessimism
         combine = lower_bound(pessimism) if pessimism else mean
-        return RewardFunction(trainer.model, combine=combine).scaled(
+        return RewardFunction(trainer.model, combine=combine, likelihood=likelihood).scaled(
             comparisons.segments.episodes(),
             target=self._config.deviation,
             centre=self._config.centre,
         )
 
 
-def _judged(trainer: RewardTrainer, judging: Comparisons) -> dict[str, Any]:
+def _judged(trainer: RewardTrainer, likelihood: Likelihood, judging: Comparisons) -> dict[str, Any]:
     """Accuracy on answers held out that are no ties, with its 95 % interval; None without any."""
     decided = int(judging.decided.sum())
     found: dict[str, Any] = {
@@ -210,7 +215,7 @@ def _judged(trainer: RewardTrainer, judging: Comparisons) -> dict[str, Any]:
     }
     if not decided:
         return found | {"loss": None}
-    loss, accuracy = trainer.evaluate(judging)
+    loss, accuracy = trainer.evaluate(judging, likelihood)
     low, high = wilson_interval(accuracy * decided, decided)
     return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _plain(loss)}
 

@@ -22,6 +22,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.feedback.likelihood import Likelihood
 from preferl.online.report import TurnReport
 from preferl.shapes import Array
 from preferl.training.fit_report import FitReport
@@ -41,7 +42,8 @@ LARGE_BYTES: Final = 2**20
 """Arrays above lie in files of their own, which are written without a second copy in memory."""
 
 DATA: Final[dict[str, Any]] = {
-    kind.__name__: kind for kind in (Episodes, Segments, Comparisons, FitReport, TurnReport)
+    kind.__name__: kind
+    for kind in (Episodes, Segments, Comparisons, FitReport, Likelihood, TurnReport)
 }
 
 GENERATORS: Final = {
@@ -132,7 +134,9 @@ class _Writer:
             case np.random.Generator() if is_plain(value):
                 state = self.encode(value.bit_generator.state, where)
                 return _tagged("generator", type(value.bit_generator).__name__) | {"state": state}
-            case Episodes() | Segments() | Comparisons() | FitReport() | TurnReport():
+            case (
+                Episodes() | Segments() | Comparisons() | FitReport() | Likelihood() | TurnReport()
+            ):
                 held = {one.name: getattr(value, one.name) for one in fields(value)}
                 return _tagged(type(value).__name__, self._mapping(held, where))
             case torch.Tensor() | RewardFunction():

@@ -1,10 +1,11 @@
 """What fitting a reward model to comparisons did, epoch by epoch."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, final
 
 import numpy as np
 
+from preferl.feedback.likelihood import Likelihood
 from preferl.shapes import FloatArray
 from preferl.statistics import wilson_interval
 
@@ -27,6 +28,8 @@ class FitReport:
         judged: decided answers behind that accuracy.
         penalty: strength of the weight penalty at the end.
         seconds: wall time.
+        likelihood: noise and scale under which the model's probabilities fit answers that it was
+            not trained on; what a `RewardFunction` of the model is to be given.
     """
 
     pairs: int
@@ -40,6 +43,7 @@ class FitReport:
     judged: int
     penalty: float
     seconds: float
+    likelihood: Likelihood = field(default_factory=Likelihood)
 
     @property
     def left_out_accuracy(self) -> float | None:

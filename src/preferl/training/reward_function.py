@@ -12,6 +12,7 @@ from torch import Tensor
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, mismatch
+from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel, last_rewards
 from preferl.models.encoders import check_spaces
@@ -47,6 +48,7 @@ class RewardFunction:
         members: `E`.
         how: members become one reward.
         scaler: what each member's rewards went through before that, or None.
+        likelihood: how differences of `scores` become the probability of an answer.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -62,6 +64,7 @@ class RewardFunction:
         *,
         combine: Combine = mean,
         scaler: RewardScaler | None = None,
+        likelihood: Likelihood | None = None,
     ) -> None:
         """Take a snapshot.
 
@@ -70,6 +73,8 @@ class RewardFunction:
             combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
             scaler: applied to each member before they are combined; None leaves rewards as the
                 model makes them.
+            likelihood: `FitReport.likelihood` of the fit that made the model; without noise and
+                unscaled if None. It changes no reward and no score.
 
         Raises:
             ConfigError: a scaler of another number of members.
@@ -88,6 +93,7 @@ class RewardFunction:
         self._device = model.device  # once, since finding it costs a tenth of paying one step
         self.how = combine
         self.scaler = scaler
+        self.likelihood = likelihood or Likelihood()
         self.context = model.context
         self.members = model.members
 
@@ -116,7 +122,11 @@ class RewardFunction:
         """
         rewards = self.member_rewards(episodes)
         scaler = RewardScaler.fit(rewards, target=target, centre=centre)
-        return type(self)(self._model, combine=self.how, scaler=scaler)
+        return self.with_scaler(scaler)
+
+    def with_scaler(self, scaler: RewardScaler | None) -> Self:
+        """The same with other statistics, or with rewards as the model makes them."""
+        return type(self)(self._model, combine=self.how, scaler=scaler, likelihood=self.likelihood)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """Reward of the last step of each window.
@@ -151,6 +161,8 @@ class RewardFunction:
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` one score per member and segment; differences are preference logits.
+
+        `likelihood` makes probabilities of them.
 
         A Markovian model judges each distinct step once, however many segments hold it.
 

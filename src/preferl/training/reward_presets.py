@@ -20,10 +20,11 @@ from preferl.models.cnn import CNNRewardConfig
 from preferl.models.lstm import LSTMRewardConfig
 from preferl.models.mlp import MLPRewardConfig
 from preferl.models.transformer import PreferenceTransformerConfig
+from preferl.training.fit import OnEpoch
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision, fast_precision
-from preferl.training.reward_trainer import OnEpoch, RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
 
 PresetName = Literal["mlp", "cnn", "mr", "nmr", "pt", "pt-readme"]
 

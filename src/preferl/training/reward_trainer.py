@@ -1,7 +1,5 @@
 """Fits any reward model, with any number of members, to comparisons."""
 
-import time
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, final, get_args
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
 from preferl.errors import ConfigError, DataError, mismatch, require_in
+from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import (
     preference_accuracy,
     preference_logits,
@@ -21,13 +20,11 @@ from preferl.functional.preference import (
 from preferl.models.base import RewardModel
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, AnyWindows, gather_windows
+from preferl.training.fit import Fit, OnEpoch
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision
 from preferl.training.regularisation import AdaptivePenalty
-
-OnEpoch = Callable[[int, dict[str, float]], None]
-"""Called after each epoch with its number, from 1, and its metrics."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,12 @@ class RewardTrainerConfig:
         learning_rate: of AdamW; the peak, where there is a schedule.
         schedule: how the learning rate moves over each fit; None keeps it.
         weight_decay: of AdamW, decoupled from the loss; at 0 AdamW is Adam.
-        noise: share of answers the likelihood takes to be random, in [0, 1); 0.1 in the DRLHP
-            paper. Nonzero values forgive answers that contradict the model strongly.
+        noise: share of answers the likelihood takes to be random while weights are fitted, in
+            [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
+            model strongly.
+        calibrate: whether the noise and scale of the probabilities shown later are fitted, after
+            the weights, to answers that bootstraps left out, or else to held-out ones. Without
+            either, and if not, probabilities are those of `noise`.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive.
         patience: epochs without a better validation loss after which to stop; None never stops
@@ -67,6 +68,7 @@ class RewardTrainerConfig:
     schedule: CosineSchedule | None = None
     weight_decay: float = 0.01
     noise: float = 0.0
+    calibrate: bool = True
     bootstrap: bool = True
     penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
     patience: int | None = None
@@ -174,10 +176,17 @@ class RewardTrainer:
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         with torch.random.fork_rng(_devices(self.model)):
             _seed_global(self.model, int(torch.randint(2**31, (), generator=self._order)))
-            return _Fit(self, train, validation, epochs).run(on_epoch)
+            return Fit(self, train, validation, epochs).run(on_epoch)
 
-    def evaluate(self, comparisons: Comparisons) -> tuple[float, float]:
+    def evaluate(
+        self, comparisons: Comparisons, likelihood: Likelihood | None = None
+    ) -> tuple[float, float]:
         """Loss (mean over members) and accuracy (of the members' mean) on comparisons.
+
+        Args:
+            comparisons: not trained on, or else the numbers are too good.
+            likelihood: that of the probabilities, such as `FitReport.likelihood`; None takes the
+                config's noise, under which the loss is what training makes small.
 
         Raises:
             DataError: no answered comparisons.
@@ -186,7 +195,7 @@ class RewardTrainer:
         comparisons = _answered("comparisons to judge by", comparisons).compact()
         windows = gather_windows(self.model, comparisons.segments, observe=False)
         answers = Answers.of(comparisons, np.ones((1, len(comparisons))), self.model.device)
-        return self._evaluate(windows, answers)
+        return self._evaluate(windows, answers, likelihood or Likelihood(self.config.noise))
 
     def bootstrap(self, pairs: int) -> FloatArray:
         """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
@@ -210,8 +219,22 @@ class RewardTrainer:
         logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
         return preference_loss(logits, preference, weight, noise=self.config.noise), logits
 
+    def _evaluate(
+        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood
+    ) -> tuple[float, float]:
+        logits = likelihood.scale * self._logits(windows, answers)
+        noise = likelihood.noise
+        loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
+        total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
+        consensus = preference_probability(logits).mean(0) - 0.5
+        return (
+            float((loss / total).mean()),
+            float(preference_accuracy(consensus, answers.preference)),
+        )
+
     @torch.no_grad()
-    def _evaluate(self, windows: AnyWindows, answers: Answers) -> tuple[float, float]:
+    def _logits(self, windows: AnyWindows, answers: Answers) -> Tensor:
+        """`[E, P]` as the model is used: without dropout."""
         training = self.model.training
         self.model.eval()
         logits = torch.cat(
@@ -224,14 +247,7 @@ class RewardTrainer:
             dim=1,
         )
         self.model.train(training)
-        noise = self.config.noise
-        loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
-        total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
-        consensus = preference_probability(logits).mean(0) - 0.5
-        return (
-            float((loss / total).mean()),
-            float(preference_accuracy(consensus, answers.preference)),
-        )
+        return logits
 
     def _check(self, train: Comparisons, validation: Comparisons | None) -> None:
         length = max(part.segments.length for part in (train, validation) if part is not None)
@@ -261,164 +277,6 @@ class RewardTrainer:
             lr=self.config.learning_rate,
             weight_decay=self.config.weight_decay,
             fused=True,
-        )
-
-
-@final
-class _Fit:
-    """The state of one fit."""
-
-    def __init__(
-        self,
-        trainer: RewardTrainer,
-        train: Comparisons,
-        validation: Comparisons | None,
-        epochs: int,
-    ) -> None:
-        self._trainer = trainer
-        self._model = trainer.model
-        self._epochs = epochs
-        self._update = 0
-        self._updates = epochs * -(-len(train) // trainer.config.batch_size)
-        bootstrap = trainer.bootstrap(len(train))
-        device = self._model.device
-        self._windows = gather_windows(self._model, train.segments, observe=True)
-        self._answers = Answers.of(train, bootstrap, device)
-        left_out = (bootstrap == 0) * train.weight
-        self._left_out = torch.from_numpy(left_out).float().to(device)
-        self._held_out: tuple[AnyWindows, Answers] | None = None
-        if validation is not None:
-            self._held_out = (
-                gather_windows(self._model, validation.segments, observe=False),
-                Answers.of(validation, np.ones((1, len(validation))), device),
-            )
-        self._judged = self._held_out is not None or bool(left_out.any())
-        decided = (train if validation is None else validation).preference != 0.5
-        seen = (left_out > 0).any(0) if validation is None else True
-        self._judging = int((decided & seen).sum())
-
-    def run(self, on_epoch: OnEpoch | None) -> FitReport:
-        began = time.perf_counter()
-        history: list[dict[str, float]] = []
-        best, best_epoch, best_state = np.inf, 0, None
-        self._model.train()
-        for epoch in range(1, self._epochs + 1):
-            metrics = self._epoch()
-            history.append(metrics)
-            if on_epoch:
-                on_epoch(epoch, metrics)
-            self._adapt(metrics)
-            if not self._judged or metrics["validation_loss"] < best:
-                best, best_epoch = metrics["validation_loss"], epoch
-                if self._held_out is not None and self._trainer.config.keep_best:
-                    best_state = deepcopy(self._model.state_dict())
-            if self._is_over(epoch - best_epoch, metrics):
-                break
-        if best_state is not None:
-            self._model.load_state_dict(best_state)
-        else:
-            best_epoch = len(history)
-        self._model.eval()
-        return self._report(history, best_epoch, time.perf_counter() - began)
-
-    def _epoch(self) -> dict[str, float]:
-        order = torch.randperm(len(self._answers), generator=self._trainer._order)
-        order = order.to(self._model.device)
-        answers = self._answers[order]
-        losses, logits = [], []
-        for batch in answers.split(self._trainer.config.batch_size):
-            loss, batch_logits = self._step(batch)
-            losses.append(loss * len(batch))
-            logits.append(batch_logits)
-        return self._metrics(
-            torch.stack(losses).sum(0), torch.cat(logits, dim=1), answers.preference, order
-        )
-
-    def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
-        """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
-        trainer = self._trainer
-        trainer._optimiser.zero_grad(set_to_none=True)
-        self._set_learning_rate()
-        total: Any = 0.0
-        logits = []
-        for part in batch.split(trainer.config.minibatch_size or len(batch)):
-            features, mask = self._windows(part.pairs.flatten())
-            loss, part_logits = trainer._loss(features, mask, part.preference, part.weight)
-            share = len(part) / len(batch)
-            (loss.sum() * share).backward()
-            total = total + loss.detach() * share
-            logits.append(part_logits.detach())
-        penalty = trainer._penalty.of(self._model.parameters())
-        if isinstance(penalty, Tensor):
-            penalty.backward()
-        trainer._optimiser.step()
-        return total, torch.cat(logits, dim=1)
-
-    def _set_learning_rate(self) -> None:
-        config = self._trainer.config
-        if config.schedule is not None:
-            share = config.schedule.at(self._update, self._updates)
-            for group in self._trainer._optimiser.param_groups:
-                group["lr"] = config.learning_rate * share
-        self._update += 1
-
-    def _metrics(
-        self, loss: Tensor, logits: Tensor, preference: Tensor, order: Tensor
-    ) -> dict[str, float]:
-        weight = self._answers.weight.sum(1)
-        seen = weight > 0  # with few answers, a member's bootstrap may hold none
-        consensus = preference_probability(logits).mean(0) - 0.5
-        metrics = {
-            "train_loss": float((loss[seen] / weight[seen]).mean()),
-            "train_accuracy": float(preference_accuracy(consensus, preference)),
-            "validation_loss": float("nan"),
-            "validation_accuracy": float("nan"),
-        }
-        if self._held_out is not None:
-            held = self._trainer._evaluate(*self._held_out)
-            metrics["validation_loss"], metrics["validation_accuracy"] = held
-        elif self._judged:
-            metrics |= self._out_of_bag(logits, preference, self._left_out[:, order])
-        return metrics
-
-    def _out_of_bag(self, logits: Tensor, preference: Tensor, weight: Tensor) -> dict[str, float]:
-        """Loss and accuracy of each member on the answers its bootstrap left out."""
-        total = weight.sum(1)
-        used = total > 0
-        noise = self._trainer.config.noise
-        loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
-        votes = torch.where(weight > 0, preference_probability(logits) - 0.5, 0.0).sum(0)
-        seen = (weight > 0).any(0)
-        return {
-            "validation_loss": float((loss[used] / total[used]).mean()),
-            "validation_accuracy": float(preference_accuracy(votes[seen], preference[seen])),
-        }
-
-    def _adapt(self, metrics: dict[str, float]) -> None:
-        if self._judged:
-            self._trainer._penalty = self._trainer._penalty.after(
-                metrics["train_loss"], metrics["validation_loss"]
-            )
-
-    def _is_over(self, since_best: int, metrics: dict[str, float]) -> bool:
-        config = self._trainer.config
-        tired = config.patience is not None and since_best >= config.patience
-        target = config.stop_accuracy
-        return tired or (target is not None and metrics["train_accuracy"] >= target)
-
-    def _report(
-        self, history: list[dict[str, float]], best_epoch: int, seconds: float
-    ) -> FitReport:
-        columns = {name: np.array([metrics[name] for metrics in history]) for name in history[0]}
-        return FitReport(
-            pairs=len(self._answers),
-            members=self._model.members,
-            epochs=len(history),
-            best_epoch=best_epoch,
-            judged=self._judging,
-            penalty=self._trainer._penalty.strength,
-            seconds=seconds,
-            **columns,
         )
 
 

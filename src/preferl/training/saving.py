@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.feedback.likelihood import Likelihood
 from preferl.files import writing
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.models.checkpoint import (
@@ -34,7 +35,11 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
             which would be lost.
     """
     require_replaceable(Path(path))
-    about = {"combine": _combine_to_json(reward.how), "scaler": _scaler_to_json(reward.scaler)}
+    about = {
+        "combine": _combine_to_json(reward.how),
+        "scaler": _scaler_to_json(reward.scaler),
+        "likelihood": reward.likelihood.to_json(),
+    }
     with writing(Path(path)) as draft:
         write_reward_model(draft, reward.model)
         (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
@@ -55,7 +60,13 @@ def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
     try:
         about = json.loads((path / REWARD).read_text(encoding="utf-8"))
         combine = _combine_from_json(about["combine"])
-        return RewardFunction(model, combine=combine, scaler=_scaler_from_json(about["scaler"]))
+        return RewardFunction(
+            model,
+            combine=combine,
+            scaler=_scaler_from_json(about["scaler"]),
+            # Folders from before likelihoods were saved do not say with which they were fitted.
+            likelihood=Likelihood(**about.get("likelihood", {})),
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             mismatch(

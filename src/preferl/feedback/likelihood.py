@@ -1,0 +1,84 @@
+"""How logits become the probability of an answer: the likelihood that a reward was fitted with.
+
+Bradley and Terry (1952) with the random answers of Christiano et al., "Deep RL from human
+preferences" (2017), section 2.2.3, and a scale as in Guo et al., "On calibration of modern neural
+networks" (2017), section 4.2.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, final, runtime_checkable
+
+import numpy as np
+
+from preferl.errors import ConfigError, mismatch
+from preferl.shapes import FloatArray
+
+
+@final
+@dataclass(frozen=True)
+class Likelihood:
+    """`P(first preferred) = noise / 2 + (1 - noise) sigmoid(scale * logit)`.
+
+    It concerns probabilities alone: rewards and scores are what they are without it.
+
+    Attributes:
+        noise: share of answers taken to be random, in [0, 1). At 0 the model may be certain.
+        scale: of logits, above 0. Below 1 a model is surer than the answers bear out; above 1 it
+            is not sure enough.
+
+    Raises:
+        ConfigError: a number out of its range.
+
+    >>> Likelihood(noise=0.2).probability(np.array([0.0, 1000.0])).tolist()
+    [0.5, 0.9]
+    """
+
+    noise: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.noise < 1:
+            raise ConfigError(mismatch("noise", expected="in [0, 1)", got=self.noise))
+        if not 0 < self.scale < math.inf:
+            raise ConfigError(mismatch("scale", expected="above 0 and finite", got=self.scale))
+
+    def probability(self, logits: FloatArray) -> FloatArray:
+        """That the first is preferred, of logits of any shape."""
+        return np.asarray(np.exp(self.log_probability(logits)))
+
+    def log_probability(self, logits: FloatArray) -> FloatArray:
+        """Its logarithm, exact however sure the model is."""
+        scaled = self.scale * np.asarray(logits, np.float64)
+        floor = math.log(self.noise / 2) if self.noise else -math.inf
+        return np.asarray(np.logaddexp(floor, math.log1p(-self.noise) - np.logaddexp(0, -scaled)))
+
+    def log_odds(self, logits: FloatArray) -> FloatArray:
+        """The logits of those probabilities: what a model without noise would have to give.
+
+        >>> Likelihood(scale=0.5).log_odds(np.array([3.0])).tolist()
+        [1.5]
+        """
+        if not self.noise:
+            return np.asarray(self.scale * np.asarray(logits, np.float64))
+        logits = np.asarray(logits, np.float64)
+        return np.asarray(self.log_probability(logits) - self.log_probability(-logits))
+
+    def to_json(self) -> dict[str, float]:
+        """The two numbers, for files."""
+        return {"noise": self.noise, "scale": self.scale}
+
+
+@runtime_checkable
+class HasLikelihood(Protocol):
+    """A reward that knows with which likelihood it was fitted; `RewardFunction` does."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """How its logits become probabilities."""
+        ...
+
+
+def likelihood_of(reward: object) -> Likelihood:
+    """That of a reward; without noise and unscaled for one that knows of none."""
+    return reward.likelihood if isinstance(reward, HasLikelihood) else Likelihood()

@@ -1,0 +1,203 @@
+"""Noise and scale of shown probabilities, fitted to answers that members were not trained on."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from preferl.cli.reward import FitConfig, fit_reward
+from preferl.data import Comparisons, folds, split
+from preferl.data.sources import load_demonstrations, load_labels
+from preferl.errors import CheckpointError
+from preferl.evaluation import evaluate_reward
+from preferl.feedback import Likelihood
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import (
+    RewardFunction,
+    RewardTrainer,
+    RewardTrainerConfig,
+    load_reward,
+    reward_preset,
+    save_reward,
+)
+from preferl.training.likelihood import fit_likelihood
+
+
+def answers_of(likelihood: Likelihood, logits: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    rng = np.random.default_rng(seed)
+    first = likelihood.probability(logits.numpy()).mean(0)
+    return torch.from_numpy((rng.random(len(first)) < first).astype(np.float32))
+
+
+def fitted(logits, preference, *, votes=None, weight=None, noise=0.1) -> Likelihood:
+    votes = torch.ones_like(logits, dtype=torch.bool) if votes is None else votes
+    weight = torch.ones(logits.shape[1]) if weight is None else weight
+    return fit_likelihood(logits, preference, weight, votes, noise=noise)
+
+
+@pytest.mark.parametrize("true", [Likelihood(0.2, 0.5), Likelihood(0.02, 2.0), Likelihood(0.4, 1)])
+@pytest.mark.parametrize("configured", [0.0, 0.1])
+def test_finds_the_noise_and_scale_that_made_the_answers(true, configured):
+    generator = torch.Generator().manual_seed(0)
+    logits = 8 * torch.randn(3, 20_000, generator=generator)
+    found = fitted(logits, answers_of(true, logits), noise=configured)
+    assert found.noise == pytest.approx(true.noise, abs=0.02)
+    assert found.scale == pytest.approx(true.scale, rel=0.1)
+
+
+def test_only_members_that_have_not_seen_an_answer_vote():
+    generator = torch.Generator().manual_seed(1)
+    logits = 12 * torch.randn(2, 20_000, generator=generator)
+    preference = answers_of(Likelihood(0.1, 0.5), logits[:1])
+    logits[1] = 100 * (preference - 0.5)  # knows every answer by heart
+    votes = torch.tensor([[True], [False]]).expand(2, 20_000)
+    found = fitted(logits, preference, votes=votes)
+    assert found.noise == pytest.approx(0.1, abs=0.02)
+    assert found.scale == pytest.approx(0.5, rel=0.1)
+
+
+def test_few_answers_move_the_configured_likelihood_little():
+    logits = torch.tensor([[3.0, 1.0, -2.0]])
+    right = fitted(logits, torch.tensor([1.0, 1.0, 0.0]))
+    assert right.noise == pytest.approx(0.1, abs=0.03)
+    assert 1 < right.scale < 2
+    wrong = fitted(logits, torch.tensor([0.0, 0.0, 1.0]))
+    assert 0.1 < wrong.noise < 0.3
+    assert 0.3 < wrong.scale < 1
+
+
+@pytest.mark.parametrize("preference", [[], [0.5, 0.5], [np.nan, 0.5]])
+def test_ties_and_declined_answers_say_nothing_of_noise(preference):
+    logits = torch.full((2, len(preference)), 5.0)
+    assert fitted(logits, torch.tensor(preference)) == Likelihood(0.1)
+    some = torch.tensor([[3.0, 1.0, -2.0]])
+    more = torch.cat([some, logits[:1]], dim=1)
+    decided = torch.tensor([1.0, 1.0, 0.0])
+    assert fitted(more, torch.cat([decided, torch.tensor(preference)])) == fitted(some, decided)
+
+
+def test_weights_count_as_answers_do():
+    logits = torch.tensor([[3.0, 1.0, -2.0]])
+    preference = torch.tensor([1.0, 0.0, 0.0])
+    twice = fitted(logits.repeat(1, 2), preference.repeat(2))
+    weighed = fitted(logits, preference, weight=torch.full((3,), 2.0))
+    assert weighed.noise == pytest.approx(twice.noise, rel=1e-4)
+    assert weighed.scale == pytest.approx(twice.scale, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def noisy() -> Comparisons:
+    """Answers by the recorded reward, three in ten of them tossed: 15 % are wrong."""
+    rng = np.random.default_rng(0)
+    comparisons = make_comparisons(rng, pairs=400)
+    coin = rng.integers(0, 2, 400).astype(float)
+    tossed = rng.random(400) < 0.3
+    return replace(comparisons, preference=np.where(tossed, coin, comparisons.preference))
+
+
+def trainer_of(members: int, **changes) -> RewardTrainer:
+    config = RewardTrainerConfig(**{"epochs": 5, "learning_rate": 2e-2} | changes)
+    model = MLPReward(POINT_SPACE, PUSH_SPACE, MLPRewardConfig((16,), members), seed=0)
+    return RewardTrainer(model, config, seed=0)
+
+
+def test_a_fit_ends_with_the_likelihood_of_out_of_bag_answers(noisy):
+    train, unseen = noisy[:100], noisy[100:]
+    trainer = trainer_of(3, epochs=60)
+    report = trainer.fit(train)
+    reward = RewardFunction(trainer.model, likelihood=report.likelihood)
+    calibrated = evaluate_reward(reward, unseen)
+    ignored = evaluate_reward(reward, unseen, likelihood=Likelihood())
+    assert calibrated.likelihood == report.likelihood
+    assert calibrated.log_loss < 0.58 < 0.6 < ignored.log_loss
+    assert calibrated.calibration.error < ignored.calibration.error
+    assert report.to_json()["likelihood"] == report.likelihood.to_json()
+
+
+def test_without_bootstraps_held_out_answers_say_it_or_else_the_config(noisy):
+    train, validation = split(noisy, np.random.default_rng(1), validation=0.25)
+    assert trainer_of(1, noise=0.1).fit(train).likelihood == Likelihood(0.1)
+    assert trainer_of(3, calibrate=False).fit(train, validation).likelihood == Likelihood()
+    held = trainer_of(1).fit(train, validation).likelihood
+    assert held.noise > 0.1
+
+
+def test_out_of_bag_answers_leave_held_out_ones_to_judge(noisy):
+    train, validation = split(noisy, np.random.default_rng(1), validation=0.25)
+    config = {"keep_best": False}
+    opposite = replace(validation, preference=1 - validation.preference)
+    one, other = (trainer_of(3, **config).fit(train, v) for v in (validation, opposite))
+    assert one.likelihood == other.likelihood
+
+
+def test_weights_are_fitted_as_before(noisy):
+    states = []
+    for calibrate in (True, False):
+        trainer = trainer_of(3, calibrate=calibrate, noise=0.1)
+        trainer.fit(noisy[:50])
+        trainer.fit(noisy[:100])
+        states.append(torch.cat([p.detach().flatten() for p in trainer.model.parameters()]))
+    assert torch.equal(*states)
+
+
+def test_published_presets_train_by_their_published_likelihood():
+    for name in ("mr", "nmr", "pt"):
+        preset = reward_preset(name, length=4)
+        assert preset.trainer.noise == 0
+        assert preset.held_out == 0.1
+
+
+def test_rewards_and_scores_do_not_change(noisy):
+    model = trainer_of(2).model
+    plain, other = (RewardFunction(model, likelihood=one) for one in (None, Likelihood(0.3, 9.0)))
+    episodes = noisy.segments.episodes()
+    for reward in (plain.scaled(episodes), other.scaled(episodes)):
+        np.testing.assert_array_equal(
+            reward.member_rewards(episodes), plain.member_rewards(episodes)
+        )
+        np.testing.assert_array_equal(reward.scores(noisy.segments), plain.scores(noisy.segments))
+    assert other.scaled(episodes).likelihood == Likelihood(0.3, 9.0)
+
+
+def test_the_likelihood_is_saved_with_the_reward(tmp_path):
+    reward = RewardFunction(trainer_of(2).model, likelihood=Likelihood(0.13, 0.7))
+    save_reward(tmp_path / "it", reward)
+    assert load_reward(tmp_path / "it").likelihood == Likelihood(0.13, 0.7)
+
+
+def test_older_folders_have_no_noise(tmp_path):
+    save_reward(tmp_path / "it", RewardFunction(trainer_of(2).model, likelihood=Likelihood(0.2)))
+    file = tmp_path / "it" / "reward.json"
+    about = json.loads(file.read_text())
+    del about["likelihood"]
+    file.write_text(json.dumps(about))
+    assert load_reward(tmp_path / "it").likelihood == Likelihood()
+
+
+@pytest.mark.parametrize("wrong", [{"noise": 1.5}, {"scale": 0}, {"noise": None}, {"floor": 1}, 3])
+def test_a_damaged_likelihood_is_refused(tmp_path, wrong):
+    save_reward(tmp_path / "it", RewardFunction(trainer_of(2).model))
+    file = tmp_path / "it" / "reward.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"likelihood": wrong}))
+    with pytest.raises(CheckpointError, match=r"reward\.json"):
+        load_reward(tmp_path / "it")
+
+
+@pytest.mark.slow
+def test_probabilities_of_people_come_true_on_unseen_answers(shared):
+    """A fold of the door labels; `recipes/door_calibration.py` pools all."""
+    door = shared / "data" / "adroit-door-human"
+    episodes = load_demonstrations(door / "door-v0_demos.pickle")
+    labels = door / "door-human-v1_human_labels"
+    pairs = load_labels(labels, episodes, crossing="keep").comparisons
+    fold = folds(pairs, 5, np.random.default_rng(0))
+    config = FitConfig(door, labels)
+    reward, _ = fit_reward(config, episodes, pairs[fold != 1])
+    unseen = pairs[(fold == 1) & pairs.decided]
+    shown = evaluate_reward(reward, unseen)
+    assert shown.log_loss < 0.35
+    assert shown.log_loss < evaluate_reward(reward, unseen, likelihood=Likelihood()).log_loss - 0.1
