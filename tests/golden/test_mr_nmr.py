@@ -1,12 +1,14 @@
 """MR and NMR equal the published implementation: forward, and twenty steps of training."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from golden_gradients import determined
 from gymnasium import spaces
 from torch import Tensor
 
@@ -106,42 +108,110 @@ def test_rewards_of_history(shared, name, width):
         np.testing.assert_allclose(hidden[0][:, -1], golden["out:lstm_hidden_last"], atol=1e-6)
 
 
-def scores(model: MLPReward | LSTMReward, golden: dict[str, Any], rows: slice) -> Tensor:
-    """`[B, 2]` of the two segments of some pairs."""
+Golden = dict[str, Any]
+BATCHES = [slice(0, 8), slice(8, 14)]
+HEAD = {"mr": "FullyConnectedNetwork_0/Dense_2/bias", "nmr": "Dense_6/bias"}
+"""What is added to every reward, and so to the scores of both segments."""
+
+
+def scores_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+    """`[B, 2]` of the two segments of a batch of pairs."""
     some = {name: array[rows] for name, array in golden.items() if name.startswith("in:")}
     return torch.stack([judge(model, some, suffix).scores[0] for suffix in ("", "_2")], dim=-1)
+
+
+def loss_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+    """Of a batch of pairs."""
+    preference = torch.from_numpy(golden["in:labels"][rows, 0])
+    return preference_loss(preference_logits(scores_of(model, golden, rows)), preference)
+
+
+def mixed_loss_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+    """The same with all segments in one call, in an order of their own: it rounds otherwise."""
+    preference = torch.from_numpy(golden["in:labels"][rows, 0])
+    segments = {
+        f"in:{kind}": np.concatenate([golden[f"in:{kind}{suffix}"][rows] for suffix in ("", "_2")])
+        for kind in ("observations", "actions")
+    }
+    order = np.random.default_rng(0).permutation(2 * len(preference))
+    mixed = judge(model, {name: array[order] for name, array in segments.items()}).scores[0]
+    first, second = mixed[torch.from_numpy(np.argsort(order))].chunk(2)
+    return preference_loss(first - second, preference)
+
+
+def trained(
+    model: MLPReward | LSTMReward, golden: Golden, name: str, loss_of: Any = loss_of
+) -> Golden:
+    """Twenty updates of a model in place, as the files record them."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-4 if name == "mr" else 1e-3)
+
+    def evaluate() -> list[float]:
+        with torch.no_grad():
+            return [loss_of(model, golden, rows).item() for rows in BATCHES]
+
+    evaluated, losses = [evaluate()], []
+    for step in range(20):
+        loss = loss_of(model, golden, BATCHES[step % 2])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    after = {f"after20:{path}": p.detach().numpy() for path, p in flax_places(model).items()}
+    evaluated.append(evaluate())
+    return {"out:loss": losses, "out:eval_loss_before_after": evaluated, **after}
+
+
+def fresh(golden: Golden, name: str) -> MLPReward | LSTMReward:
+    # Their evaluations draw dropout too, so it is off throughout.
+    return mr(golden, (64, 32)) if name == "mr" else nmr(golden, 64).eval()
+
+
+def check_training(golden: Golden, parameters: Golden, name: str) -> None:
+    """That training from these parameters comes to what was recorded."""
+    model = fresh(golden, name)
+    load_flax(model, parameters)
+    losses = [partial(loss_of, golden=golden, rows=rows) for rows in BATCHES]
+    counts = determined(
+        model, flax_places, losses, lambda twin: scores_of(twin, golden, slice(None)).sum()
+    )
+    # Units that are on at every step shift all scores alike by their biases, too.
+    undetermined = {path for path, numbers in counts.items() if not numbers.all()}
+    assert HEAD[name] in undetermined
+    assert all(path.endswith("bias") for path in undetermined)
+    assert sum(int((~numbers).sum()) for numbers in counts.values()) < 20
+    found = trained(model, golden, name)
+    for array in ("out:loss", "out:eval_loss_before_after"):
+        np.testing.assert_allclose(found[array], golden[array], atol=1e-4)
+    for path, numbers in counts.items():
+        if (key := f"after20:{path}") in golden:
+            np.testing.assert_allclose(
+                found[key][numbers], golden[key][numbers], atol=5e-5, err_msg=path
+            )
 
 
 @pytest.mark.parametrize("name", ["mr", "nmr"])
 def test_training(shared, name):
     golden = arrays(shared, f"train_{name}")
-    initial = arrays(shared, f"{name}_small")
-    # Their evaluations draw dropout too, so it is off throughout.
-    model = mr(golden, (64, 32)) if name == "mr" else nmr(golden, 64).eval()
-    load_flax(model, stored(initial))
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-4 if name == "mr" else 1e-3)
-    preference = torch.from_numpy(golden["in:labels"][:, 0])
-    parts = [slice(0, 8), slice(8, 14)]
+    check_training(golden, stored(arrays(shared, f"{name}_small")), name)
 
-    def loss_of(rows: slice) -> Tensor:
-        logits = preference_logits(scores(model, golden, rows))
-        return preference_loss(logits, preference[rows])
 
-    def evaluate() -> list[float]:
-        with torch.no_grad():
-            return [loss_of(rows).item() for rows in parts]
-
-    evaluated, losses = [evaluate()], []
-    for step in range(20):
-        loss = loss_of(parts[step % 2])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    evaluated.append(evaluate())
-    np.testing.assert_allclose(losses, golden["out:loss"], atol=1e-4)
-    np.testing.assert_allclose(evaluated, golden["out:eval_loss_before_after"], atol=1e-4)
-    for path, place in flax_places(model).items():
-        if f"after20:{path}" in golden:
-            after = golden[f"after20:{path}"]
-            np.testing.assert_allclose(place.detach(), after, atol=5e-5)
+# Other seeds, about one in three, have a unit so near its kink that rounding decides its side.
+@pytest.mark.parametrize("seed", [0, 2, 5])
+@pytest.mark.parametrize("name", ["mr", "nmr"])
+def test_training_on_other_arrays_of_the_kind(name, seed):
+    """Recorded here by sums in another order, as another library makes them."""
+    rng = np.random.default_rng(seed)
+    inputs = {
+        f"in:{kind}{suffix}": rng.normal(size=(14, 12, size)).astype(np.float32)
+        for suffix in ("", "_2")
+        for kind, size in (("observations", 5), ("actions", 2))
+    }
+    first = rng.choice([0, 0.5, 1], (14, 1))
+    golden = inputs | {"in:labels": np.concatenate([first, 1 - first], 1).astype(np.float32)}
+    twin = fresh(golden, name)
+    parameters = {
+        path: (np.asarray(place.detach()) + 0.05 * rng.normal(size=place.shape)).astype(np.float32)
+        for path, place in flax_places(twin).items()
+    }
+    load_flax(twin, parameters)
+    check_training(golden | trained(twin, golden, name, mixed_loss_of), parameters, name)

@@ -1,0 +1,67 @@
+"""Which numbers of a model the loss depends on: only those say whether two trainings are the same.
+
+What shifts the scores of both segments alike, or all keys of a row of attention, has no gradient
+but rounding noise. Adam divides that by its own size and takes steps as long as any other, so that
+two correct trainings end with different numbers there.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from preferl.models import RewardModel
+from preferl.shapes import BoolArray
+
+ROUNDING = 1e-12
+"""Of the largest gradient, in float64: far above rounding noise, far below any real gradient."""
+
+Number = Callable[[Any], Tensor]
+"""What a model comes to, in single or double precision."""
+
+
+def doubled(model: RewardModel) -> Any:
+    """A copy that computes in double precision, from inputs that are rounded as before."""
+    twin = deepcopy(model).double()
+    twin.encoder.register_forward_hook(lambda _, __, features: features.double())
+    return twin
+
+
+def determined(
+    model: RewardModel,
+    places: Callable[[Any], dict[str, Tensor]],
+    losses: Sequence[Number],
+    scores: Number,
+) -> dict[str, BoolArray]:
+    """For each named parameter, true where its number after training is not rounding noise.
+
+    Args:
+        model: left as it is.
+        places: names to views of a model's parameters.
+        losses: all that training goes by.
+        scores: the sum of all scores that the losses compare.
+    """
+    slopes = places(_gradients(doubled(model), losses))
+    limit = ROUNDING * max(float(slope.max()) for slope in slopes.values())
+    # What no step reaches, such as a place beyond all windows, is exactly flat and never moves.
+    reached = places(_gradients(doubled(model), [scores]))
+    return {
+        name: ((slope > limit) | (reached[name] == 0)).numpy() for name, slope in slopes.items()
+    }
+
+
+def _gradients(model: RewardModel, numbers: Sequence[Number]) -> RewardModel:
+    """The model with the largest absolute gradient of any number in place of each parameter."""
+    largest = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    for number in numbers:
+        model.zero_grad()
+        number(model).backward()
+        for most, parameter in zip(largest, model.parameters(), strict=True):
+            if parameter.grad is not None:
+                torch.maximum(most, parameter.grad.abs(), out=most)
+    with torch.no_grad():
+        for most, parameter in zip(largest, model.parameters(), strict=True):
+            parameter.copy_(most)
+    return model.requires_grad_(False)
