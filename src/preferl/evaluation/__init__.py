@@ -9,6 +9,7 @@ from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
 from preferl.evaluation.epic import epic_distance, markovian, step_rewards
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.many import evaluate_policies
+from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import PaidPolicy, Policy, Reward
 from preferl.evaluation.reward_report import (
@@ -41,6 +42,7 @@ __all__ = [
     "markovian",
     "negated",
     "normalised_score",
+    "on_raw_observations",
     "oracle",
     "random",
     "spearman",

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 
 from preferl.errors import ConfigError, mismatch, require_in
+from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.policy import EnvSource, make_env
 from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import Array
@@ -43,7 +44,9 @@ def film(
     stage = make_env(env, render_mode="rgb_array")
     try:
         draw_plainly(stage)
-        return np.stack(_shoot(policy, stage, seed, steps, every, deterministic))
+        return np.stack(
+            _shoot(on_raw_observations(policy), stage, seed, steps, every, deterministic)
+        )
     finally:
         stage.close()
 

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from preferl.errors import DataError, mismatch, require_in
+from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
 from preferl.statistics import bootstrap_interval
@@ -145,7 +146,9 @@ def evaluate_policy(
     draws nothing the result does not depend on `parallel`.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]` observations.
+        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]` observations. An
+            algorithm with a `VecNormalize` gets them normalised by its statistics, which stay as
+            they are.
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
         seed: of the first episode; choose one that training did not use.
@@ -156,7 +159,9 @@ def evaluate_policy(
 
     Raises:
         ConfigError: less than one episode, environment or step.
+        SpaceError: statistics of other observations than the policy's.
     """
+    policy = on_raw_observations(policy)
     require_in("episodes", episodes, 1, float("inf"))
     require_in("parallel", parallel, 1, float("inf"))
     require_in("max_steps", max_steps or 1, 1, float("inf"))

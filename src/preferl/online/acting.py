@@ -10,6 +10,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
 from preferl.evaluation.environments import make_task_env
+from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.protocols import Policy
 from preferl.online.recorder import outcomes, present_infos, stack_states
 from preferl.online.recording import Recording
@@ -67,8 +68,9 @@ def act(
     ones more often than is true.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`.
-        venv: `V` environments, reset here.
+        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
+            learned from such.
+        venv: `V` environments with their own observations, reset here.
         episodes: how many; None counts steps.
         steps: episodes are begun until so many are recorded, and those under way then end.
         states: record `info["state"]`.
@@ -78,6 +80,7 @@ def act(
     Raises:
         DataError: the environments gave NaN or infinite numbers.
     """
+    policy = on_raw_observations(policy)
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     tell = on_progress or (lambda *_: None)
     observations: Any = venv.reset()

@@ -136,7 +136,10 @@ class _Recording:
             self._policies["expert"] = policy
         elif config.policy is not None:
             self._policies["expert"] = load_actor(
-                config.policy, trust_pickle=config.trust_pickle, device=config.device
+                config.policy,
+                trust_pickle=config.trust_pickle,
+                vecnormalize=config.vecnormalize,
+                device=config.device,
             )
         elif not self._has_policies():
             require_trainable(config)

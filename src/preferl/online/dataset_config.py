@@ -49,6 +49,9 @@ class DatasetConfig:
         policy: the expert, in place of training one: a policy folder of a preferl run, or a
             `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
         trust_pickle: open a `.zip`, which can run whatever its maker put into it.
+        vecnormalize: statistics of observations that belong to a `.zip`, as `VecNormalize.save`
+            writes them; nothing in that file is run. None takes a `vecnormalize.pkl` or
+            `vec_normalize.pkl` beside it.
         seed: of networks, actions and environments.
         device: where networks are.
 
@@ -72,6 +75,7 @@ class DatasetConfig:
     deterministic: bool = False
     policy: Path | None = None
     trust_pickle: bool = False
+    vecnormalize: Path | None = None
     seed: int = 0
     device: str = "cpu"
 

@@ -19,6 +19,7 @@ from preferl.errors import require_in
 from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import film, frame_rate
+from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy, Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
@@ -248,6 +249,7 @@ def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int
         seed: of the environments.
         environments: how many act in parallel.
     """
+    policy = on_raw_observations(policy)
     recorder = EpisodeRecorder(make_environments(env, environments, seed=seed))
     observation: Any = recorder.reset()
     while recorder.steps < steps:

@@ -10,7 +10,7 @@ import pickle
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, cast, final
+from typing import Any, BinaryIO, NoReturn, Self, cast, final
 
 import numpy as np
 
@@ -30,8 +30,27 @@ class Fields:
         self.__dict__.update(state)
 
 
+@final
+class Nothing:
+    """What a file has instead of an object that nobody asked for: it takes all, and keeps none."""
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Whatever it is made of."""
+        return super().__new__(cls)
+
+    def __setstate__(self, state: object) -> None:
+        """Forget it."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """Forget it."""
+
+
 def load_pickle(
-    path: str | Path, *, encoding: str = "latin1", objects: Collection[str] = ()
+    path: str | Path,
+    *,
+    encoding: str = "latin1",
+    objects: Collection[str] = (),
+    left_out: Collection[str] = (),
 ) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
@@ -40,6 +59,8 @@ def load_pickle(
         encoding: how strings written by Python 2 become text. `"latin1"` (the default) is the
             one that keeps the bytes of numpy arrays; pickles of Python 3 do not depend on it.
         objects: names of classes, of whatever module, whose objects become `Fields`.
+        left_out: names of classes and functions, of whatever module, whose objects become
+            `Nothing`.
 
     Returns:
         What the file holds. Take `np.asarray` of its arrays: they come as a subclass.
@@ -51,7 +72,7 @@ def load_pickle(
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _ArrayUnpickler(file, encoding, objects).load()
+            return _ArrayUnpickler(file, encoding, objects, left_out).load()
     except DataError as error:
         raise type(error)(f"{path}: {error}") from error
     except Exception as error:  # a damaged pickle fails in whichever way its bytes suggest
@@ -88,14 +109,22 @@ def _damaged(error: Exception, what: str) -> DataError:
 class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
-    def __init__(self, file: BinaryIO, encoding: str, objects: Collection[str]) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        encoding: str,
+        objects: Collection[str],
+        left_out: Collection[str] = (),
+    ) -> None:
         super().__init__(file, encoding=encoding)
-        self._objects = objects
+        self._objects, self._left_out = objects, left_out
 
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
         if name in self._objects:
             return Fields
+        if name in self._left_out:
+            return Nothing
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name])
         raise UnsafePickleError(
