@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers.utils import RunningMeanStd
 from stable_baselines3.common.monitor import ResultsWriter
 from stable_baselines3.common.running_mean_std import RunningMeanStd as SB3RunningMeanStd
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from preferl.errors import CheckpointError, mismatch
@@ -32,6 +32,15 @@ from preferl.store.stages import StateReader
 
 OURS: Final = (FeedbackControls, EpisodeRecorder, LearnedRewardVecEnv)
 """Layers that say themselves where they stand."""
+
+OF_THE_AGENT: Final = (
+    VecNormalize,
+    gymnasium.wrappers.NormalizeObservation,
+    gymnasium.wrappers.NormalizeReward,
+    gymnasium.wrappers.vector.NormalizeObservation,
+    gymnasium.wrappers.vector.NormalizeReward,
+)
+"""Layers whose statistics the agent has learned with: without them, it acts as if at random."""
 
 NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
 """What wrappers keep that has plain attributes in turn."""
@@ -83,8 +92,8 @@ def env_state(env: Any) -> dict[str, Any]:
 def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
     """Bring an environment that was built in the same way to where another one stood.
 
-    With problems, only generators and the layers of this library are put back: half of a state
-    is worse than none.
+    With problems, only generators, the layers of this library and statistics that the agent has
+    learned with are put back: half of a state is worse than none.
 
     Raises:
         CheckpointError: it was built otherwise.
@@ -102,7 +111,7 @@ def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
             )
         )
     for layer, one in zip(here, there, strict=True):
-        if not state["problems"] or isinstance(layer, OURS):
+        if not state["problems"] or isinstance(layer, (*OURS, *OF_THE_AGENT)):
             _put_back(layer, one["attributes"])
             if "mujoco" in one:
                 put_mujoco_back(layer, one["mujoco"])
