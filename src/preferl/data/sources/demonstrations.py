@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from preferl.bounds import Expansion
 from preferl.data.episodes import Episodes
-from preferl.data.sources.pickles import load_pickle
+from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import DataError, mismatch
 from preferl.shapes import Array
 
@@ -47,12 +48,15 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
                 else type(found).__name__,
             )
         )
-    demonstrations = [_arrays(one, f"{path}, demonstration {k}") for k, one in enumerate(found)]
+    expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
+    demonstrations = [
+        _arrays(one, f"{path}, demonstration {k}", expansion) for k, one in enumerate(found)
+    ]
     _require_alike(demonstrations, path)
     return _episodes(demonstrations, path, drop_last)
 
 
-def _arrays(demonstration: object, name: str) -> dict[str, Array]:
+def _arrays(demonstration: object, name: str, expansion: Expansion) -> dict[str, Array]:
     """The checked arrays of one demonstration, with a leading axis `[T]` each."""
     if not isinstance(demonstration, Mapping):
         raise DataError(
@@ -67,7 +71,10 @@ def _arrays(demonstration: object, name: str) -> dict[str, Array]:
                 got=f"no {', '.join(missing)} among {sorted(map(str, demonstration))}",
             )
         )
-    arrays = {field: _numbers(demonstration[field], f"{name}, {field}") for field in _FIELDS}
+    arrays = {
+        field: _numbers(demonstration[field], f"{name}, {field}", expansion) for field in _FIELDS
+    }
+    expansion.add(sum(array.nbytes for array in arrays.values()))
     if arrays["rewards"].ndim != 1:
         raise DataError(
             mismatch(f"{name}, rewards", expected="shape [T]", got=arrays["rewards"].shape)
@@ -78,11 +85,8 @@ def _arrays(demonstration: object, name: str) -> dict[str, Array]:
     return arrays
 
 
-def _numbers(value: Any, name: str) -> Array:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:  # rows of different lengths
-        raise DataError(mismatch(name, expected="an array of numbers", got=error)) from error
+def _numbers(value: Any, name: str, expansion: Expansion) -> Array:
+    array = np.asarray(array_of(value, name, expansion))
     if array.dtype.kind not in "biuf" or array.ndim == 0:
         raise DataError(
             mismatch(

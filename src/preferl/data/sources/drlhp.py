@@ -5,7 +5,6 @@ its objects are read as bare attributes.
 """
 
 import gzip
-import io
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from preferl.bounds import Expansion
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.data.sources.pickles import Fields, read_pickle
+from preferl.data.sources.pickles import Fields, array_of, read_pickle
 from preferl.errors import DataError, UnsafePickleError, mismatch
 from preferl.shapes import Array
 
@@ -43,10 +43,13 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
     """
     path = Path(path)
     try:
+        expansion = Expansion.of(path)
         with gzip.open(path) as file:
-            database = read_pickle(io.BytesIO(file.read()), objects=CLASSES)
-        named = _clips(database)
-        comparisons = _compared(named, vars(database)["prefs"])
+            content = file.read(expansion.left + 1)
+        expansion.add(len(content))
+        database = read_pickle(content, expansion=expansion, objects=CLASSES)
+        named = _clips(database, expansion)
+        comparisons = _compared(named, vars(database)["prefs"], expansion)
     except UnsafePickleError as error:
         raise UnsafePickleError(f"{path}: {error}") from error
     except DataError as error:
@@ -63,7 +66,7 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
     return comparisons
 
 
-def _clips(database: Any) -> dict[Any, Array]:
+def _clips(database: Any, expansion: Expansion) -> dict[Any, Array]:
     """Pictures of each clip, `[L, *obs]`, by its name in the file."""
     if not isinstance(database, Fields):
         raise DataError(mismatch("database", expected="a PrefDB", got=type(database).__name__))
@@ -71,25 +74,31 @@ def _clips(database: Any) -> dict[Any, Array]:
     stored: Mapping[Any, Any] = (
         vars(segments)["store"] if isinstance(segments, Fields) else segments
     )
-    return {name: _pictures(packed) for name, packed in stored.items()}
+    return {name: _pictures(packed, expansion) for name, packed in stored.items()}
 
 
-def _pictures(packed: Any) -> Array:
+def _pictures(packed: Any, expansion: Expansion) -> Array:
     if isinstance(packed, bytes):
-        packed = read_pickle(io.BytesIO(zlib.decompress(packed)))
-    pictures = np.asarray(packed)
+        inflate = zlib.decompressobj()
+        content = inflate.decompress(packed, expansion.left + 1)
+        expansion.add(len(content))
+        packed = read_pickle(content, expansion=expansion)
+    pictures = np.asarray(array_of(packed, "clip", expansion))
     if pictures.ndim < 2 or pictures.dtype.kind not in "buif":
         got = f"{pictures.dtype} of shape {pictures.shape}"
         raise DataError(mismatch("clip", expected="a stack of frames", got=got))
     return np.ascontiguousarray(pictures)
 
 
-def _compared(named: Mapping[Any, Array], prefs: Any) -> Comparisons:
+def _compared(named: Mapping[Any, Array], prefs: Any, expansion: Expansion) -> Comparisons:
     if not prefs:
         raise DataError(mismatch("database", expected="at least one preference", got="none"))
     place = {name: row for row, name in enumerate(named)}
-    pairs = np.array([(place[first], place[second]) for first, second, _ in prefs], np.int64)
-    answers = np.array([tuple(mu) for *_, mu in prefs], np.float64)
+    names = [name for first, second, _ in prefs for name in (first, second)]
+    if not all(isinstance(name, int | str | bytes) for name in names):  # tuples may hash for ever
+        raise DataError(mismatch("preferences", expected="names of clips", got="other objects"))
+    pairs = np.array([place[name] for name in names], np.int64).reshape(-1, 2)
+    answers = array_of([mu for *_, mu in prefs], "preferences", expansion).astype(np.float64)
     if answers.shape != (len(pairs), 2) or not np.allclose(answers.sum(axis=1), 1):
         raise DataError(
             mismatch("preferences", expected="(1, 0), (0, 1) or (0.5, 0.5)", got=answers[0])

@@ -17,10 +17,11 @@ from typing import Literal, final, get_args
 
 import numpy as np
 
+from preferl.bounds import Expansion
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
-from preferl.data.sources.pickles import load_pickle
+from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import ConfigError, DataError, StorageError, mismatch
 from preferl.shapes import Array, FloatArray, IntArray
 
@@ -345,10 +346,7 @@ def _length_in_names(files: dict[str, Path], pattern: str, asked: int | None) ->
 
 def _array(file: Path) -> Array:
     found = load_pickle(file)
-    try:
-        return np.asarray(found)
-    except ValueError as error:  # a list of lists of different lengths
-        raise DataError(mismatch(f"{file}", expected="one array or list", got=error)) from error
+    return np.asarray(array_of(found, f"{file}", Expansion.of(file), expected="one array or list"))
 
 
 def _rows(file: Path) -> IntArray:

@@ -2,19 +2,26 @@
 
 A pickle is a program. This reader knows the few instructions that numpy arrays, numbers, strings
 and plain containers need, and does even those with functions of its own: nothing that a file
-names is looked up, imported or called.
+names is looked up, imported or called. What the instructions would take is checked before they
+are carried out, and what arrays take is counted.
 """
 
+import io
 import math
+import mmap
 import pickle
 import re
+import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self, cast, final
+from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
 
 import numpy as np
 
+from preferl.bounds import Expansion
+from preferl.data.sources.opcodes import check_opcodes
 from preferl.errors import DataError, UnsafePickleError, mismatch
+from preferl.shapes import Array
 
 _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
 """Booleans, numbers, strings and objects; records are refused, for they can hide pointers."""
@@ -72,26 +79,81 @@ def load_pickle(
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _ArrayUnpickler(file, encoding, objects, left_out).load()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                check_opcodes(content)
+            return _ArrayUnpickler(file, encoding, objects, Expansion.of(path), left_out).load()
     except DataError as error:
         raise type(error)(f"{path}: {error}") from error
     except Exception as error:  # a damaged pickle fails in whichever way its bytes suggest
         raise _damaged(error, str(path)) from error
 
 
-def read_pickle(file: BinaryIO, *, encoding: str = "latin1", objects: Collection[str] = ()) -> Any:
-    """The same of a file that is open, or of bytes in memory.
+def read_pickle(
+    content: bytes,
+    *,
+    expansion: Expansion,
+    encoding: str = "latin1",
+    objects: Collection[str] = (),
+) -> Any:
+    """The same of bytes in memory, whose arrays count as a part of what their file becomes.
 
     Raises:
         UnsafePickleError: the file asks for something else; nothing of it was executed.
         DataError: it is cut off, or no pickle.
     """
     try:
-        return _ArrayUnpickler(file, encoding, objects).load()
+        check_opcodes(content)
+        return _ArrayUnpickler(io.BytesIO(content), encoding, objects, expansion).load()
     except DataError:
         raise
     except Exception as error:  # as above
         raise _damaged(error, "pickle") from error
+
+
+def array_of(
+    value: Any, name: str, expansion: Expansion, *, expected: str = "an array of numbers"
+) -> Array:
+    """`np.asarray` of nested lists, which a pickle may make share their parts, once counted.
+
+    Args:
+        value: numbers, arrays and lists of such.
+        name: how errors call it.
+        expansion: of the file, by which the array is counted.
+        expected: what errors call for.
+
+    Raises:
+        DataError: lists of other things, of unequal lengths, nested too deeply, or larger than
+            the file explains.
+    """
+    if isinstance(value, list | tuple):
+        expansion.add(_ENTRY * _entries(value, name, {}, 0))
+    try:
+        return np.asarray(value)
+    except (ValueError, OverflowError) as error:  # rows of different lengths, too large numbers
+        raise DataError(mismatch(name, expected=expected, got=error)) from error
+
+
+_ENTRY: Final = 16
+"""Bytes of a number, at most."""
+
+_DEEPEST: Final = 32
+"""Axes of an array."""
+
+
+def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
+    """Numbers in nested lists when each is written out; lists that are shared are counted once."""
+    if isinstance(value, np.ndarray):
+        return int(value.size)
+    if isinstance(value, str | bytes):
+        raise DataError(mismatch(name, expected="numbers", got="text"))
+    if not isinstance(value, list | tuple):
+        return 1
+    if depth > _DEEPEST:
+        expected = f"lists at most {_DEEPEST} deep"
+        raise DataError(mismatch(name, expected=expected, got="deeper ones"))
+    if id(value) not in known:
+        known[id(value)] = 1 + sum(_entries(part, name, known, depth + 1) for part in value)
+    return known[id(value)]
 
 
 def _damaged(error: Exception, what: str) -> DataError:
@@ -114,10 +176,12 @@ class _ArrayUnpickler(pickle.Unpickler):
         file: BinaryIO,
         encoding: str,
         objects: Collection[str],
+        expansion: Expansion,
         left_out: Collection[str] = (),
     ) -> None:
         super().__init__(file, encoding=encoding)
         self._objects, self._left_out = objects, left_out
+        self._expansion = expansion
 
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
@@ -126,7 +190,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         if name in self._left_out:
             return Nothing
         if (module, name) in _STAND_INS:
-            return _Callable(_STAND_INS[module, name])
+            return _Callable(_STAND_INS[module, name], self._expansion)
         raise UnsafePickleError(
             mismatch(
                 "pickle",
@@ -139,15 +203,19 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 @final
 class _Callable:
-    """A function that a pickle can call but not change."""
+    """A function that a pickle can call but not change; what it makes is counted."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("_expansion", "_function")
 
-    def __init__(self, function: Callable[..., object]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., object], expansion: Expansion) -> None:
+        self._function, self._expansion = function, expansion
 
     def __call__(self, *arguments: object) -> object:
-        return self._function(*arguments)
+        made = self._function(*arguments)
+        if isinstance(made, _Array):
+            made.expansion = self._expansion
+        self._expansion.add(made.nbytes if isinstance(made, np.ndarray) else sys.getsizeof(made))
+        return made
 
     def __setstate__(self, state: object) -> NoReturn:
         raise UnsafePickleError("It tries to change a function. Nothing was executed.")
@@ -173,6 +241,8 @@ class _Type:
 class _Array(np.ndarray[Any, Any]):
     """An array that a pickle can only fill with content of the right size."""
 
+    expansion: Expansion
+
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, content = state
         dtype = _dtype_of(kind)
@@ -186,6 +256,7 @@ class _Array(np.ndarray[Any, Any]):
             )
         if dtype.hasobject != isinstance(content, list):
             raise DataError(mismatch("array", expected=f"content of {dtype}", got=type(content)))
+        self.expansion.add(size * dtype.itemsize)
         super().__setstate__(cast("Any", (1, shape, dtype, bool(fortran), content)))
 
 
