@@ -1,4 +1,8 @@
-"""HDF5 files read with errors that name the file and the array (h5py, imported late)."""
+"""HDF5 files read with errors that name the file and the array (h5py, imported late).
+
+An HDF5 file may point to others on the machine, declare arrays that it does not hold, and ask for
+a library to decompress them. Before anything is read, all of it is looked at, and such is refused.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
+from preferl.bounds import Expansion
+from preferl.data.sources.hdf5_checks import check_hdf5
 from preferl.errors import DataError, PreferlError, mismatch
 from preferl.shapes import Array
 
@@ -17,15 +23,17 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 @contextmanager
 def open_hdf5(path: str | Path) -> Iterator[Any]:
-    """The open file, an `h5py.File` for reading.
+    """The open file, an `h5py.File` for reading, which points to no other and is as large as it is.
 
     Raises:
-        DataError: no such file, cut off, not HDF5, or found damaged while the block reads.
+        DataError: no such file, cut off, not HDF5, pointing to other files, far larger in memory
+            than on disk, or found damaged while the block reads.
         MissingExtraError: h5py is not installed.
     """
     h5py = require("h5py", extra="d4rl")
     try:
         with h5py.File(path, "r") as file:
+            check_hdf5(file, str(path), Expansion.of(Path(path)))
             yield file
     except PreferlError:
         raise
@@ -56,18 +64,18 @@ def read_array(group: Any, key: str, name: str) -> Array:
         raise DataError(
             mismatch(name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}")
         )
-    try:
-        array = np.asarray(held[()])
-    except OSError as error:  # the array is damaged, not the file
-        raise DataError(mismatch(f"{name}, {key}", expected="a whole array", got=error)) from error
-    if array.dtype.kind not in "biuf" or array.ndim == 0:
+    if held.dtype.kind not in "biuf" or not held.shape:
         raise DataError(
             mismatch(
                 f"{name}, {key}",
                 expected="numbers with an axis of steps",
-                got=f"{array.dtype} of shape {array.shape}",
+                got=f"{held.dtype} of shape {held.shape}",
             )
         )
+    try:
+        array = np.asarray(held[()])
+    except OSError as error:  # the array is damaged, not the file
+        raise DataError(mismatch(f"{name}, {key}", expected="a whole array", got=error)) from error
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array))[0, 0])
         raise DataError(
