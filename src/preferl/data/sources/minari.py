@@ -1,14 +1,22 @@
 """Data sets of Minari, the Farama Foundation's collection of offline trajectories."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from preferl._optional import require
 from preferl.data.episodes import Episodes, join
+from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import DataError, mismatch
+from preferl.reading import parse_json, read_object
 from preferl.shapes import Array, Observations, leaves, map_observations, take
+
+KNOWN_PACKAGES: Final = frozenset(
+    {"gymnasium", "gymnasium_robotics", "ale_py", "shimmy", "metaworld", "preferl"}
+)
+"""Packages whose environments a data set may name: Minari builds them where it lacks spaces."""
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -24,7 +32,9 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
             may be many gigabytes.
 
     Raises:
-        DataError: an unknown id, no episodes, or spaces that arrays of numbers cannot hold.
+        DataError: an unknown id, no episodes, spaces that arrays of numbers cannot hold, HDF5
+            that points to other files or is far larger in memory, or an environment of a package
+            that preferl does not know.
         MissingExtraError: minari is not installed.
     """
     if isinstance(dataset, str):
@@ -39,8 +49,16 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
 def _open(name: str, download: bool) -> Any:
     minari = require("minari", extra="minari")
     try:
-        return minari.load_dataset(name, download=download)
-    except (OSError, ValueError) as error:
+        folder = Path(minari.storage.datasets_root_dir.get_dataset_path(name)) / "data"
+        if download and not folder.is_dir():
+            minari.download_dataset(name)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder} is not there")
+        _check(folder, name)
+        return minari.load_dataset(name)
+    except DataError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
         raise DataError(
             mismatch(
                 f"Minari data set {name!r}",
@@ -50,6 +68,38 @@ def _open(name: str, download: bool) -> Any:
                 f"`minari download {name}`.",
             )
         ) from error
+
+
+def _check(folder: Path, name: str) -> None:
+    """Refuse what Minari would follow: modules that the data name, and links to other files."""
+    about = read_object(folder / "metadata.json")
+    spec = about.get("env_spec")
+    for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
+        if module.split(".")[0] not in KNOWN_PACKAGES:
+            raise DataError(
+                mismatch(
+                    f"environment of Minari data set {name!r}",
+                    expected=f"one of {', '.join(sorted(KNOWN_PACKAGES))}",
+                    got=module,
+                    fix="Load it with minari if you trust its maker, and pass the data set itself.",
+                )
+            )
+    for file in sorted(folder.rglob("*.hdf5")):
+        with open_hdf5(file):
+            pass  # looked at as it is opened
+
+
+def _modules(spec: Any) -> Iterator[str]:
+    """Modules that an environment's specification would import, those of its wrappers included."""
+    if isinstance(spec, list):
+        for part in spec:
+            yield from _modules(part)
+    elif isinstance(spec, Mapping):
+        for key, value in spec.items():
+            if key.endswith("entry_point") and isinstance(value, str):
+                yield value.partition(":")[0]
+            else:
+                yield from _modules(value)
 
 
 def _episode(data: Any, name: str) -> Episodes:
