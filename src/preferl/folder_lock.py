@@ -13,6 +13,7 @@ from typing import IO, Any, Final, final
 from weakref import WeakSet
 
 from preferl.errors import StorageError, mismatch
+from preferl.reading import parse_json
 
 LOGGER = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ def _command(arguments: list[str]) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        holder = json.loads(text)
+        holder = parse_json(text)
     except (ValueError, RecursionError):
         return {}
     return holder if isinstance(holder, dict) else {}

@@ -4,16 +4,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.npy import load_npy
 from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError, mismatch
 from preferl.files import writing
+from preferl.reading import inside, read_object, reading
 from preferl.shapes import Array, Observations
 
 FORMAT = 1
@@ -81,21 +83,20 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
         DataError: not such a folder, a newer format, or a file that is cut off.
     """
     path = Path(path)
-    about = _about(path)
-    names = about.pop("arrays")  # in the order they were saved, since that of keys has a meaning
-    return {name: _load_array(path / f"{name}.npy", memory_map) for name in names}, about
+    expected = "a folder written by preferl, with an about.json"
+    with reading(path, expected=expected, error=DataError):
+        about = read_object(path / "about.json")
+    _require_format(path, about)
+    with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
+        names = about.pop("arrays")  # in the order they were saved, since that has a meaning
+        if not isinstance(names, list):
+            raise TypeError(f"{type(names).__name__}, not a list")
+        files = {name: inside(path, f"{name}.npy") for name in names}
+    return {name: _load_array(file, memory_map) for name, file in files.items()}, about
 
 
-def _about(path: Path) -> dict[str, Any]:
-    try:
-        about = json.loads((path / "about.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            mismatch(
-                f"{path}", expected="a folder written by preferl, with an about.json", got=error
-            )
-        ) from error
-    found = about.get("format") if isinstance(about, dict) else None
+def _require_format(path: Path, about: Mapping[str, Any]) -> None:
+    found = about.get("format")
     if found != FORMAT:
         raise DataError(
             mismatch(
@@ -105,13 +106,12 @@ def _about(path: Path) -> dict[str, Any]:
                 fix="Read it with the version of preferl that wrote it.",
             )
         )
-    return cast("dict[str, Any]", about)
 
 
 def _load_array(file: Path, memory_map: bool) -> Array:
     try:
-        array = np.load(file, mmap_mode="r" if memory_map else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        return load_npy(file, memory_map=memory_map)
+    except (OSError, ValueError) as error:
         there = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         raise DataError(
             mismatch(
@@ -123,7 +123,6 @@ def _load_array(file: Path, memory_map: bool) -> Array:
                 else "The file is damaged or gone; restore it from a copy.",
             )
         ) from error
-    return cast("Array", array)
 
 
 def save_episodes(

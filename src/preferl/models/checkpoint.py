@@ -1,15 +1,16 @@
 """Reward models as folders: safetensors for numbers, JSON for shape, spaces and version."""
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
@@ -22,10 +23,16 @@ from preferl.models.build import (
     build_reward_model,
     config_of,
 )
+from preferl.models.sizes import least_numbers, require_numbers
+from preferl.models.tensors import require_state
+from preferl.reading import read_json, reading
 from preferl.shapes import Array
 
 FORMAT = 1
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+MOST_NUMBERS: Final = 2**22
+"""Of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
 
 
 def save_reward_model(path: Path | str, model: RewardModel) -> None:
@@ -84,18 +91,11 @@ def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:
         CheckpointError: no such folder, a damaged or cut-off file, or one of another format.
     """
     path = Path(path)
-    try:
-        about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    expected = f"a folder with a whole {WEIGHTS} and {CONFIG}"
+    fix = "Name the folder that a preferl run wrote, or restore it from a copy."
+    with reading(f"reward model {path}", expected=expected, fix=fix):
+        about = read_json(path / CONFIG)
         tensors = load_file(path / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"reward model {path}",
-                expected=f"a folder with a whole {WEIGHTS} and {CONFIG}",
-                got=error,
-                fix="Name the folder that a preferl run wrote, or restore it from a copy.",
-            )
-        ) from error
     about = about if isinstance(about, dict) else {}
     if about.get("format") != FORMAT:
         raise CheckpointError(
@@ -106,48 +106,19 @@ def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:
                 fix=f"It was written by preferl {about.get('preferl', 'of an unknown version')}.",
             )
         )
-    model = _rebuild(path, about)
-    _fill(path, model, tensors)
+    model = _rebuild(path, about, sum(tensor.numel() for tensor in tensors.values()))
+    require_state(path / WEIGHTS, tensors, _own_state(model))
+    model.load_state_dict(tensors, strict=False)
     return model.to(device).eval()
 
 
-def _rebuild(path: Path, about: dict[str, Any]) -> RewardModel:
-    try:
-        return build_reward_model(
-            _config_from_json(about["model"]),
-            space_from_json(about["observation_space"]),
-            space_from_json(about["action_space"]),
-            seed=0,
-        )
-    # gymnasium asserts, and torch has no room for a shape that a damaged number asks for.
-    except (
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise CheckpointError(
-            mismatch(f"{path / CONFIG}", expected="the shape of a known model", got=error)
-        ) from error
-
-
-def _fill(path: Path, model: RewardModel, tensors: dict[str, torch.Tensor]) -> None:
-    own = _own_state(model)
-    different = set(own) ^ set(tensors) or {
-        name for name, tensor in own.items() if tensor.shape != tensors[name].shape
-    }
-    if different:
-        raise CheckpointError(
-            mismatch(
-                f"{path / WEIGHTS}",
-                expected=f"the numbers of the model in {CONFIG}",
-                got=f"other names or shapes for {sorted(different)[:3]}",
-                fix="The two files belong to different models; restore the folder as a whole.",
-            )
-        )
-    model.load_state_dict(tensors, strict=False)
+def _rebuild(path: Path, about: dict[str, Any], numbers: int) -> RewardModel:
+    """The model of a config, if `numbers` are enough for it."""
+    with reading(path / CONFIG, expected="the shape of a known model"):
+        config = _config_from_json(about["model"])
+        spaces_ = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
+        require_numbers(least_numbers(config, *spaces_), numbers)
+        return build_reward_model(config, *spaces_, seed=0)
 
 
 def _own_state(model: RewardModel) -> dict[str, torch.Tensor]:
@@ -212,28 +183,46 @@ def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
     """The space that `space_to_json` wrote.
 
     Raises:
-        SpaceError: a kind of space that is not known.
+        SpaceError: a kind of space that is not known, or one of more than `MOST_NUMBERS`.
     """
     match data["kind"]:
         case "Dict":
             # A list of pairs keeps its order, which is that of the features; a dict is sorted.
             return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
         case "Box":
-            shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
+            shape, dtype = tuple(data["shape"]), _dtype(data)
+            _require_small(shape)
             low, high = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
             return spaces.Box(
                 np.broadcast_to(low, shape), np.broadcast_to(high, shape), dtype=dtype.type
             )
         case "Discrete":
-            dtype = np.dtype(data["dtype"])
+            dtype = _dtype(data)
+            _require_small((data["n"],))
             return spaces.Discrete(data["n"], start=data["start"], dtype=dtype.type)
         case "MultiDiscrete":
-            dtype = np.dtype(data["dtype"])
+            dtype = _dtype(data)
             nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))
+            _require_small((int(nvec.astype(object).sum()),))
             return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
         case "MultiBinary":
+            _require_small(np.atleast_1d(data["n"]).tolist())
             return spaces.MultiBinary(data["n"])
     raise SpaceError(mismatch("space", expected="a known kind", got=data["kind"]))
+
+
+def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(data["dtype"])
+    if dtype.kind not in "biuf":
+        raise SpaceError(mismatch("type of a space", expected="numbers", got=dtype))
+    return dtype
+
+
+def _require_small(shape: Sequence[int]) -> None:
+    numbers = math.prod(shape)
+    if numbers > MOST_NUMBERS:
+        expected = f"at most {MOST_NUMBERS:,} numbers"
+        raise SpaceError(mismatch("space", expected=expected, got=f"{numbers:,}"))
 
 
 def _bound(array: Array) -> Any:

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from preferl.data.npy import load_npz
 from preferl.errors import CheckpointError, ConfigError, mismatch
 from preferl.models.base import RewardModel
 from preferl.models.lstm import LSTMReward
 from preferl.models.mlp import MLPReward
 from preferl.models.transformer import PreferenceTransformer
+from preferl.reading import reading
 from preferl.shapes import Array
 
 PREFIXES = ("param:", "params/")
@@ -134,14 +135,8 @@ def _dense(name: str, linear: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _read(arrays: Mapping[str, Array] | Path | str) -> Mapping[str, Array]:
     if isinstance(arrays, Mapping):
         return arrays
-    try:
-        # Opened here, since numpy leaves a file open that turns out to be none of its own.
-        with Path(arrays).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, TypeError, BadZipFile) as error:
-        raise CheckpointError(
-            mismatch(f"{arrays}", expected="a .npz file of arrays", got=error)
-        ) from error
+    with reading(arrays, expected="a .npz file of arrays"):
+        return load_npz(Path(arrays))
 
 
 def _bare(name: str) -> str:

@@ -11,15 +11,15 @@ from typing import Any, Final, Self, final
 import numpy as np
 import torch
 from gymnasium import spaces
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.data.windows import History
-from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
+from preferl.errors import SpaceError, StorageError, mismatch
 from preferl.evaluation.protocols import Reward
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.models.tensors import require_finite
 from preferl.offline.context import Conditions, Context, Spending
 from preferl.offline.dtr import Critics, DTRConfig
 from preferl.offline.policy import CONFIG, WEIGHTS, with_axis
@@ -27,6 +27,7 @@ from preferl.offline.sequences import action_features, are_pictures
 from preferl.offline.sight import Sight, SightConfig
 from preferl.offline.tokens import TokenShape, next_actions
 from preferl.offline.transitions import ActionScale, flat_observations
+from preferl.reading import read_object, reading
 from preferl.shapes import Array, FloatArray
 
 FORMAT: Final = 1
@@ -214,43 +215,29 @@ class DecisionTransformerPolicy:
             CheckpointError: no such folder, a damaged one, or one of another format.
         """
         path = Path(path)
-        try:
-            about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        expected = f"a folder with a whole {HUB_WEIGHTS}, {WEIGHTS} and {CONFIG}"
+        fix = "Name the policy folder of a preferl run, or restore it from a copy."
+        with reading(f"policy {path}", expected=expected, fix=fix):
+            about = read_object(path / CONFIG)
             if (about.get("kind"), about["format"]) != (KIND, FORMAT):
                 raise ValueError(f"{about.get('kind')} of format {about['format']}")
-            beside = load_file(path / WEIGHTS)
+            beside, model = load_file(path / WEIGHTS), load_file(path / HUB_WEIGHTS)
+            require_finite(path / WEIGHTS, beside, dtype=torch.float32)
+            require_finite(path / HUB_WEIGHTS, model, dtype=torch.float32)
             mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
             return cls(
                 space_from_json(about["observation_space"]),
                 space_from_json(about["action_space"]),
-                load_file(path / HUB_WEIGHTS) | beside,
+                model | beside,
                 TokenShape(**about["shape"]),
                 Conditions.from_json(about["conditions"], mean, deviation),
                 sight=SightConfig(**_tuples(about["sight"])),
                 regulariser=about["regulariser"] and DTRConfig(**_tuples(about["regulariser"])),
-                hub=json.loads((path / HUB_CONFIG).read_text(encoding="utf-8")),
+                hub=read_object(path / HUB_CONFIG),
                 spending=about["spending"],
                 target=about["target"],
                 seed=seed,
             )
-        # gymnasium asserts what a damaged space is refused for.
-        except (
-            AssertionError,
-            LookupError,
-            OSError,
-            RuntimeError,
-            SafetensorError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise CheckpointError(
-                mismatch(
-                    f"policy {path}",
-                    expected=f"a folder with a whole {HUB_WEIGHTS}, {WEIGHTS} and {CONFIG}",
-                    got=error,
-                    fix="Name the policy folder of a preferl run, or restore it from a copy.",
-                )
-            ) from error
 
     def _about(self) -> dict[str, Any]:
         return {

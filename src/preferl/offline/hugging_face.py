@@ -4,7 +4,6 @@ Imported when it is needed, and nowhere else, since it takes seconds to load; ex
 """
 
 import atexit
-import json
 import os
 import random
 import shutil
@@ -27,6 +26,7 @@ from transformers import (
 )
 
 from preferl.errors import ConfigError, mismatch
+from preferl.reading import read_json
 
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
 """Parts of the model that no action comes from; they are kept as they are, for the hub."""
@@ -166,7 +166,7 @@ def _last_whole(folder: Path, *, keep: bool) -> str | None:
     whole = {}
     for checkpoint in folder.glob("checkpoint-*"):
         try:  # what is written last
-            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+            read_json(checkpoint / "trainer_state.json")
         except (OSError, ValueError):
             keep_this = False
         else:

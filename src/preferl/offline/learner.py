@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, mismatch
+from preferl.models.tensors import require_state
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import (
     ActionScale,
@@ -155,6 +156,7 @@ class OfflineLearner(ABC):
                     fix="Build the agents with the spaces, seeds and settings it came from.",
                 )
             )
+        require_state("training state", state, own)
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
         self.step = int(state["step"])

@@ -1,6 +1,7 @@
 """Policies that were learned offline: they act, and are saved and exported."""
 
 import json
+import math
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -10,15 +11,16 @@ from typing import Any, Self, final
 import numpy as np
 import torch
 from gymnasium import spaces
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from preferl._optional import require
-from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
+from preferl.errors import SpaceError, StorageError, mismatch
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.models.tensors import require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
+from preferl.reading import read_object, reading
 from preferl.shapes import Array
 
 FORMAT = 1
@@ -157,37 +159,25 @@ class OfflinePolicy:
             CheckpointError: no such folder, a damaged one, or one of another format.
         """
         path = Path(path)
-        try:
-            about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        expected = f"a folder with a whole {WEIGHTS} and {CONFIG}"
+        fix = "Name the policy folder of a preferl run, or restore it from a copy."
+        with reading(f"policy {path}", expected=expected, fix=fix):
+            about = read_object(path / CONFIG)
             if about["format"] != FORMAT:
                 raise ValueError(f"format {about['format']} of preferl {about.get('preferl')}")
-            low, high = about["log_std_bounds"]
+            low, high = map(float, about["log_std_bounds"])
+            if not -math.inf < low <= high < math.inf:
+                raise ValueError(f"log deviations between {low} and {high}")
+            parameters = load_file(path / WEIGHTS)
+            require_finite(path / WEIGHTS, parameters, dtype=torch.float32)
             return cls(
                 space_from_json(about["observation_space"]),
                 space_from_json(about["action_space"]),
-                load_file(path / WEIGHTS),
+                parameters,
                 log_std_bounds=(low, high),
                 learner=about["learner"],
                 seed=seed,
             )
-        # gymnasium asserts what a damaged space is refused for.
-        except (
-            AssertionError,
-            LookupError,
-            OSError,
-            RuntimeError,
-            SafetensorError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise CheckpointError(
-                mismatch(
-                    f"policy {path}",
-                    expected=f"a folder with a whole {WEIGHTS} and {CONFIG}",
-                    got=error,
-                    fix="Name the policy folder of a preferl run, or restore it from a copy.",
-                )
-            ) from error
 
     def export_torchscript(self, path: Path | str) -> None:
         """Write the mean action, `[V, O]` to `[V, A]`, as TorchScript, which C++ can run too.

@@ -1,17 +1,16 @@
 """Training that stops and goes on: states on disk."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from preferl.errors import CheckpointError, StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.files import writing
 from preferl.offline.learner import Metrics, OfflineLearner
 from preferl.offline.transitions import Transitions
+from preferl.reading import read_object, reading
 
 REPORT_EVERY = 1000
 """Updates between two reports of progress."""
@@ -53,23 +52,12 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         StorageError: it is missing or damaged.
     """
-    try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StorageError(mismatch(f"{path}", expected="a file of a run", got=error)) from error
-    return values
+    with reading(path, expected="a file of a run", error=StorageError):
+        return read_object(path)
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
+    fix = "Remove it to train from the beginning."
+    with reading(f"training state {path}", expected="a whole file", fix=fix):
         state: dict[str, Any] = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"training state {path}",
-                expected="a whole file",
-                got=error,
-                fix="Remove it to train from the beginning.",
-            )
-        ) from error
     return state

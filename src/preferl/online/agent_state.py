@@ -13,6 +13,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
 from preferl.errors import CheckpointError, mismatch
+from preferl.models.tensors import require_finite, require_state
 from preferl.online.env_state import draw_on, drawing
 from preferl.online.replay import require_relabelling
 from preferl.shapes import Array, map_observations, take
@@ -56,6 +57,7 @@ def put_agent_back(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         CheckpointError: it was built otherwise; it is then neither the one nor the other.
     """
     try:
+        _require_same(algorithm, state)
         algorithm.set_parameters(dict(state["parameters"]), device=algorithm.device)
         for name, value in state["variables"].items():
             recursive_getattr(algorithm, name).data.copy_(value)
@@ -71,6 +73,16 @@ def put_agent_back(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         ) from error
     vars(algorithm).update(state["counters"])
     draw_on(algorithm.action_space, state["drawing"])
+
+
+def _require_same(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Refuse networks of other names, shapes or types, or with NaN; optimisers differ by step."""
+    own = algorithm.get_parameters()
+    for name, saved in state["parameters"].items():
+        networks = all(isinstance(value, torch.Tensor) for value in own[name].values())
+        if networks and own[name]:
+            require_state(name, saved, own[name])
+    require_finite("variables", state["variables"])
 
 
 def lose_place(algorithm: BaseAlgorithm) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from preferl.errors import CheckpointError, ConfigError, StorageError, mismatch
 from preferl.files import write_json, writing
 from preferl.online.state_files import read_state, write_state
+from preferl.reading import inside, read_object, reading
 from preferl.runs import versions as package_versions
 from preferl.training.versions import names_in, version_folder, versions
 
@@ -21,6 +22,8 @@ FORMAT: Final = 1
 """Version of what a checkpoint holds, raised when it changes so that older readers say so."""
 
 ABOUT: Final = "checkpoint.json"
+
+RESTORE: Final = "Restore it from a copy, or remove it and begin anew."
 
 _DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 
@@ -132,11 +135,9 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
 
 def _told(path: Path) -> dict[str, Any]:
     """What a checkpoint says of itself."""
-    try:
-        about: dict[str, Any] = json.loads((path / ABOUT).read_text(encoding="utf-8"))
-        found = about["format"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise _damaged(path, error) from error
+    with reading(path, expected="a whole checkpoint", fix=RESTORE):
+        about = read_object(path / ABOUT)
+        found, _ = about["format"], int(about["steps"])
     if found != FORMAT:
         raise CheckpointError(
             mismatch(
@@ -151,17 +152,10 @@ def _told(path: Path) -> dict[str, Any]:
 
 def _require_whole(path: Path, about: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless all files are as they were written."""
-    try:
+    with reading(path, expected="a whole checkpoint", fix=RESTORE):
         for name, digest in about["files"].items():
-            if _digest(path / name) != digest:
+            if _digest(inside(path, name)) != digest:
                 raise ValueError(f"another {name} than was written")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> CheckpointError:
-    fix = "Restore it from a copy, or remove it and begin anew."
-    return CheckpointError(mismatch(f"{path}", expected="a whole checkpoint", got=error, fix=fix))
 
 
 def _require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Policies that somebody saved, as actors: folders of preferl, and zip files of SB3."""
 
-import json
 import warnings
 import zipfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
 from preferl.evaluation.protocols import Policy
 from preferl.online.normalisation import read_vecnormalize
 from preferl.online.saving import load_policy, spaces_alone
+from preferl.reading import parse_json
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
 """What statistics beside a zip file are called by RL Zoo and by most others."""
@@ -114,7 +114,7 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
 def _algorithm(path: Path) -> Any:
     """Which algorithm a zip is of, by the module of its policy; nothing is run for it."""
     with zipfile.ZipFile(path) as file:
-        about = json.loads(file.read("data"))
+        about = parse_json(file.read("data"))
     module = about["policy_class"]["__module__"]
     names = {name.lower(): name for name in ("SAC", "TD3", "DQN")}
     kind = next((part for part in module.split(".") if part in names), None)

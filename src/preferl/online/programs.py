@@ -1,7 +1,6 @@
 """Programs as processes of their own: started, ended, and found again by who comes after."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any, final
 from preferl.errors import StorageError, mismatch
 from preferl.files import write_json
 from preferl.folder_lock import boot_id
+from preferl.reading import read_json
 
 
 @final
@@ -178,7 +178,7 @@ def _force(pid: int) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path)
     except (OSError, ValueError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -8,18 +8,19 @@ from typing import Any
 
 import gymnasium
 import safetensors.numpy
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.configs import from_json, to_json
-from preferl.errors import CheckpointError, mismatch
 from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.models.sizes import dense, require_numbers
+from preferl.models.tensors import require_state
 from preferl.online.algorithms import AlgorithmConfig, PPOConfig, SACConfig, build_algorithm
 from preferl.online.normalisation import Normalisation
+from preferl.reading import read_object, reading
 
 WEIGHTS, CONFIG = "policy.safetensors", "policy.json"
 STATISTICS = "normalisation.safetensors"
@@ -82,30 +83,26 @@ def load_policy(
         CheckpointError: no such folder, a damaged one, or one for other spaces than `env` has.
     """
     path = Path(path)
-    try:
-        about = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    fix = "Name the policy folder of a preferl run, or restore it from a copy."
+    with reading(
+        f"policy {path}", expected=f"a folder with a whole {WEIGHTS} and {CONFIG}", fix=fix
+    ):
+        about = read_object(path / CONFIG)
         config = from_json(KINDS[about["kind"]], about["config"])
         spaces = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
+        tensors = load_file(path / WEIGHTS)
+        there = sum(tensor.numel() for tensor in tensors.values())
+        require_numbers(dense(config.hidden), there)
         normal = _normalisation(path, about)
         around: VecEnv = spaces_alone(*spaces) if env is None else env
         if normal is not None:
             around = normal.around(around, training=env is not None)
         with warnings.catch_warnings():
-            if (
-                env is None
-            ):  # what only acts makes no rollouts, which could be short for its batches
+            if env is None:  # what only acts fills no rollout that is short for its batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")
             algorithm = build_algorithm(config, around, seed=0, device=device)
-        algorithm.policy.load_state_dict(load_file(path / WEIGHTS))
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"policy {path}",
-                expected=f"a folder with a whole {WEIGHTS} and {CONFIG}",
-                got=error,
-                fix="Name the policy folder of a preferl run, or restore it from a copy.",
-            )
-        ) from error
+        require_state(path / WEIGHTS, tensors, algorithm.policy.state_dict())
+        algorithm.policy.load_state_dict(tensors)
     return algorithm
 
 

@@ -16,14 +16,15 @@ import numpy as np
 import safetensors.numpy
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
+from preferl.data.npy import load_npy
 from preferl.data.segments import Segments
-from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.errors import ConfigError, mismatch
 from preferl.feedback.likelihood import Likelihood
 from preferl.online.report import TurnReport
+from preferl.reading import read_json, reading
 from preferl.shapes import Array
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
@@ -81,16 +82,14 @@ def read_state(folder: Path) -> Any:
     Raises:
         CheckpointError: files that are not there, cut short, or something else.
     """
-    try:
-        told = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    with reading(folder, expected="a whole state"):
+        told = read_json(folder / STATE)
         reader = _Reader(
             folder,
             safetensors.torch.load_file(folder / TENSORS),
             safetensors.numpy.load_file(folder / ARRAYS),
         )
         return reader.decode(told)
-    except (OSError, ValueError, LookupError, TypeError, SafetensorError) as error:
-        raise CheckpointError(mismatch(f"{folder}", expected="a whole state", got=error)) from error
 
 
 def is_plain(value: Any) -> bool:
@@ -219,7 +218,7 @@ class _Reader:
 
     def _large(self, told: dict[str, Any]) -> Array:
         file = self._folder / LARGE / f"{_word(told['is'])}.npy"
-        return np.asarray(np.load(file, allow_pickle=False))
+        return np.asarray(load_npy(file))
 
     def _data(self, told: dict[str, Any]) -> Any:
         return DATA[told[TAG]](**self.decode(told["is"]))

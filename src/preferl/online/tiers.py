@@ -1,6 +1,5 @@
 """Policies on the way to an expert, and which of them stand for a quality of behaviour."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import final
 
 from preferl.errors import ConfigError, StorageError, mismatch
 from preferl.evaluation.policy import PolicyReport
+from preferl.reading import read_object, reading
 
 MEDIUM = 1 / 3
 """How far a medium policy is on the way from random returns to those of the expert."""
@@ -76,9 +76,5 @@ def medium(checkpoints: Sequence[Checkpoint], random: float) -> Checkpoint:
 
 
 def _mean(file: Path) -> float:
-    try:
-        return PolicyReport.from_json(json.loads(file.read_text(encoding="utf-8"))).mean
-    except (OSError, ValueError) as error:
-        raise StorageError(
-            mismatch(f"{file}", expected="the judgement of a checkpoint", got=error)
-        ) from error
+    with reading(file, expected="the judgement of a checkpoint", error=StorageError):
+        return PolicyReport.from_json(read_object(file)).mean

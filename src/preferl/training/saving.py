@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.errors import ConfigError, mismatch
 from preferl.feedback.likelihood import Likelihood
 from preferl.files import writing
 from preferl.functional.combine import Combine, lower_bound, mean
@@ -16,6 +16,7 @@ from preferl.models.checkpoint import (
     require_replaceable,
     write_reward_model,
 )
+from preferl.reading import read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.scaling import RewardScaler
 
@@ -57,8 +58,10 @@ def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
     """
     path = Path(path)
     model = load_reward_model(path, device=device)
-    try:
-        about = json.loads((path / REWARD).read_text(encoding="utf-8"))
+    expected = "how a reward's members are scaled and combined"
+    fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
+    with reading(path / REWARD, expected=expected, fix=fix):
+        about = read_object(path / REWARD)
         combine = _combine_from_json(about["combine"])
         return RewardFunction(
             model,
@@ -67,15 +70,6 @@ def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
             # Folders from before likelihoods were saved do not say with which they were fitted.
             likelihood=Likelihood(**about.get("likelihood", {})),
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"{path / REWARD}",
-                expected="how a reward's members are scaled and combined",
-                got=error,
-                fix="Restore the folder as a whole; a model alone loads with load_reward_model.",
-            )
-        ) from error
 
 
 def _combine_to_json(combine: Combine) -> dict[str, Any]:
@@ -98,7 +92,12 @@ def _combine_from_json(data: dict[str, Any]) -> Combine:
         case "mean":
             return mean
         case "lower_bound":
-            return lower_bound(float(data["deviations"]))
+            deviations = float(data["deviations"])
+            if not np.isfinite(deviations):
+                raise ConfigError(
+                    mismatch("deviations", expected="a finite number", got=deviations)
+                )
+            return lower_bound(deviations)
     raise ConfigError(mismatch("combine", expected="mean or lower_bound", got=data["kind"]))
 
 

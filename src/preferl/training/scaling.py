@@ -30,11 +30,18 @@ class RewardScaler:
     target: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.target > 0:
-            raise ConfigError(mismatch("target deviation", expected="above 0", got=self.target))
-        if self.mean.shape != self.deviation.shape or not (self.deviation > 0).all():
+        if not 0 < self.target < np.inf:
+            raise ConfigError(
+                mismatch("target deviation", expected="a finite number above 0", got=self.target)
+            )
+        whole = np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()
+        if self.mean.shape != self.deviation.shape or not (whole and (self.deviation > 0).all()):
             raise DataError(
-                mismatch("RewardScaler.deviation", expected="[E] above 0", got=self.deviation)
+                mismatch(
+                    "RewardScaler",
+                    expected="finite means and deviations above 0, [E] each",
+                    got=f"{self.mean} and {self.deviation}",
+                )
             )
 
     @classmethod

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from preferl.errors import CheckpointError, mismatch
 from preferl.models.base import RewardModel
+from preferl.models.tensors import require_finite
+from preferl.reading import read_object, reading
 from preferl.training.reward_trainer import RewardTrainer
 
 TENSORS: Final = "trainer.safetensors"
@@ -76,18 +76,15 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         CheckpointError: no such files, damaged ones, or those of another model; the trainer is
             then as it was.
     """
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    with reading(folder, expected="the state of such a trainer"):
+        about = read_object(folder / ABOUT)
         tensors = load_file(folder / TENSORS)
         penalty, notes = float(about["penalty"]), dict(about["notes"])
         order = tensors.pop(ORDER)
         moments = _moments(trainer, tensors)
+        require_finite(folder / TENSORS, tensors)
         torch.Generator().set_state(order)  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            mismatch(f"{folder}", expected="the state of such a trainer", got=error)
-        ) from error
     restore_trainer(trainer, {"moments": moments, "order": order, "penalty": penalty})
     return notes
 
@@ -103,5 +100,7 @@ def _moments(
         shape = parameters[int(number)].shape
         if tensor.ndim and tensor.shape != shape:
             raise ValueError(f"{key} of shape {tuple(tensor.shape)}, not {tuple(shape)}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{key} of {tensor.dtype}")
         moments.setdefault(int(number), {})[name] = tensor
     return moments

@@ -1,6 +1,5 @@
 """How a published reward lies on disk: a numbered folder that says what belongs in it."""
 
-import json
 import re
 from hashlib import blake2b
 from pathlib import Path
@@ -11,6 +10,7 @@ from gymnasium import spaces
 from preferl.errors import CheckpointError, StorageError, mismatch
 from preferl.files import write_json
 from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.reading import inside, read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward
 
@@ -74,15 +74,11 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
         CheckpointError: it is not there, cut short, changed, or half of it is missing.
     """
     path = version_folder(folder, number)
-    try:
-        about = json.loads((path / ABOUT).read_text(encoding="utf-8"))
+    with reading(path, expected="a whole published reward"):
+        about = read_object(path / ABOUT)
         published = {name: tuple(file) for name, file in about["files"].items()}
         metrics = dict(about["metrics"])
-        there = {name: _digest(path / name) for name in published}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            mismatch(f"{path}", expected="a whole published reward", got=error)
-        ) from error
+        there = {name: _digest(inside(path, name)) for name in published}
     changed = [name for name, file in published.items() if there[name] != file]
     if changed:
         raise CheckpointError(
@@ -120,13 +116,11 @@ def told_spaces(folder: Path | str) -> tuple[spaces.Space[Any], spaces.Space[Any
         CheckpointError: a damaged file.
     """
     path = Path(folder) / SPACES
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+    with reading(path, expected="two spaces"):
+        if not path.exists():
+            return None
+        said = read_object(path)
         return space_from_json(said["observations"]), space_from_json(said["actions"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(mismatch(f"{path}", expected="two spaces", got=error)) from error
 
 
 def _digest(path: Path) -> tuple[int, str]:

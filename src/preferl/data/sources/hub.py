@@ -10,9 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from preferl._optional import require
+from preferl.bounds import Expansion
 from preferl.data.episodes import Episodes, require_alike
+from preferl.data.sources.packed_columns import unpacked_message, unpacked_parquet
 from preferl.data.tasks import Task, find_task
-from preferl.errors import DataError, PreferlError, mismatch
+from preferl.errors import DataError, mismatch
+from preferl.reading import reading
 from preferl.shapes import Array, BoolArray, IntArray
 
 COLUMNS: Final = ("observations", "actions", "rewards", "dones")
@@ -48,8 +51,16 @@ def load_hub_dataset(
         MissingExtraError: pyarrow, or for the hub datasets, is not installed.
     """
     name, row = str(source), None if task is None else find_task(task)
-    table = _from_hub(name, split) if name.startswith(PREFIX) else _from_disk(Path(source), split)
-    return _episodes(table, name, row)
+    if name.startswith(PREFIX):
+        table = _from_hub(name, split)
+        return _episodes(table, name, row, Expansion(name, table.nbytes))
+    # Nothing a damaged file makes pyarrow do may pass for something else: most of it is words.
+    expected = "whole Parquet or Arrow files of the same columns"
+    fix = "Check the path, and that it was copied whole."
+    with reading(name, expected=expected, fix=fix, error=DataError):
+        files = _files_of(Path(source), split)
+        expansion = Expansion(name, sum(file.stat().st_size for file in files))
+        return _episodes(_from_disk(files, expansion), name, row, expansion)
 
 
 def holds_columns(path: Path) -> bool:
@@ -83,22 +94,9 @@ def _from_hub(name: str, split: str) -> Any:
     return found.data.table
 
 
-def _from_disk(path: Path, split: str) -> Any:
-    files = _files_of(path, split)
+def _from_disk(files: Sequence[Path], expansion: Expansion) -> Any:
     pyarrow = require("pyarrow", extra="parquet")
-    try:
-        return pyarrow.concat_tables([_read(file) for file in files])
-    except PreferlError:
-        raise
-    except (OSError, ValueError) as error:  # pyarrow's errors are both
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="whole Parquet or Arrow files of the same columns",
-                got=error,
-                fix="Check the path, and that it was copied whole.",
-            )
-        ) from error
+    return pyarrow.concat_tables([_read(file, expansion) for file in files])
 
 
 def _files_of(path: Path, split: str) -> Sequence[Path]:
@@ -120,19 +118,28 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
     return named or files
 
 
-def _read(file: Path) -> Any:
-    """The four columns of a file, as an Arrow table."""
+def _read(file: Path, expansion: Expansion) -> Any:
+    """The four columns of a file, as an Arrow table, once their size is counted."""
     with file.open("rb") as opened:
         head = opened.read(8)
     if head.startswith(PARQUET):
         parquet = require("pyarrow.parquet", extra="parquet")
-        found = _known(parquet.read_schema(file).names, file)
-        return parquet.read_table(file, columns=found)
+        with parquet.ParquetFile(file) as opened:
+            found = _known(opened.schema_arrow.names, file)
+            expansion.add(unpacked_parquet(opened.metadata, found))
+            return opened.read(columns=found)
     ipc = require("pyarrow.ipc", extra="parquet")
-    whole = ipc.open_file if head.startswith(ARROW_FILE) else ipc.open_stream
+    # A file is a stream behind eight bytes; what its footer says of itself is not believed.
+    start = 8 if head.startswith(ARROW_FILE) else 0
     with require("pyarrow", extra="parquet").memory_map(str(file)) as mapped:
-        table = whole(mapped).read_all()
-    return table.select(_known(table.column_names, file))
+        mapped.seek(start)
+        for message in ipc.MessageReader.open_stream(mapped):
+            expansion.add(unpacked_message(message))
+        mapped.seek(start)
+        table = ipc.open_stream(mapped).read_all()
+    table = table.select(_known(table.column_names, file))
+    table.validate(full=True)
+    return table
 
 
 def _known(names: Sequence[str], where: object) -> list[str]:
@@ -148,9 +155,9 @@ def _known(names: Sequence[str], where: object) -> list[str]:
     return list(COLUMNS)
 
 
-def _episodes(table: Any, name: str, task: Task | None) -> Episodes:
+def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
     _known(table.column_names, name)
-    flat = {column: _flat(table[column], f"{name}, {column}") for column in COLUMNS}
+    flat = {column: _flat(table[column], f"{name}, {column}", expansion) for column in COLUMNS}
     lengths = flat["rewards"][1]
     for column, (_, counts) in flat.items():
         if not np.array_equal(counts, lengths):
@@ -187,9 +194,9 @@ def _terminated(dones: BoolArray, lengths: IntArray, task: Task | None) -> BoolA
     return dones
 
 
-def _flat(column: Any, name: str) -> tuple[Array, IntArray]:
+def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
     """`[T, ...]` numbers of all rows end to end, and `[K]` how many steps each row has."""
-    parts = [_flat_chunk(chunk, name) for chunk in column.chunks if len(chunk)]
+    parts = [_flat_chunk(chunk, name, expansion) for chunk in column.chunks if len(chunk)]
     if not parts:
         return np.zeros(0), np.zeros(0, np.int64)
     require_alike(f"{name}, chunks of the file", [numbers for numbers, _ in parts])
@@ -197,15 +204,15 @@ def _flat(column: Any, name: str) -> tuple[Array, IntArray]:
     return (numbers[0] if len(numbers) == 1 else np.concatenate(numbers)), np.concatenate(lengths)
 
 
-def _flat_chunk(lists: Any, name: str) -> tuple[Array, IntArray]:
+def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
     if not _is_list(lists.type):
         raise DataError(
             mismatch(name, expected="a list of steps in each row", got=f"{lists.type} in each row")
         )
-    lengths, values = _split_off(lists, name)
+    lengths, values = _split_off(lists, name, expansion)
     shape = []
     while _is_list(values.type):
-        widths, values = _split_off(values, name)
+        widths, values = _split_off(values, name, expansion)
         if (widths != widths[:1]).any():
             step = int((widths != widths[0]).argmax())
             raise DataError(
@@ -223,10 +230,11 @@ def _flat_chunk(lists: Any, name: str) -> tuple[Array, IntArray]:
     return numbers.reshape(int(lengths.sum()), *shape), lengths
 
 
-def _split_off(lists: Any, name: str) -> tuple[IntArray, Any]:
+def _split_off(lists: Any, name: str, expansion: Expansion) -> tuple[IntArray, Any]:
     """How many values each list has, and the values end to end."""
     if lists.null_count:
         raise DataError(mismatch(name, expected="lists", got=f"{lists.null_count} nulls"))
+    expansion.add(8 * len(lists))  # lists of nothing lie nowhere, in any number
     compute = require("pyarrow.compute", extra="parquet")
     lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64), lists.flatten()

@@ -4,7 +4,6 @@ Mandlekar et al. 2021, "What Matters in Learning from Offline Human Demonstratio
 Manipulation"; read as Kim et al. 2023, "Preference Transformer", index it.
 """
 
-import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import members, open_hdf5, read_array, require_rows
 from preferl.errors import ConfigError, DataError, mismatch
+from preferl.reading import parse_json
 
 Order = Literal["lexicographic", "numeric"]
 
@@ -170,7 +170,7 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
 def _environment(group: Any) -> str:
     """What the file's `env_args` call the simulator."""
     try:
-        about = json.loads(group.attrs["env_args"])
+        about = parse_json(group.attrs["env_args"])
         return f"{about['env_name']} {about.get('env_version', '')}".strip()
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return "a file without env_args"

@@ -1,13 +1,14 @@
 """Episodes of one length as stacked arrays in `.npz` files, as recorded side by side."""
 
-import zipfile
 from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
 
 from preferl.data.episodes import Episodes, join
+from preferl.data.npy import load_npz
 from preferl.errors import ConfigError, DataError, mismatch
+from preferl.reading import reading
 from preferl.shapes import Array
 
 LastObservation = Literal["reset", "reached"]
@@ -50,29 +51,9 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
 
 
 def _read(file: Path) -> dict[str, Array]:
-    try:
-        with file.open("rb") as content, np.load(content, allow_pickle=False) as held:
-            missing = [name for name in _FIELDS if name not in held.files]
-            if missing:
-                raise DataError(
-                    mismatch(
-                        f"{file}",
-                        expected=f"the arrays {', '.join(_FIELDS)}",
-                        got=f"no {', '.join(missing)} among {held.files}",
-                    )
-                )
-            return {name: held[name] for name in _FIELDS}
-    except DataError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise DataError(
-            mismatch(
-                f"{file}",
-                expected="a whole .npz file of numbers",
-                got=error,
-                fix="Check the path, and that the file was copied whole.",
-            )
-        ) from error
+    fix = "Check the path, and that the file was copied whole."
+    with reading(file, expected="a whole .npz file of numbers", fix=fix, error=DataError):
+        return load_npz(file, _FIELDS)
 
 
 def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Episodes:

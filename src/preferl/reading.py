@@ -1,0 +1,104 @@
+"""Files from elsewhere, read so that whatever is wrong with them becomes one error in words."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from safetensors import SafetensorError
+
+from preferl.errors import CheckpointError, PreferlError, mismatch
+
+MOST_JSON: Final = 64 * 2**20
+"""Bytes of a JSON file; what preferl writes as JSON is far smaller, since numbers lie in arrays."""
+
+DAMAGED: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
+    RuntimeError, SafetensorError, TypeError, ValueError,
+)  # fmt: skip
+"""What reading and using a damaged file raises: numbers without end, lists without end (a
+`RecursionError` is a `RuntimeError`), missing keys, values of other types, and what gymnasium
+asserts of spaces."""
+
+
+@contextmanager
+def reading(
+    what: object, *, expected: str, fix: str = "", error: type[PreferlError] = CheckpointError
+) -> Iterator[None]:
+    """Word whatever goes wrong in the block as one error about a file.
+
+    Args:
+        what: the file or folder.
+        expected: what it should be.
+        fix: what to do.
+        error: of which kind; those of this kind, raised in the block, stay as they are.
+
+    Raises:
+        PreferlError: of that kind.
+    """
+    try:
+        yield
+    except error:
+        raise
+    except DAMAGED as fault:
+        got = f"{fault}" or type(fault).__name__
+        raise error(mismatch(f"{what}", expected=expected, got=got, fix=fix)) from fault
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger than `MOST_JSON`, or no JSON.
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise ValueError(f"more than {MOST_JSON:,} bytes of JSON")
+    return parse_json(content)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """What a JSON file holds, which is one object.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger than `MOST_JSON`, no JSON, or no object.
+    """
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ValueError(f"{type(found).__name__}, not an object of JSON")
+    return found
+
+
+def parse_json(content: str | bytes) -> Any:
+    """What a text of JSON says, in UTF-8 if it comes as bytes.
+
+    Raises:
+        ValueError: it is none, or nested too deeply.
+
+    >>> parse_json("[1, 2]")
+    [1, 2]
+    """
+    try:
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The file of a name in a folder, or in folders within, and nowhere else.
+
+    Raises:
+        ValueError: the name points elsewhere, by itself or by a link that lies in the folder.
+
+    >>> inside(Path("run"), "../key")
+    Traceback (most recent call last):
+    ValueError: '../key' points out of its folder
+    """
+    path = folder / name
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{name!r} points out of its folder")
+    return path
