@@ -11,6 +11,7 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.reading import parse_json
 from preferl.shapes import FloatArray
 
 
@@ -217,11 +218,11 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
 
 def _row(line: str, number: int, path: Path | str) -> dict[str, float]:
     try:
-        values = json.loads(line)
+        values = parse_json(line)
         return {
             str(name): math.nan if value is None else float(value) for name, value in values.items()
         }
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(
             mismatch(f"line {number} of {path}", expected="a JSON object of numbers", got=line)
         ) from error

@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast, final
+from typing import Any, Final, Self, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
 from preferl.files import write_json
 from preferl.folder_lock import FolderLock
 from preferl.provenance import versions
+from preferl.reading import read_object, reading
 
 __all__ = ["RunFolder", "open_run", "require_openable", "versions"]
 
@@ -289,10 +290,8 @@ def _aside(path: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise StorageError(mismatch(f"{path}", expected="a file of a run", got=error)) from error
+    with reading(path, expected="a file of a run", error=StorageError):
+        return read_object(path)
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:

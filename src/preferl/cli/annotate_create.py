@@ -1,6 +1,5 @@
 """`preferl annotate create`: from recorded episodes to questions that people can answer."""
 
-import json
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ import numpy as np
 
 from preferl.cli.labels import FOLDER, NAME
 from preferl.errors import ConfigError, DataError, PreferlError, mismatch, require_in
+from preferl.reading import read_object
 
 if TYPE_CHECKING:
     from preferl.data.episodes import Episodes
@@ -174,7 +174,7 @@ def episodes_of_run(folder: Path) -> "Episodes":
         if (place / "about.json").is_file():
             return load_episodes(place)
     try:
-        told = json.loads((folder / "config.json").read_text(encoding="utf-8"))["config"]
+        told = read_object(folder / "config.json")["config"]
         told = told | (told.get("run") or told.get("config") or {})
         source = told["demonstrations"]
     except (OSError, ValueError, KeyError, TypeError) as error:

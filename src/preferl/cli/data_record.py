@@ -63,13 +63,13 @@ def run_data_record(config: DataRecordConfig) -> None:
 
 def _offline_policy(config: DatasetConfig) -> "Policy | None":
     """The policy of an offline run, if the path is one's; others are read where they act."""
-    import json
-
     from preferl.offline import OfflinePolicy
+    from preferl.reading import read_object, reading
 
     if config.policy is None or not (config.policy / "policy.json").is_file():
         return None
-    about = json.loads((config.policy / "policy.json").read_text(encoding="utf-8"))
+    with reading(config.policy / "policy.json", expected="a file that says whose policy it is"):
+        about = read_object(config.policy / "policy.json")
     return OfflinePolicy.load(config.policy, seed=config.seed) if "learner" in about else None
 
 

@@ -7,11 +7,12 @@ help never waits for torch.
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
 
+from preferl.bounds import allow_large
 from preferl.errors import PreferlError, ResumeError
 
 
@@ -67,6 +68,9 @@ COMMANDS = (
             "preferl.cli.annotate", "ImportConfig", "run_import"),
 )  # fmt: skip
 
+ALLOW_LARGE = "--allow-large"
+"""Of every command: files may become far larger in memory than they are on disk."""
+
 FAILURE, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 
 
@@ -76,12 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     To resume a run that is finished, or none, is wrong usage.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    large = ALLOW_LARGE in words
+    words = [word for word in words if word != ALLOW_LARGE]
     command = next((c for c in COMMANDS if words[: len(c.name.split())] == c.name.split()), None)
     if command is None:
         sys.exit(_help(words))
     rest = words[len(command.name.split()) :]
     try:
-        with _plain_warnings():
+        with _plain_warnings(), allow_large() if large else nullcontext():
             _run(command, rest)
     except PreferlError as error:
         sys.stderr.write(f"preferl {command.name}: {error}\n")
@@ -153,4 +159,5 @@ def _listing(commands: Sequence[Command]) -> str:
         "usage: preferl COMMAND [options]\n\n"
         + "\n".join(lines)
         + "\n\nOptions of a command: preferl COMMAND --help\n"
+        + "Of every command: --allow-large reads files that grow a hundredfold in memory.\n"
     )

@@ -13,6 +13,9 @@ from preferl.errors import ConfigError, mismatch
 from preferl.online import JudgeConfig, OnlineConfig
 from preferl.trust import admitted, typed
 
+MOST_SETTINGS = 2**16
+"""Bytes of a file of settings, which takes some 40 of them for each."""
+
 
 @dataclass(frozen=True)
 class OnlineRunConfig:
@@ -80,15 +83,33 @@ def _options(arguments: Sequence[str], name: str) -> list[str]:
     return [*after, *joined]
 
 
+def _entries(value: Any, known: dict[int, int]) -> int:
+    """Values in nested settings when each alias is written out; what is shared is counted once."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_SETTINGS  # one that holds itself has no end
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_entries(part, known) for part in parts)
+    return known[id(value)]
+
+
 def _read(path: Path) -> dict[str, Any]:
     import yaml
 
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            mismatch(f"{path}", expected="a YAML or JSON file of settings", got=error)
-        ) from error
+    from preferl.reading import reading
+
+    with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
+        with path.open("rb") as file:
+            content = file.read(MOST_SETTINGS + 1)
+        if len(content) > MOST_SETTINGS:
+            raise ValueError(f"more than {MOST_SETTINGS:,} bytes")
+        try:
+            data = yaml.safe_load(content.decode("utf-8"))  # JSON is YAML
+        except yaml.YAMLError as error:
+            raise ValueError(error) from error
+        if _entries(data, {}) > MOST_SETTINGS:
+            raise ValueError("aliases that stand for more than all other settings")
     if not isinstance(data, dict):
         raise ConfigError(mismatch(f"{path}", expected="settings by name", got=type(data).__name__))
     settings: dict[str, Any] = data.get("config", data)

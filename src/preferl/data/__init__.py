@@ -1,5 +1,6 @@
 """Experience as arrays: episodes, segments, comparisons, and where they come from (numpy only)."""
 
+from preferl.bounds import allow_large
 from preferl.data.arrays import (
     content_id,
     load_comparisons,
@@ -23,6 +24,7 @@ __all__ = [
     "History",
     "Segments",
     "Task",
+    "allow_large",
     "concatenate",
     "content_id",
     "crosses_end",

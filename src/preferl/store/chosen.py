@@ -1,6 +1,5 @@
 """Tables whose rows say which of two clips was chosen and which rejected."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut
 from preferl.errors import DataError, mismatch
+from preferl.reading import parse_json
 from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
 from preferl.store.tables import cell, read_table
@@ -84,7 +84,7 @@ def _clip(
     said = raw.get(side)
     if isinstance(said, str):
         try:
-            said = json.loads(said)
+            said = parse_json(said)
         except ValueError as error:
             raise _wrong(where, side, "an object of JSON", error) from error
     if isinstance(said, dict) and said.get("episode") is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 from preferl._optional import require
 from preferl.errors import ConfigError, DataError, StorageError, mismatch
 from preferl.files import writing
+from preferl.reading import parse_json
 
 Format = Literal["jsonl", "csv", "parquet"]
 Cell = Literal["text", "whole", "number", "flag", "json"]
@@ -101,7 +102,7 @@ def cell(kind: Cell, value: Any) -> Any:
         return None
     if isinstance(value, str) and kind != "text":
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except ValueError:
             raise ValueError(_WORDS[kind]) from None
     if kind == "json" and isinstance(value, dict):
@@ -200,7 +201,7 @@ def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except ValueError as error:
                 raise _no_row(path, number, error) from error
             if not isinstance(row, dict):

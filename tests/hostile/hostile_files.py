@@ -1,0 +1,358 @@
+"""Small files that would take all memory or time, or read other files; each with its reader."""
+
+import gzip
+import io
+import json
+import pickle
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import safetensors.numpy
+
+from preferl.cli.online import _read as read_settings
+from preferl.data import load_comparisons, load_episodes
+from preferl.data.sources import (
+    load_d4rl,
+    load_demonstrations,
+    load_drlhp_preferences,
+    load_hub_dataset,
+    load_pickle,
+    load_robomimic,
+    load_source,
+    load_stacked,
+    read_labels,
+)
+from preferl.models import load_reward_model
+from preferl.offline import OfflinePolicy
+from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.online.saving import load_policy
+from preferl.online.state_files import read_state
+from preferl.store.tables import read_table
+from preferl.training import load_reward
+from preferl.training.versions import read_version
+
+Case = tuple[Callable[[Path], Any], Callable[[Any], Any]]
+"""Writes a file or folder at a path; reads what it has written."""
+
+BOX: Final = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [3], "dtype": "float32"}
+
+
+def _bytes(content: bytes) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+def _nested(depth: int, close: bytes) -> bytes:
+    """A pickle of an object that holds the one before it twice, `depth` times over."""
+    content, number = b"\x80\x02]K\x01a" if close == b"l" else b"\x80\x02K\x01\x85", 0
+    for number in range(depth):
+        content += b"q" + bytes([number]) + b"0"
+        pair = b"h" + bytes([number])
+        content += b"(" + pair * 8 + b"l" if close == b"l" else pair * 2 + b"\x86"
+    return content
+
+
+def _demonstrations(value: bytes) -> bytes:
+    """A list of one demonstration whose arrays are all this object."""
+    content = b"\x80\x02" + value.removeprefix(b"\x80\x02") + b"q\xf0" + b"0"
+    names = (b"observations", b"actions", b"rewards")
+    items = b"".join(b"X" + struct.pack("<I", len(n)) + n + b"h\xf0" for n in names)
+    return content + b"](" + b"}(" + items + b"u" + b"e."
+
+
+def _many_demonstrations() -> bytes:
+    demonstration = {n: np.zeros((1000, 10)) for n in ("observations", "actions")}
+    return pickle.dumps([demonstration | {"rewards": np.zeros(1000)}] * 20_000, 2)
+
+
+def _gzip(size: int) -> bytes:
+    return gzip.compress(b"\x80\x02B" + struct.pack("<I", size) + bytes(size) + b".", 1)
+
+
+def _clips(packed: bytes) -> bytes:
+    """A database of preferences whose every clip is this one."""
+    clips = b"".join(
+        b"K" + bytes([n]) + (b"B" + struct.pack("<I", len(packed)) + packed + b"q\x01")
+        if n == 0
+        else b"K" + bytes([n]) + b"h\x01"
+        for n in range(200)
+    )
+    prefs = b"](K\x00K\x01K\x01K\x00\x86\x87e"
+    name = b"X\x08\x00\x00\x00segments" + b"}(" + clips + b"u" + b"X\x05\x00\x00\x00prefs" + prefs
+    return gzip.compress(b"\x80\x02cpref_db\nPrefDB\n)\x81}(" + name + b"ub.")
+
+
+def _npz(members: dict[str, bytes]) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, content in members.items():
+                archive.writestr(f"{name}.npy", content)
+        return path
+
+    return write
+
+
+def _npy(shape: tuple[int, ...], dtype: str = "<f4", content: bytes = b"") -> bytes:
+    about = {"descr": dtype, "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, about)
+    return header.getvalue() + content
+
+
+def _stacked(size: int) -> dict[str, bytes]:
+    shape = (10, size // 10)
+    arrays = {n: _npy(shape, "|u1", bytes(size)) for n in ("rewards", "dones")}
+    return arrays | {n: _npy(shape, "|u1", bytes(size)) for n in ("observations", "actions")}
+
+
+def _folder(files: dict[str, bytes], about: dict[str, Any]) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.mkdir()
+        for name, content in files.items():
+            (path / name).write_bytes(content)
+        (path / "about.json").write_text(json.dumps(about))
+        return path
+
+    return write
+
+
+def _hdf5(fill: Callable[[h5py.File], None]) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        with h5py.File(path, "w", libver="latest") as file:
+            fill(file)
+        return path
+
+    return write
+
+
+def _columns(file: h5py.File, rows: int, **settings: Any) -> None:
+    file.create_dataset("observations", (rows, 10), "f4", **settings)
+    file.create_dataset("actions", (rows, 2), "f4", **settings)
+    for name in ("rewards", "terminals", "timeouts"):
+        file.create_dataset(name, (rows,), "f4", **settings)
+
+
+def _small(file: h5py.File, **others: Any) -> None:
+    for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
+        if name not in others:
+            file[name] = np.zeros((4, 2) if name[0] in "oa" else 4, np.float32)
+
+
+def _zeros(file: h5py.File) -> None:
+    _columns(file, 10, compression="gzip", chunks=True)
+    del file["observations"]
+    settings = {"compression": "gzip", "compression_opts": 9, "chunks": (100_000, 10)}
+    array = file.create_dataset("observations", (10_000_000, 10), "f4", **settings)
+    whole = zlib.compress(bytes(4_000_000), 9)
+    for row in range(0, 10_000_000, 100_000):
+        array.id.write_direct_chunk((row, 0), whole)
+
+
+def _lying_chunk(file: h5py.File) -> None:
+    """A chunk of 8 bytes that unpacks to 320 megabytes."""
+    _small(file, rewards=None)
+    array = file.create_dataset("rewards", (4,), "f4", compression="gzip", chunks=(4,))
+    packer = zlib.compressobj(9)
+    packed = b"".join(packer.compress(bytes(2**24)) for _ in range(20)) + packer.flush()
+    array.id.write_direct_chunk((0,), packed)
+
+
+def _shared(file: h5py.File) -> None:
+    """One demonstration of twenty megabytes under a thousand names."""
+    group = file.create_group("data/demo_0")
+    for name in ("actions", "rewards", "dones"):
+        group[name] = np.zeros((500_000, 10) if name == "actions" else 500_000, np.float32)
+    keys = ("object", "robot0_joint_pos", "robot0_joint_pos_cos", "robot0_joint_pos_sin",
+            "robot0_joint_vel", "robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos",
+            "robot0_gripper_qvel")  # fmt: skip
+    group["obs/object"] = np.zeros((500_000, 1), np.float32)
+    for key in keys[1:]:
+        group[f"obs/{key}"] = group["obs/object"]
+    for number in range(1, 1000):
+        file[f"data/demo_{number}"] = group
+
+
+def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.mkdir()
+        about = {"format": 1, "preferl": "0", "model": config}
+        about |= {"observation_space": BOX, "action_space": BOX} | others
+        (path / "config.json").write_text(json.dumps(about))
+        weights = {"a": np.zeros(100, np.float32)}
+        safetensors.numpy.save_file(weights, path / "model.safetensors")
+        return path
+
+    return write
+
+
+def _policy(about: dict[str, Any]) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.mkdir()
+        spaces = {"observation_space": BOX, "action_space": BOX}
+        (path / "policy.json").write_text(json.dumps(spaces | about))
+        safetensors.numpy.save_file({"a": np.zeros(9, np.float32)}, path / "policy.safetensors")
+        return path
+
+    return write
+
+
+def _parquet(path: Path) -> Path:
+    rows = 15_000_000
+    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, np.float32)))
+    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+    return path
+
+
+def _arrow(path: Path) -> Path:
+    rows = 15_000_000
+    zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, np.float32)))
+    table = pyarrow.table(dict.fromkeys(("observations", "actions", "rewards", "dones"), zeros))
+    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    with pyarrow.ipc.new_file(str(path), table.schema, options=options) as writer:
+        writer.write_table(table)
+    return path
+
+
+def _laughs(path: Path) -> Path:
+    lines = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    path.write_text("\n".join([*lines, "config: {n_steps: *a11}"]))
+    return path
+
+
+def _deep(path: Path) -> Path:
+    path.write_text("[" * 200_000 + "]" * 200_000)
+    return path
+
+
+def _deep_folder(name: str) -> Callable[[Path], Path]:
+    def write(path: Path) -> Path:
+        path.mkdir(parents=True)
+        _deep(path / name)
+        return path
+
+    return write
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return list(read_table(path, "jsonl"))
+
+
+BOMBS: Final[dict[str, Case]] = {
+    "pickle, memo index": (_bytes(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
+    "pickle, memo index in digits": (_bytes(b"Np268435456\n."), load_pickle),
+    "pickle, length": (_bytes(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
+    "pickle, frame": (_bytes(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
+    "pickle, hash": (_bytes(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),
+    "pickle, lists": (_bytes(_demonstrations(_nested(9, b"l"))), load_demonstrations),
+    "pickle, shared": (_bytes(_many_demonstrations()), load_demonstrations),
+    "gzip": (_bytes(_gzip(250_000_000)), load_drlhp_preferences),
+    "gzip, clips": (_bytes(_clips(zlib.compress(bytes(30_000_000)))), load_drlhp_preferences),
+    "npz": (_npz(_stacked(50_000_000)), load_stacked),
+    "npz, declared": (
+        _npz({n: _npy((10**4, 10**6)) for n in ("observations", "actions", "rewards", "dones")}),
+        load_stacked,
+    ),
+    "npy, declared": (
+        _folder({"actions.npy": _npy((2**40,))}, {"format": 1, "arrays": ["actions"]}),
+        load_episodes,
+    ),
+    "npy, no bytes each": (
+        _folder({"actions.npy": _npy((2**60,), "|S0")}, {"format": 1, "arrays": ["actions"]}),
+        load_episodes,
+    ),
+    "npy, header": (
+        _folder(
+            {"actions.npy": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b"(" * 9000},
+            {"format": 1, "arrays": ["actions"]},
+        ),
+        load_comparisons,
+    ),
+    "hdf5, unwritten": (_hdf5(lambda file: _columns(file, 10**9)), load_d4rl),
+    "hdf5, chunks of nothing": (
+        _hdf5(lambda file: _columns(file, 10**9, compression="gzip", chunks=True)),
+        load_source,
+    ),
+    "hdf5, compressed": (_hdf5(_zeros), load_d4rl),
+    "hdf5, lying chunk": (_hdf5(_lying_chunk), load_d4rl),
+    "hdf5, shared": (_hdf5(_shared), load_robomimic),
+    "reward, wide": (_model({"kind": "mlp", "hidden": [10**6, 10**6]}), load_reward_model),
+    "reward, members": (_model({"kind": "mlp", "members": 10**9}), load_reward),
+    "reward, layers": (_model({"kind": "transformer", "layers": 10**9}), load_reward_model),
+    "reward, positions": (_model({"kind": "transformer", "positions": 10**9}), load_reward_model),
+    "reward, recurrent": (_model({"kind": "lstm", "width": 10**6}), load_reward_model),
+    "reward, pictures": (
+        _model(
+            {"kind": "cnn", "members": 10**6},
+            observation_space=BOX | {"shape": [84, 84, 3], "dtype": "uint8", "low": 0, "high": 255},
+        ),
+        load_reward_model,
+    ),
+    "reward, ensemble": (
+        _model({"kind": "ensemble", "models": [{"kind": "mlp"}] * 10_000}),
+        load_reward_model,
+    ),
+    "reward, space": (
+        _model({"kind": "mlp"}, observation_space=BOX | {"shape": [10**5, 10**5]}),
+        load_reward_model,
+    ),
+    "reward, type of a space": (
+        _model({"kind": "mlp"}, observation_space=BOX | {"dtype": "U1000000000"}),
+        load_reward_model,
+    ),
+    "policy, wide": (
+        _policy({"kind": "PPOConfig", "config": {"hidden": [10**6, 10**6]}}),
+        load_policy,
+    ),
+    "policy, space": (
+        _policy(
+            {"format": 1, "log_std_bounds": [-1, 1], "observation_space": BOX | {"shape": [2**40]}}
+        ),
+        OfflinePolicy.load,
+    ),
+    "parquet": (_parquet, load_hub_dataset),
+    "arrow": (_arrow, load_hub_dataset),
+    "yaml, a billion laughs": (_laughs, read_settings),
+    "json, deep settings": (_deep, read_settings),
+    "json, deep rows": (_deep, _rows),
+    "json, deep arrays": (_deep_folder("about.json"), load_episodes),
+    "json, deep reward": (_deep_folder("config.json"), load_reward_model),
+    "json, deep version": (
+        lambda path: path.mkdir() or _deep_folder("version.json")(path / "00001"),
+        lambda path: read_version(path.parent, 1),
+    ),
+    "json, deep policy": (_deep_folder("policy.json"), DecisionTransformerPolicy.load),
+    "json, deep state": (_deep_folder("state.json"), read_state),
+    "json, numbers without end": (
+        _model({"kind": "mlp", "hidden": [10**400]}),
+        load_reward_model,
+    ),
+    "json, lists for names": (
+        _folder({}, {"format": 1, "arrays": {"a": 1}, "kind": "episodes"}),
+        load_episodes,
+    ),
+    "labels, lists": (
+        lambda path: _labels(path, _nested(9, b"l") + b"."),
+        read_labels,
+    ),
+}
+
+
+def _labels(path: Path, content: bytes) -> Path:
+    path.mkdir()
+    for name in ("label_human", "indices_num3", "indices_2_num3"):
+        (path / name).write_bytes(content)
+    return path
