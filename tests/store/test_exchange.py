@@ -230,27 +230,50 @@ def test_rows_that_disagree_are_named(tmp_path):
             import_answers(store, project.id, write(tmp_path / "one.jsonl", [a_row()]))
 
 
-def test_a_clip_beside_itself_comes_back_and_is_not_asked_about(store, elsewhere, tmp_path):
+def with_one_answer(store, kind="equal"):
+    """A project with one answer, by its own table: the path of the query is returned with it."""
     project = store.projects.create("dots", quorum=2, repeat_share=0.0)
     asked = store.questions.ask(project.id, SEGMENTS, np.array([[0, 1]]))
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.invite(project.id, "Ann").annotator.id
     (question,) = store.queue.claim(project.id, ann, 1).questions
-    store.queue.answer(ann, question.token, "key-00001", "equal")
+    store.queue.answer(ann, question.token, "key-00001", kind)
+    return project, asked[0]
+
+
+@pytest.mark.parametrize("kind", ["left", "equal"])
+def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, elsewhere, tmp_path, kind):
+    project, asked = with_one_answer(store, kind)
     with store.database.write() as session:  # as was asked once
-        query = session.get_one(Query, asked[0])
+        query = session.get_one(Query, asked)
         query.second_clip = query.first_clip
     out = tmp_path / "answers.jsonl"
     export_answers(store, project.id, out)
     export_segments(store, project.id, tmp_path / "clips")
     there, copy = elsewhere
-    assert import_answers(there, copy, out, clips=tmp_path / "clips") == (1, 0)
+    with pytest.raises(DataError, match=r"row 1, column second_clip.*--without-same"):
+        import_answers(there, copy, out, clips=tmp_path / "clips")
+    added = import_answers(there, copy, out, clips=tmp_path / "clips", without_same=True)
+    assert added == (0, 0)
     assert there.live.open(copy) == 0
-    export_answers(there, copy, tmp_path / "again.jsonl")
-    cells = {"project": None}
-    assert [row | cells for row in rows_of(out)] == [
-        row | cells for row in rows_of(tmp_path / "again.jsonl")
-    ]
+
+
+@pytest.mark.parametrize("name", ["owner", "Ｏｗｎｅｒ", "оwnеr"])
+def test_answers_in_the_owners_name_are_refused_unless_somebody_is_named(
+    store, elsewhere, tmp_path, name
+):
+    project, _ = with_one_answer(store)
+    out, clips = tmp_path / "answers.jsonl", tmp_path / "clips"
+    export_answers(store, project.id, out)
+    export_segments(store, project.id, clips)
+    write(out, [row | {"annotator": name} for row in rows_of(out)])
+    there, copy = elsewhere
+    with pytest.raises(DataError, match=r"row 1, column annotator.*--owner NAME"):
+        import_answers(there, copy, out, clips=clips)
+    with pytest.raises(DataError, match="not the owner's"):
+        import_answers(there, copy, out, clips=clips, owner=name)
+    assert import_answers(there, copy, out, clips=clips, owner="Olga") == (1, 0)
+    assert {person.name for person in there.people.all(copy)} >= {"Olga"}
 
 
 def test_files_that_are_none(tmp_path):

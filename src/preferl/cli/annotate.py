@@ -148,6 +148,8 @@ class ImportConfig:
             data set.
         task: row of the table of tasks, for a D4RL file that needs one.
         name: who is said to have answered; by default what the file or folder is called.
+        owner: name for answers of whoever ran the server that exported them; refused without one.
+        without_same: leave out answers about a clip and itself, which are refused otherwise.
         length: steps per clip, where the labels do not say.
         crossing: what becomes of clips across an episode's end, in label folders.
     """
@@ -159,6 +161,8 @@ class ImportConfig:
     demonstrations: str | None = None
     task: str | None = None
     name: str | None = None
+    owner: str | None = None
+    without_same: bool = False
     length: int | None = None
     crossing: Literal["drop", "keep", "error"] | None = None
 
@@ -272,7 +276,14 @@ def run_import(config: ImportConfig) -> None:
     place = begun(config.labels) if config.new else opened(config.labels)
     with place as (store, project):
         if kind == "export":
-            added = import_answers(store, project.id, config.path, clips=config.clips)
+            added = import_answers(
+                store,
+                project.id,
+                config.path,
+                clips=config.clips,
+                owner=config.owner,
+                without_same=config.without_same,
+            )
             _say(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return
         episodes, length = _episodes(config), config.length

@@ -10,17 +10,38 @@ from sqlalchemy.orm import Session
 from preferl.errors import DataError, mismatch
 from preferl.store.answer_table import EXPORTED_AS, OF_QUERY, birthplace, checked, query_name
 from preferl.store.bulk import add_queries, known_clips, people_named
+from preferl.store.names import looks_like_owner
 from preferl.store.schema import Project, Query
 from preferl.store.tables import read_table
 
 
-def read_answers(path: Path, wanted: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with where they are, each right by itself and agreeing with those before."""
+def read_answers(
+    path: Path, wanted: str | None, *, owner: str | None = None, without_same: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows with where they are, each right by itself and agreeing with those before.
+
+    Args:
+        path: the table.
+        wanted: its format, if not the one that `path` ends in.
+        owner: name for answers in the owner's name, which are refused without one.
+        without_same: leave out answers about a clip and itself, which are refused otherwise.
+    """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
     for number, raw in enumerate(read_table(path, wanted), 1):
         where = f"{path}, row {number}"
         row = checked(raw, where)
+        if row["first_clip"] == row["second_clip"]:
+            if without_same:
+                continue
+            fix = "Such answers say nothing: leave them out, --without-same (without_same=True)."
+            raise wrong_cell(where, "second_clip", "another clip than first_clip", "the same", fix)
+        if looks_like_owner(row["annotator"]):
+            if owner is None:
+                fix = "Name whose answers they are: --owner NAME (owner=NAME)."
+                expected = "a name that is not the owner's"
+                raise wrong_cell(where, "annotator", expected, repr(row["annotator"]), fix)
+            row["annotator"] = owner
         if row["key"] in keys:
             raise wrong_cell(where, "key", "one for each answer", f"{row['key']} again")
         keys.add(row["key"])
@@ -92,10 +113,7 @@ def _query(
     if again is not None and again not in there:
         raise wrong_cell(where, "repeat_of", "a query of this file or project", again)
     repeats = again is not None
-    settled = row["purpose"] == "ask" and (
-        row["quorum"] == 0  # it was imported with its answers
-        or row["first_clip"] == row["second_clip"]  # earlier versions asked such; nobody has to see
-    )
+    settled = row["purpose"] == "ask" and row["quorum"] == 0  # it was imported with its answers
     return {
         "project_id": project_id,
         "first_clip": row["first_clip"],

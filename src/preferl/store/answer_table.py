@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from preferl.errors import DataError, mismatch
 from preferl.store.clips import CLIP_ID
-from preferl.store.people import LONGEST_NAME
+from preferl.store.names import LONGEST_NAME
 from preferl.store.queue import STRENGTHS
 from preferl.store.schema import KINDS, Project
 from preferl.store.tables import Cell, cell

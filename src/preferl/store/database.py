@@ -25,6 +25,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.store.whole import damaged, is_damaged
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for others to finish before it fails."""
@@ -194,6 +195,8 @@ def _worded(url: URL) -> Iterator[None]:
         raise  # says something about what was written, and callers know what
     except SQLAlchemyError as error:
         said = error.orig if isinstance(error, DBAPIError) else error
+        if is_damaged(said):
+            raise damaged(f"{url.database}", said) from error
         raise StorageError(
             mismatch(
                 f"store {url.render_as_string(hide_password=True)}",

@@ -18,6 +18,7 @@ from preferl.store.answer_rows import answer_row, queries_of, read_answers, wron
 from preferl.store.answer_table import COLUMNS, EXPORTED_AS, query_name, timestamp
 from preferl.store.bulk import add_answers, known_answers, people_named, recount
 from preferl.store.clip_folder import import_segments
+from preferl.store.names import require_name
 from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
@@ -182,6 +183,8 @@ def import_answers(
     *,
     clips: Path | str | None = None,
     format: str | None = None,  # noqa: A002
+    owner: str | None = None,
+    without_same: bool = False,
 ) -> ImportedAnswers:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
@@ -194,15 +197,22 @@ def import_answers(
         path: the file; all of its rows are held in memory.
         clips: the folder that `export_segments` wrote beside it; None where they are here already.
         format: as for `export_answers`.
+        owner: name for answers in the owner's name, who is somebody else in every store; they are
+            refused without one.
+        without_same: leave out answers about a clip and itself, which earlier versions asked for;
+            they are refused otherwise, since whatever people say of them says nothing.
 
     Raises:
         ConfigError: an unknown format or project.
-        DataError: a cell that is wrong, naming file, row and column; a clip that is not stored.
+        DataError: a cell that is wrong, naming file, row and column; a clip that is not stored, or
+            compared with itself; an answer in the owner's name.
         MissingExtraError: Parquet without the extra `parquet`.
         StorageError: a file cannot be read, or the store not written to.
     """
     project = store.projects.get(project_id)
-    rows = list(read_answers(Path(path), format))
+    if owner is not None:
+        owner = require_name(owner)
+    rows = list(read_answers(Path(path), format, owner=owner, without_same=without_same))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:

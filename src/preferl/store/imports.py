@@ -27,7 +27,9 @@ from preferl.store.bulk import (
     people_named,
 )
 from preferl.store.chosen import read_chosen
+from preferl.store.clips import clip_ids
 from preferl.store.database import now
+from preferl.store.names import require_name
 from preferl.store.schema import Project
 from preferl.store.store import Store
 
@@ -171,7 +173,7 @@ def import_comparisons(
 
     Raises:
         ConfigError: no such project.
-        DataError: other preferences, a clip beside itself, or a name that is none.
+        DataError: other preferences, a clip beside itself, or a name that is none or the owner's.
         StorageError: the store cannot be written to.
     """
     project = store.projects.get(project_id)
@@ -325,12 +327,14 @@ def _check(comparisons: Comparisons, annotators: Sequence[str]) -> None:
                 got=comparisons.preference[wrong][0],
             )
         )
-    same = comparisons.pairs[:, 0] == comparisons.pairs[:, 1]
+    used, place = np.unique(comparisons.pairs, return_inverse=True)
+    names = np.asarray(clip_ids(comparisons.segments.select(used)), np.str_)
+    first, second = names[place.reshape(comparisons.pairs.shape)].T
+    same = np.asarray(first == second)
     if same.any():
         got = "a clip beside itself"
         raise DataError(
             mismatch(f"pair {int(same.argmax())}", expected="two different clips", got=got)
         )
     for name in set(annotators):
-        if not (name == " ".join(name.split()) and name.isprintable() and 1 <= len(name) <= 80):
-            raise DataError(mismatch("annotator", expected="1 to 80 letters", got=repr(name)[:100]))
+        require_name(name)

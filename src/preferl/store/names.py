@@ -8,7 +8,9 @@ import re
 import unicodedata
 from typing import Final
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError, DataError, mismatch
+
+LONGEST_NAME: Final = 80
 
 OWNER: Final = "owner"
 """Name of the admin who works on the machine of the store."""
@@ -35,6 +37,25 @@ LETTER: Final = re.compile(r"\bLETTER (?:[A-Z-]+ )*?([A-Z])(?: WITH .*)?$")
 def tidy(name: str) -> str:
     """A name as it is kept: without spaces around it, and with single ones between."""
     return " ".join(name.split())
+
+
+def require_name(name: str) -> str:
+    """A name that an import may give to somebody, as it is kept.
+
+    Raises:
+        DataError: without letters, of over `LONGEST_NAME`, or one like the owner's.
+    """
+    if name != tidy(name) or not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
+        expected = f"1 to {LONGEST_NAME} letters"
+        raise DataError(mismatch("annotator", expected=expected, got=repr(name)[:100]))
+    if looks_like_owner(name):
+        fix = "The owner of this store gave none of them: say who did, with --name."
+        raise DataError(
+            mismatch(
+                "annotator", expected="a name that is not the owner's", got=repr(name), fix=fix
+            )
+        )
+    return name
 
 
 def refuse_owner(name: str) -> None:

@@ -14,11 +14,9 @@ from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.store.database import Database, now
-from preferl.store.names import OWNER, refuse_owner, tidy
+from preferl.store.names import LONGEST_NAME, OWNER, refuse_owner, tidy
 from preferl.store.schema import ROLES, Annotator, Project, Role, SignIn
 from preferl.store.turn import clock
-
-LONGEST_NAME = 80
 
 
 class Invitation(NamedTuple):

@@ -15,8 +15,11 @@ from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
 from preferl.store.sign_ins import SignIns
+from preferl.store.whole import require_whole
 
 LABELS = "labels.db"
+CLIPS = "clips"
+"""Of the folder: the clips of all projects."""
 KEY = "key"
 
 
@@ -61,7 +64,8 @@ class Store:
 
         Raises:
             ConfigError: PostgreSQL without `files`, or a URL of another database.
-            StorageError: the folder cannot be written to, or a newer version made the store.
+            StorageError: the folder cannot be written to, a newer version made the store, its
+                database is damaged, or it is empty where there are clips already.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,6 +92,7 @@ class Store:
         for needed in (folder, *([Path(str(database.url.database)).parent] * database.is_sqlite)):
             _make(needed)
         if database.is_sqlite:
+            require_whole(Path(str(database.url.database)), folder / CLIPS)
             keep_private(Path(str(database.url.database)))
         try:
             upgrade(database)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,7 @@ from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import DataError, mismatch
 from preferl.reading import parse_json, read_object
 from preferl.shapes import Array, Observations, leaves, map_observations, take
-
-KNOWN_PACKAGES: Final = frozenset(
-    {"gymnasium", "gymnasium_robotics", "ale_py", "shimmy", "metaworld", "preferl"}
-)
-"""Packages whose environments a data set may name: Minari builds them where it lacks spaces."""
+from preferl.trust import admitted
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -75,15 +71,7 @@ def _check(folder: Path, name: str) -> None:
     about = read_object(folder / "metadata.json")
     spec = about.get("env_spec")
     for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
-        if module.split(".")[0] not in KNOWN_PACKAGES:
-            raise DataError(
-                mismatch(
-                    f"environment of Minari data set {name!r}",
-                    expected=f"one of {', '.join(sorted(KNOWN_PACKAGES))}",
-                    got=module,
-                    fix="Load it with minari if you trust its maker, and pass the data set itself.",
-                )
-            )
+        admitted(module, source=f"Minari data set {name!r}")
     for file in sorted(folder.rglob("*.hdf5")):
         with open_hdf5(file):
             pass  # looked at as it is opened
@@ -97,7 +85,7 @@ def _modules(spec: Any) -> Iterator[str]:
     elif isinstance(spec, Mapping):
         for key, value in spec.items():
             if key.endswith("entry_point") and isinstance(value, str):
-                yield value.partition(":")[0]
+                yield value
             else:
                 yield from _modules(value)
 

@@ -1,0 +1,91 @@
+"""A damaged database is called damaged, and one that lost its labels is not taken for a new one."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from preferl.errors import StorageError
+from preferl.store.store import Store
+
+
+@pytest.fixture
+def filled(empty_store, tmp_path):
+    """A store with some clips beside labels of 200 people."""
+    folder = tmp_path / "store"
+    shutil.copytree(empty_store, folder)
+    with Store.open(folder) as store:
+        project = store.projects.create("dots", question="Which is better?")
+    with sqlite3.connect(folder / "labels.db") as database:
+        database.executemany(
+            "INSERT INTO annotator (project_id, name, role, secret_hash, created_at)"
+            " VALUES (?, ?, 'annotator', ?, 0)",
+            [(project.id, f"person {n}", f"{n:064d}") for n in range(200)],
+        )
+    database.close()
+    (folder / "clips" / "1").mkdir(parents=True)
+    return folder
+
+
+def spoil(folder, start=4096 * 3, size=4096 * 8):
+    """Overwrite some pages behind the first ones, as a disk that fails does."""
+    file = folder / "labels.db"
+    content = bytearray(file.read_bytes())
+    content[start : start + size] = os.urandom(len(content[start : start + size]))
+    file.write_bytes(content)
+
+
+def test_a_damaged_database_is_called_damaged(filled):
+    spoil(filled)
+    with pytest.raises(StorageError, match=r"labels\.db: expected a whole database, got a damaged"):
+        Store.open(filled)
+
+
+def test_what_is_no_database_is_called_damaged(filled):
+    (filled / "labels.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(StorageError, match="a damaged one"):
+        Store.open(filled)
+
+
+def test_damage_that_opening_does_not_see_is_called_damage(filled, monkeypatch):
+    monkeypatch.setattr("preferl.store.whole.MOST_CHECKED", 0)
+    spoil(filled, size=10**6)
+    with pytest.raises(StorageError, match="a damaged one"), Store.open(filled) as store:
+        store.people.all(1)
+
+
+@pytest.mark.parametrize("loss", ["empty", "gone", "without tables"])
+def test_no_labels_beside_clips_are_no_new_store(filled, loss):
+    file = filled / "labels.db"
+    file.unlink()
+    if loss == "empty":
+        file.touch()
+    elif loss == "without tables":
+        with sqlite3.connect(file) as database:
+            database.execute("CREATE TABLE t (a)")
+            database.execute("DROP TABLE t")
+        database.close()
+    before = sorted(path.name for path in filled.iterdir())
+    with pytest.raises(StorageError, match="the labels of the clips in"):
+        Store.open(filled)
+    assert sorted(path.name for path in filled.iterdir()) == before
+
+
+def test_an_empty_folder_is_a_new_store(tmp_path):
+    (tmp_path / "clips").mkdir()
+    Store.open(tmp_path).close()
+    Store.open(tmp_path).close()
+
+
+def test_export_of_a_damaged_database_fails(filled, tmp_path):
+    spoil(filled)
+    command = ["annotate", "export", str(tmp_path / "out.jsonl"), "--store", str(filled)]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "preferl", *command], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "a damaged one" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
