@@ -91,6 +91,29 @@ def test_rows_share_the_segments(rows):
     np.testing.assert_array_equal(some.preference, comparisons.preference[rows])
 
 
+@pytest.mark.parametrize("row", [0, 2, -1, np.int64(1)])
+def test_a_number_is_a_table_of_one(row):
+    comparisons = _comparisons()
+    one = comparisons[row]
+    assert len(one) == 1
+    np.testing.assert_array_equal(one.pairs[0], comparisons.pairs[row])
+    np.testing.assert_array_equal(one.preference[0], comparisons.preference[row])
+    assert one.segments is comparisons.segments
+
+
+@pytest.mark.parametrize("row", [4, -5])
+def test_a_number_beyond_the_last_is_an_index_error(row):
+    with pytest.raises(IndexError):
+        _comparisons()[row]
+
+
+def test_iteration_gives_each_comparison_once():
+    comparisons = _comparisons()
+    each = list(comparisons)
+    assert [len(one) for one in each] == [1, 1, 1, 1]
+    np.testing.assert_array_equal(np.concatenate([one.pairs for one in each]), comparisons.pairs)
+
+
 def test_compact_keeps_content_and_frees_the_source():
     comparisons = _comparisons(annotator=np.arange(4))[np.array([1, 2])]
     small = comparisons.compact()

@@ -78,6 +78,14 @@ def test_selecting_none_is_empty():
     assert (len(none), none.steps, none.returns.tolist()) == (0, 0, [])
 
 
+def test_numbers_and_iteration_give_tables_of_one():
+    episodes = _episodes((2, 3, 1))
+    np.testing.assert_array_equal(episodes[-2].rewards, [2.0, 3.0, 4.0])
+    assert [one.lengths.tolist() for one in episodes] == [[2], [3], [1]]
+    with pytest.raises(IndexError):
+        episodes[3]
+
+
 def test_join_undoes_selection():
     episodes = _as_dictionary(_episodes((2, 3, 1)))
     joined = join([episodes[:1], episodes[1:]])

@@ -1,6 +1,6 @@
 """Comparisons: pairs of segments and how likely the first of each is preferred."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, final
 
@@ -103,8 +103,20 @@ class Comparisons:
         """`[P]` true where there is an answer, ties included."""
         return ~np.isnan(self.preference)
 
-    def __getitem__(self, rows: IntArray | BoolArray | slice) -> Self:
-        """Some comparisons, over the same segments; nothing large is copied."""
+    def __iter__(self) -> Iterator[Self]:
+        """Each comparison by itself, as a table of one."""
+        return (self[row : row + 1] for row in range(len(self)))
+
+    def __getitem__(self, rows: int | IntArray | BoolArray | slice) -> Self:
+        """Some comparisons, over the same segments; nothing large is copied.
+
+        A number gives a table of that one, counted from the end where it is negative.
+
+        Raises:
+            IndexError: a number beyond the last comparison.
+        """
+        if not isinstance(rows, slice):
+            rows = np.atleast_1d(np.arange(len(self))[rows])
         return replace(
             self,
             pairs=self.pairs[rows],

@@ -1,6 +1,6 @@
 """Experience of whole episodes, end to end in one block of steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self, final
@@ -156,9 +156,17 @@ class Episodes:
 
         return map_observations(shifted, self.observations, self.final_observations)
 
-    def __getitem__(self, episodes: IntArray | BoolArray | slice) -> Self:
-        """Some of the episodes, in the order asked for."""
-        chosen = np.arange(len(self))[episodes]
+    def __iter__(self) -> Iterator[Self]:
+        """Each episode by itself, as a table of one."""
+        return (self[episode] for episode in range(len(self)))
+
+    def __getitem__(self, episodes: int | IntArray | BoolArray | slice) -> Self:
+        """Some of the episodes, in the order asked for; a number gives a table of that one.
+
+        Raises:
+            IndexError: a number beyond the last episode.
+        """
+        chosen = np.atleast_1d(np.arange(len(self))[episodes])
         lengths = self.lengths[chosen]
         offset = np.repeat(self.starts[chosen] - (np.cumsum(lengths) - lengths), lengths)
         rows = np.arange(int(lengths.sum())) + offset
