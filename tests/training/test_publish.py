@@ -20,7 +20,14 @@ from preferl.models import MLPReward, MLPRewardConfig
 from preferl.training import publish as publishing
 from preferl.training.publish import LOCK, PublishedReward, Publisher, publish
 from preferl.training.reward_function import RewardFunction
-from preferl.training.versions import tell_spaces, told_spaces, version_folder, versions
+from preferl.training.saving import save_reward
+from preferl.training.versions import (
+    newest_reward,
+    tell_spaces,
+    told_spaces,
+    version_folder,
+    versions,
+)
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
 STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
@@ -32,6 +39,17 @@ def reward_of(seed=0, hidden=(8,)):
 
 def paid(reward):
     return float(reward(*STEP)[0])
+
+
+def test_the_newest_reward_keeps_its_number(tmp_path):
+    for seed in (1, 2):
+        publish(tmp_path / "all", reward_of(seed), version=3 * seed)
+    save_reward(tmp_path / "own", reward_of())
+    assert newest_reward(tmp_path / "all").number == 6
+    assert newest_reward(tmp_path / "all" / "00003").number == 3
+    assert newest_reward(tmp_path / "own").number == 1
+    with pytest.raises(CheckpointError):
+        newest_reward(tmp_path / "none")
 
 
 def test_versions_rise_and_the_newest_is_taken_up(tmp_path):

@@ -40,11 +40,16 @@ class RewardSource(Protocol):
 
 @final
 class FixedReward:
-    """A reward that stays as it is; with None, none ever comes."""
+    """A reward that stays as it is; with None, none ever comes.
 
-    def __init__(self, reward: Reward | None) -> None:
+    Attributes:
+        reward: what is paid.
+        version: its number where it was published, 1 where it was not; 0 without a reward.
+    """
+
+    def __init__(self, reward: Reward | None, *, version: int = 1) -> None:
         self.reward = reward
-        self.version = 0 if reward is None else 1
+        self.version = 0 if reward is None else version
 
     def take(self) -> bool:
         """Nothing changes."""
@@ -62,7 +67,7 @@ class FixedReward:
         """It stays what the script says."""
 
 
-Rewards = Path | str | PublishedReward | Reward | None
+Rewards = Path | str | PublishedReward | FixedReward | Reward | None
 """A folder of published rewards or its reader, one reward that stays, or none at all."""
 
 
@@ -71,7 +76,9 @@ def reward_source(rewards: Rewards) -> RewardSource:
     if isinstance(rewards, Path | str):
         rewards = PublishedReward(rewards)
         rewards.refresh()
-    return rewards if isinstance(rewards, PublishedReward) else FixedReward(rewards)
+    if isinstance(rewards, PublishedReward | FixedReward):
+        return rewards
+    return FixedReward(rewards)
 
 
 def watch(source: RewardSource) -> PublishedReward | None:

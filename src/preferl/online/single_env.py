@@ -15,18 +15,16 @@ from preferl.errors import ConfigError, mismatch
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
-from preferl.online.paying import Reward
 from preferl.online.recorder import stack_states
 from preferl.online.recording import blank
-from preferl.online.reward_source import Rewards
+from preferl.online.reward_source import FixedReward, Rewards
 from preferl.online.transforms import Transform
 from preferl.online.transforms import transformed_space as space_after
 from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
 from preferl.store.store import Store
-from preferl.training.saving import load_reward
-from preferl.training.versions import version_folder, versions
+from preferl.training.versions import newest_reward
 
 SERVICE: Final = "an option of the reward service: `preferl reward serve --help` lists them"
 GONE: Final = {
@@ -113,7 +111,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             self._store = Store.open(log_dir)
             feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
         if pretrained_reward_predictor_dir is not None:
-            rewards = _pretrained(pretrained_reward_predictor_dir)
+            pretrained = newest_reward(pretrained_reward_predictor_dir)
+            rewards = FixedReward(pretrained.reward, version=pretrained.number)
         elif rewards is None:
             rewards = Path(log_dir) / "rewards"
         self._connect(
@@ -194,11 +193,6 @@ def _project(
         fps = int(env.metadata.get("render_fps") or 30)
         store.projects.create(name, fps=fps, frames=frames)
     return name
-
-
-def _pretrained(folder: Path | str) -> Reward:
-    published = versions(folder)
-    return load_reward(version_folder(folder, published[-1]) if published else folder)
 
 
 def _one_of(new: bool | Teacher | None, old: bool | None) -> bool | Teacher:

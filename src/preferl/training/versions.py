@@ -14,6 +14,7 @@ from preferl.reading import inside, read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward
 
+VERSION: Final = re.compile(r"\d{5,}")
 ABOUT: Final = "version.json"
 SPACES: Final = "spaces.json"
 
@@ -32,7 +33,7 @@ def versions(folder: Path | str) -> list[int]:
     Raises:
         StorageError: the folder cannot be read; one that is not there has no versions.
     """
-    return sorted(int(name) for name in names_in(folder) if re.fullmatch(r"\d{5,}", name))
+    return sorted(int(name) for name in names_in(folder) if VERSION.fullmatch(name))
 
 
 def names_in(folder: Path | str) -> list[str]:
@@ -89,6 +90,21 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
             )
         )
     return Version(number, load_reward(path, device=device), metrics)
+
+
+def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
+    """The newest of a folder of versions, one version by its own folder, or a saved reward as 1.
+
+    Raises:
+        CheckpointError: none of these, or a damaged one.
+        StorageError: the folder cannot be read.
+    """
+    path = Path(folder)
+    if published := versions(path):
+        return read_version(path, published[-1], device=device)
+    if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
+        return read_version(path.parent, int(path.name), device=device)
+    return Version(1, load_reward(path, device=device), {})
 
 
 def tell_spaces(
