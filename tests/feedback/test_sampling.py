@@ -9,15 +9,17 @@ from scipy import stats
 from preferl.data import Segments
 from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback import (
+    CoveringPairs,
     InformativePairs,
     Likelihood,
     UniformPairs,
     entropy,
     logit_variance,
     probability_variance,
+    segments_wanted,
 )
 from preferl.feedback.sampling import distinct_windows, oversampled
-from preferl.shapes import FloatArray
+from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 
 
@@ -137,6 +139,33 @@ def test_pairs_are_chosen_by_the_fitted_probabilities() -> None:
     assert np.abs(expected).max() == pytest.approx(np.log(9), rel=1e-3)  # nine in ten at most
     np.testing.assert_array_equal(seen_by(likelihood=likelihood), expected)
     np.testing.assert_array_equal(seen_by(likelihood=lambda: likelihood), expected)
+
+
+def test_samplers_say_among_how_many_segments_they_choose() -> None:
+    def silent(segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        raise NotImplementedError
+
+    assert segments_wanted(UniformPairs(), 5) == 10
+    assert segments_wanted(InformativePairs(oversampling=2.5), 5, oversampling=9) == 25
+    assert segments_wanted(CoveringPairs(), 5) == 100
+    hybrid = CoveringPairs(InformativePairs(oversampling=2), oversampling=5)
+    assert segments_wanted(hybrid, 5) == 100
+    for unsaid in (silent, None):
+        assert segments_wanted(unsaid, 5, oversampling=10) == 100
+        assert segments_wanted(unsaid, 0) == 0
+
+
+@pytest.mark.parametrize("wanted", [1, -3, 2.5, None])
+def test_a_sampler_has_to_want_two_segments_at_least(wanted: object) -> None:
+    class Wants:
+        def __call__(self, segments: Segments, count: int, rng: object) -> IntArray:
+            raise NotImplementedError
+
+        def segments_for(self, questions: int) -> object:
+            return wanted
+
+    with pytest.raises(FeedbackError, match=r"segments_for\(5\) of Wants.*at least 2"):
+        check_sampler(Wants())
 
 
 def test_ties_keep_the_order_of_the_draw() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from preferl.errors import ConfigError, DataError
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import MLPRewardConfig
+from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
 from preferl.online.loop import VariableLengthWarning
-from preferl.training import RewardTrainerConfig
+from preferl.training import AdaptivePenalty, RewardTrainerConfig
 
 TINY = OnlineConfig(
     environments=2,
@@ -155,6 +155,57 @@ def test_learner_of_ones_own_needs_a_trainer():
 
     with pytest.raises(ConfigError, match="trainer"):
         learn_from_preferences(TINY, learner=Mine())
+
+
+class Counting:
+    """A sampler of one's own that notes among how many segments it may choose."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, segments, count, rng):
+        self.seen.append((len(segments), count))
+        return UniformPairs()(segments, count, rng)
+
+
+class Wanting(Counting):
+    def segments_for(self, questions):
+        return 3 * questions
+
+
+def test_a_sampler_of_ones_own_chooses_among_many():
+    plain, wanting = Counting(), Wanting()
+    for sampler in (plain, wanting):
+        learn_from_preferences(replace(TINY, oversampling=4, turns=1), sampler=sampler)
+    assert plain.seen == [(8 * 17, 17)]
+    assert wanting.seen == [(3 * 17, 17)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"sampler": "informative"}, r"sampler.*several members.*one network.*entropy"),
+        ({"trainer": RewardTrainerConfig(patience=3)}, "patience needs validation"),
+        (
+            {"trainer": RewardTrainerConfig(penalty=AdaptivePenalty(1e-4, band=(1.1, 1.5)))},
+            "penalty band needs validation",
+        ),
+    ],
+)
+def test_what_needs_several_members_is_refused_at_once(changes, match):
+    for one in (MLPRewardConfig(), LSTMRewardConfig(), EnsembleConfig((MLPRewardConfig(),))):
+        with pytest.raises(ConfigError, match=match):
+            OnlineConfig(model=one, **changes)
+    OnlineConfig(model=EnsembleConfig((LSTMRewardConfig(), MLPRewardConfig())), **changes)
+
+
+def test_entropy_needs_one_member_only():
+    OnlineConfig(model=MLPRewardConfig(), sampler="informative", acquisition="entropy")
+
+
+def test_bootstraps_are_what_leaves_answers_out():
+    with pytest.raises(ConfigError, match="patience"):
+        OnlineConfig(trainer=RewardTrainerConfig(patience=3, bootstrap=False))
 
 
 def test_too_long_clips_are_an_error_that_says_how_long():

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from preferl.shapes import IntArray
 
 Sampler = Literal["uniform", "informative", "covering"]
-CANDIDATES = 4
-"""Windows per query from which samplers choose; uniform ones need two, each shown once."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +190,14 @@ def episodes_of_run(folder: Path) -> "Episodes":
 def draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
     from preferl.data.segments import sample_segments
+    from preferl.feedback.sampling import segments_wanted
     from preferl.store.clips import distinct_clips
 
     rng = np.random.default_rng(config.seed)
-    per_query = 2 if config.sampler == "uniform" else CANDIDATES
-    drawn = sample_segments(episodes, per_query * config.queries, config.length, rng)
-    segments = distinct_clips(drawn)
-    return segments, _sampler(config)(segments, config.queries, rng)
+    sampler = _sampler(config)
+    wanted = segments_wanted(sampler, config.queries)
+    segments = distinct_clips(sample_segments(episodes, wanted, config.length, rng))
+    return segments, sampler(segments, config.queries, rng)
 
 
 def _sampler(config: CreateConfig) -> "PairSampler":

@@ -12,8 +12,8 @@ from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
 from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
 from preferl.feedback.prompt import PromptTeacher, sparklines
-from preferl.feedback.protocols import Feedback, PairSampler, Scorer, Teacher
-from preferl.feedback.sampling import InformativePairs, UniformPairs
+from preferl.feedback.protocols import Feedback, PairSampler, Scorer, Teacher, WantsSegments
+from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
 from preferl.feedback.schedule import (
     Schedule,
     Turn,
@@ -43,6 +43,7 @@ __all__ = [
     "Teacher",
     "Turn",
     "UniformPairs",
+    "WantsSegments",
     "apportion",
     "constant",
     "entropy",
@@ -54,5 +55,6 @@ __all__ = [
     "mean_observation",
     "plan",
     "probability_variance",
+    "segments_wanted",
     "sparklines",
 ]

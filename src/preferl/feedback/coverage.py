@@ -6,6 +6,7 @@ approach" (2018); for preferences, Lee et al., "B-Pref" (2021), section 4.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil
 from typing import final
 
 import numpy as np
@@ -14,7 +15,12 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, mismatch, require_in
 from preferl.feedback.protocols import PairSampler
-from preferl.feedback.sampling import MOST_OVERSAMPLING, UniformPairs, oversampled
+from preferl.feedback.sampling import (
+    MOST_OVERSAMPLING,
+    UniformPairs,
+    oversampled,
+    segments_wanted,
+)
 from preferl.shapes import FloatArray, IntArray, leaves
 
 
@@ -88,6 +94,10 @@ class CoveringPairs:
         points = ((features - middle) / scale)[pairs]  # [C, 2, F]
         nearest = self._distance_to_asked(points, middle, scale)
         return pairs[farthest_first(points, count, nearest)]
+
+    def segments_for(self, questions: int) -> int:
+        """As many as `candidates` wants for all the pairs that are drawn."""
+        return segments_wanted(self.candidates, ceil(self.oversampling * questions))
 
     def _distance_to_asked(
         self, points: FloatArray, middle: FloatArray, scale: FloatArray

@@ -1,6 +1,6 @@
 """The extension points of asking and answering; plain functions implement the first three."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,10 +18,19 @@ class Scorer(Protocol):
 
 
 class PairSampler(Protocol):
-    """Chooses what to ask."""
+    """Chooses what to ask; see `WantsSegments` for how many segments it chooses from."""
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
         """`[count, 2]` rows of `segments`, two different ones each."""
+        ...
+
+
+@runtime_checkable
+class WantsSegments(Protocol):
+    """A sampler that says among how many segments it wants to choose; others need not."""
+
+    def segments_for(self, questions: int) -> int:
+        """How many segments to draw for it when so many questions are to be asked."""
         ...
 
 

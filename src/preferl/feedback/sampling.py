@@ -6,7 +6,7 @@ Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import ceil, inf
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, mismatch, require_in
 from preferl.feedback.acquisition import Acquisition, probability_variance
 from preferl.feedback.likelihood import Likelihood
+from preferl.feedback.protocols import PairSampler, WantsSegments
 from preferl.shapes import FloatArray, IntArray
 
 MaybeScorer = Callable[[Segments], FloatArray | None]
@@ -61,6 +62,10 @@ class UniformPairs:
             )
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
+    def segments_for(self, questions: int) -> int:
+        """Two for each question, so that each is shown once."""
+        return 2 * questions
+
 
 @final
 @dataclass(frozen=True)
@@ -107,6 +112,40 @@ class InformativePairs:
         likelihood = known if isinstance(known, Likelihood) else known()
         value = _check_value(self.acquisition(likelihood.log_odds(logits)), len(candidates))
         return candidates[np.argsort(-value, kind="stable")[:count]]
+
+    def segments_for(self, questions: int) -> int:
+        """Two for each pair that is drawn."""
+        return ceil(2 * questions * self.oversampling)
+
+
+def segments_wanted(
+    sampler: PairSampler | None, questions: int, *, oversampling: float = 1.0
+) -> int:
+    """How many segments to draw for a sampler to choose from.
+
+    Args:
+        sampler: is asked, where it says so (`WantsSegments`); a plain function and None do not.
+        questions: to be asked about them, at least 0.
+        oversampling: pairs to draw for each question where the sampler does not say, at least 1.
+
+    Raises:
+        FeedbackError: a sampler that wants less than two segments for a question, or no number.
+
+    >>> segments_wanted(InformativePairs(oversampling=10), 5)
+    100
+    """
+    if not isinstance(sampler, WantsSegments):
+        return ceil(2 * questions * oversampling)
+    wanted: Any = sampler.segments_for(questions)
+    if not isinstance(wanted, int | np.integer) or wanted < (2 if questions else 0):
+        raise FeedbackError(
+            mismatch(
+                f"segments_for({questions}) of {type(sampler).__name__}",
+                expected="a whole number of at least 2, since a question shows two",
+                got=wanted,
+            )
+        )
+    return int(wanted)
 
 
 def distinct_windows(segments: Segments) -> IntArray:

@@ -8,13 +8,14 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from typing import Literal, final
 
 import numpy as np
 
 from preferl.errors import ConfigError, mismatch, require_in
-from preferl.feedback.sampling import MOST_OVERSAMPLING
+from preferl.feedback.protocols import PairSampler
+from preferl.feedback.sampling import MOST_OVERSAMPLING, segments_wanted
 from preferl.shapes import FloatArray, IntArray
 
 Schedule = Callable[[float], float]
@@ -83,6 +84,7 @@ def plan(
     initial_fraction: float = 0.1,
     initial_steps: int = 0,
     oversampling: float = 1.0,
+    sampler: PairSampler | None = None,
 ) -> list[Turn]:
     """Spread steps and questions over `1 + turns` turns; both add up exactly.
 
@@ -100,7 +102,8 @@ def plan(
         initial_steps: steps of the untrained policy that the initial questions are about; 0 if
             there is experience already.
         oversampling: pairs the sampler draws for each one it asks, at least 1; two segments are
-            cut for each of them.
+            cut for each of them, unless the sampler says how many it wants.
+        sampler: that chooses; None says nothing.
 
     Raises:
         ConfigError: a number out of its range, an unknown schedule, or one without weight.
@@ -122,7 +125,7 @@ def plan(
     taken = [initial_steps, *apportion(np.ones(turns), steps - initial_steps)]
     asked = [initial, *later, 0]
     return [
-        Turn(int(s), int(q), ceil(2 * int(q) * oversampling))
+        Turn(int(s), int(q), segments_wanted(sampler, int(q), oversampling=oversampling))
         for s, q in zip(taken, asked, strict=True)
     ]
 

@@ -82,6 +82,17 @@ def build_reward_model(
     return builders[type(config)](config)
 
 
+def members_of(config: RewardModelConfig) -> int:
+    """`E` of the model that a config describes.
+
+    >>> members_of(EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig())))
+    4
+    """
+    if isinstance(config, EnsembleConfig):
+        return sum(members_of(part) for part in config.models)
+    return config.members if isinstance(config, MLPRewardConfig | CNNRewardConfig) else 1
+
+
 def config_of(model: RewardModel) -> RewardModelConfig:
     """The config from which `build_reward_model` makes a model of the same shape.
 

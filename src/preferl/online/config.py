@@ -7,10 +7,10 @@ from preferl.data.segments import Short
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.models.build import RewardModelConfig
+from preferl.models.build import RewardModelConfig, members_of
 from preferl.models.mlp import MLPRewardConfig
 from preferl.online.algorithms import AlgorithmConfig, PPOConfig
-from preferl.training.reward_trainer import RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainerConfig, require_judges
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class OnlineConfig:
         sampler: "uniform" pairs, or "informative" ones, about which members disagree most.
         acquisition: what "informative" means: most variance over members of the pair's "logit",
             "probability" (the DRLHP paper's) or "label", or most "entropy" of their answers.
-        oversampling: candidate pairs per question for the informative sampler.
+        oversampling: candidate pairs per question for the informative sampler, and for one of
+            your own that does not say how many segments it wants.
         memory: environment steps of the latest experience that clips are cut from; older ones
             are forgotten.
         states: keep what it takes to draw steps again (see `RecordsStates`), for people to be
@@ -103,3 +104,18 @@ class OnlineConfig:
                 raise ConfigError(
                     mismatch(name, expected=f"one of {choices}", got=getattr(self, name))
                 )
+        if self.sampler == "informative" and self.acquisition != "entropy":
+            _require_members(self.model)
+        require_judges(self.trainer, members=members_of(self.model))
+
+
+def _require_members(model: RewardModelConfig) -> None:
+    if members_of(model) < 2:
+        raise ConfigError(
+            mismatch(
+                "sampler",
+                expected='"informative" with several members, which disagree',
+                got="one network",
+                fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
+            )
+        )

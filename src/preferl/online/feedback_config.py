@@ -40,7 +40,8 @@ class FeedbackConfig:
         ask_every: environment steps of experience for each question. None takes twice the length
             of a clip, so that steps are shown about once; more spreads a budget over the run.
         sampling: "uniform", or "disagreement" of the members of the reward in use, as in DRLHP.
-        candidates: segments drawn for each question, of which the sampler chooses two.
+        candidates: segments drawn for each question, of which the sampler chooses two; more for
+            a sampler that says it wants more.
         short: episodes with fewer steps than a clip are left out ("drop") or padded ("pad").
         buffer_steps: experience from which questions are drawn, the latest; the oldest episodes
             go first.

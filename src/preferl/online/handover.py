@@ -16,7 +16,7 @@ from preferl.data.segments import Segments, cut, sample_segments
 from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import InformativePairs, UniformPairs
+from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
@@ -343,7 +343,7 @@ class Handover:
             return
         drawn = sample_segments(
             episodes,
-            config.candidates * count,
+            max(config.candidates * count, segments_wanted(self._sampler, count)),
             config.segment_length,
             self._rng,
             short=config.short,

@@ -164,13 +164,6 @@ class PreferenceLoop:
         schedule: Schedule | None = None,
     ) -> None:
         self.config = config
-        self.plan = _plan(config, schedule or config.schedule)
-        self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
-        self.learner: Any = learner or build_learner(config, exploring)
-        self.trainer = trainer or build_trainer(config, self.learner)
-        self.feedback = feedback or InstantFeedback(
-            teacher or config.teacher, answering, max_comparisons=config.max_comparisons
-        )
         self.sampler = sampler or (
             UniformPairs()
             if config.sampler == "uniform"
@@ -180,6 +173,13 @@ class PreferenceLoop:
                 oversampling=config.oversampling,
                 likelihood=lambda: likelihood_of(self.reward),
             )
+        )
+        self.plan = _plan(config, schedule or config.schedule, self.sampler)
+        self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
+        self.learner: Any = learner or build_learner(config, exploring)
+        self.trainer = trainer or build_trainer(config, self.learner)
+        self.feedback = feedback or InstantFeedback(
+            teacher or config.teacher, answering, max_comparisons=config.max_comparisons
         )
         self.sink: MetricSink = Sinks()
         self.on_turn: OnTurn | None = None
@@ -366,7 +366,9 @@ class PreferenceLoop:
             return None
 
 
-def _plan(config: OnlineConfig, schedule: Schedule | ScheduleName) -> list[Turn]:
+def _plan(
+    config: OnlineConfig, schedule: Schedule | ScheduleName, sampler: PairSampler
+) -> list[Turn]:
     return plan(
         steps=config.steps,
         questions=config.comparisons,
@@ -374,7 +376,8 @@ def _plan(config: OnlineConfig, schedule: Schedule | ScheduleName) -> list[Turn]
         schedule=schedule,
         initial_fraction=config.initial_fraction,
         initial_steps=config.initial_steps,
-        oversampling=config.oversampling if config.sampler == "informative" else 1.0,
+        oversampling=config.oversampling,
+        sampler=sampler,
     )
 
 

@@ -11,6 +11,7 @@ from preferl.data.segments import Clips, Segments, sample_segments
 from preferl.errors import FeedbackError, mismatch
 from preferl.feedback.instant import check_answers
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
+from preferl.feedback.sampling import segments_wanted
 from preferl.shapes import Array, FloatArray, IntArray, leaves, map_observations
 
 EXTREMES: dict[str, Callable[[Array], float]] = {"least": np.min, "largest": np.max}
@@ -64,6 +65,8 @@ def check_sampler(
 ) -> None:
     """Raise `FeedbackError` unless a sampler gives as many pairs of two as asked, repeatably.
 
+    Where it says how many segments it wants, that is a number with which a question can be asked.
+
     Args:
         sampler: yours.
         segments: what to choose from, at least two different windows; made up by default.
@@ -74,6 +77,7 @@ def check_sampler(
     >>> check_sampler(UniformPairs())
     """
     segments = example_segments(seed) if segments is None else segments
+    segments_wanted(sampler, count)
     for wanted in (count, 1, 0):
         pairs = sampler(segments, wanted, np.random.default_rng(seed))
         _check_pairs(sampler, pairs, wanted, len(segments))

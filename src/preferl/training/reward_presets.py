@@ -15,7 +15,12 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.splits import split
 from preferl.errors import ConfigError, mismatch, require_in
 from preferl.models.base import RewardModel
-from preferl.models.build import EnsembleConfig, RewardModelConfig, build_reward_model
+from preferl.models.build import (
+    EnsembleConfig,
+    RewardModelConfig,
+    build_reward_model,
+    members_of,
+)
 from preferl.models.cnn import CNNRewardConfig
 from preferl.models.lstm import LSTMRewardConfig
 from preferl.models.mlp import MLPRewardConfig
@@ -24,7 +29,7 @@ from preferl.training.fit import OnEpoch
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision, fast_precision
-from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig
+from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig, require_judges
 
 PresetName = Literal["mlp", "cnn", "mr", "nmr", "pt", "pt-readme"]
 
@@ -43,11 +48,17 @@ class RewardPreset:
         trainer: how it is trained.
         held_out: share of the answers kept from training; the state with the best loss on them
             is what remains. 0 trains on all.
+
+    Raises:
+        ConfigError: patience or a penalty band without any answers to judge by.
     """
 
     model: RewardModelConfig
     trainer: RewardTrainerConfig
     held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_judges(self.trainer, members=members_of(self.model), held_out=self.held_out > 0)
 
     def with_members(self, members: int) -> Self:
         """The same with `E` networks that differ by their initial weights and bootstraps."""

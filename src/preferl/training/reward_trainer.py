@@ -260,16 +260,7 @@ class RewardTrainer:
                     fix="Give the model a longer context or cut shorter segments.",
                 )
             )
-        leaves_out = self.config.bootstrap and self.model.members > 1
-        if validation is not None or leaves_out:
-            return
-        needing = {"patience": self.config.patience, "penalty band": self.config.penalty.band}
-        for name, setting in needing.items():
-            if setting is not None:
-                raise ConfigError(
-                    f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
-                    "use several members, whose bootstraps leave answers out."
-                )
+        require_judges(self.config, members=self.model.members, held_out=validation is not None)
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
@@ -278,6 +269,25 @@ class RewardTrainer:
             weight_decay=self.config.weight_decay,
             fused=True,
         )
+
+
+def require_judges(config: RewardTrainerConfig, *, members: int, held_out: bool = False) -> None:
+    """Raise `ConfigError` where settings need answers that are not trained on and there are none.
+
+    Args:
+        config: of a trainer.
+        members: `E`; the bootstraps of several leave answers out.
+        held_out: whether there are validation comparisons.
+    """
+    if held_out or (config.bootstrap and members > 1):
+        return
+    needing = {"patience": config.patience, "penalty band": config.penalty.band}
+    for name, setting in needing.items():
+        if setting is not None:
+            raise ConfigError(
+                f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
+                "use several members, whose bootstraps leave answers out."
+            )
 
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
