@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+LOCK := requirements.lock
+TORCH ?= torch==2.13.0
 
 # One thread beats two for networks of this size, and keeps parallel tests from fighting.
 export OMP_NUM_THREADS ?= 1
@@ -17,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser check lint format types imports docs bench clean
+.PHONY: help install demo test slow browser newest lock check lint format types imports docs bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,17 +29,20 @@ $(VENV)/pyvenv.cfg:
 	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "preferl needs Python 3.11 or newer, and $(PY) is $$($(PY) -V). Name another one: make PY=python3.12 ..."; exit 1; }
 	@$(PY) -m venv $(VENV) || { rm -rf $(VENV); echo "Python's venv module is missing. Install it: apt-get install python3-venv (Debian)."; exit 1; }
 
-# pip fetches torch, because uv ignores pip's settings and would take gigabytes of CUDA;
-# uv installs the rest in seconds, and pip does where uv cannot.
+# The lock has the hash of every file that is installed, except for torch: each machine has its own
+# build, and pip takes it where uv would take gigabytes of CUDA. uv installs the rest in seconds and
+# compares hashes; pip does where uv cannot, and takes the developers' tools along.
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
 define install_with
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch uv \
-	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q -c constraints.txt -e '$(1)' \
-	  || $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '$(1)'
+	@sed -n '/^uv==/,/[^\\]$$/p' $(LOCK) > $(VENV)/uv.lock && $(PIP) --require-hashes -r $(VENV)/uv.lock || true
+	@$(PIP) --no-deps $(TORCH)
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q -b $(LOCK) -c $(LOCK) -e '$(1)' \
+	  || { $(PIP) --no-deps --require-hashes -r $(LOCK) && $(PIP) $(TORCH) \
+	    && $(PIP) --no-deps --no-build-isolation -e .; }
 	@touch $@
 endef
 
-$(CORE): $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+$(CORE): $(VENV)/pyvenv.cfg pyproject.toml $(LOCK)
 	@echo "Installing preferl into $(VENV) (about half a minute, once) ..."
 	$(call install_with,.)
 
@@ -84,6 +89,14 @@ bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/relabel.py
 	OMP_NUM_THREADS=2 $(BIN)/python benchmarks/transformer.py
 	$(BIN)/python benchmarks/decision_transformer.py
+
+newest: ## the default tests on another Python: make newest PY=python3.13
+	@$(PY) -c 'import sys; v = sys.version_info; sys.exit(v[:2] == (3, 11))' || { echo "$(PY) is the Python of the other targets. Name the newest that the dependencies support: make newest PY=python3.13. Where there is none, this cannot be tested here."; exit 1; }
+	$(MAKE) test VENV=.venv-$$($(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])') PY=$(PY)
+
+lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes newer versions
+	echo $(TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal --generate-hashes \
+	  --no-annotate --no-header --no-emit-package torch $(UPGRADE) -o $(LOCK)
 
 check: lint types imports test slow browser ## what CI runs
 
