@@ -11,12 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 import httpx2
 import numpy as np
+import psutil
 
 from preferl.data.segments import Segments
 from preferl.store import Store
@@ -78,28 +80,56 @@ def postgres() -> Iterator[str]:
     if told := os.environ.get("PREFERL_TEST_POSTGRES"):
         yield told
         return
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if not found:
-        sys.exit("PostgreSQL is not installed: apt-get install postgresql")
-    folder = Path("/tmp") / f"preferl-postgres-{uuid4().hex[:8]}"
-    folder.mkdir()
-    as_user = []
-    if os.geteuid() == 0:  # which PostgreSQL refuses
-        shutil.chown(folder, "postgres")
-        as_user = ["runuser", "-u", "postgres", "--"]
+    with Postgres() as server:
+        yield server.url
 
-    def run(program: str, *arguments: str) -> None:
-        command = [*as_user, str(found[0] / program), "-D", str(folder / "data"), *arguments]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
 
-    run("initdb", "-U", "preferl", "-A", "trust")
-    options = f"-k {folder} -c listen_addresses='' -c max_connections=200"
-    run("pg_ctl", "-w", "-l", str(folder / "log"), "-o", options, "start")
-    try:
-        yield f"postgresql://preferl@/postgres?host={folder}"
-    finally:
-        run("pg_ctl", "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+class Postgres:
+    """A PostgreSQL server of its own, which can be killed and started again."""
+
+    def __init__(self) -> None:
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+        if not found:
+            sys.exit("PostgreSQL is not installed: apt-get install postgresql")
+        self._programs = found[0]
+        self._folder = Path("/tmp") / f"preferl-postgres-{uuid4().hex[:8]}"
+        self.url = f"postgresql://preferl@/postgres?host={self._folder}"
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir()
+        if os.geteuid() == 0:
+            shutil.chown(self._folder, "postgres")
+        self._run("initdb", "-U", "preferl", "-A", "trust")
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._run("pg_ctl", "-m", "immediate", "stop")
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it and wait until it has recovered and answers."""
+        options = f"-k {self._folder} -c listen_addresses='' -c max_connections=200"
+        self._run("pg_ctl", "-w", "-l", str(self._folder / "log"), "-o", options, "start")
+
+    def kill(self) -> None:
+        """Kill all its processes with -9, and see them gone."""
+        server = psutil.Process(
+            int((self._folder / "data" / "postmaster.pid").read_text().split()[0])
+        )
+        processes = [server, *server.children(recursive=True)]
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, timeout=10)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        data = str(self._folder / "data")
+        command = [*as_user, str(self._programs / program), "-D", data, *arguments]
+        subprocess.run(command, check=True, cwd=self._folder, stdout=subprocess.DEVNULL)
 
 
 def show_all(store: Store, project_id: int) -> None:
@@ -124,10 +154,11 @@ class Process:
                 env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep), "OMP_NUM_THREADS": "1"},
             )
 
-    def kill(self) -> None:
+    def kill(self, *, wait: bool = True) -> None:
         """Kill it with -9."""
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+        if wait:
+            self._process.wait()
 
     def cpu_seconds(self) -> float:
         """Processor time it has used."""
@@ -176,10 +207,10 @@ class Site:
             time.sleep(0.05)
         sys.exit("The server did not start.")
 
-    def kill(self) -> None:
+    def kill(self, *, wait: bool = True) -> None:
         """Kill it with -9."""
         if self.process:
-            self.process.kill()
+            self.process.kill(wait=wait)
 
 
 class Person:
