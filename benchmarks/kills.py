@@ -48,7 +48,7 @@ SAC = ("--steps", "4000", "--turns", "40", "--comparisons", "120", "algorithm:sa
 SAC += ("--algorithm.buffer-size", "2000", "--algorithm.learning-starts", "200")
 
 OFFLINE = ("offline", "run", "--env", ENV, "--episodes", "2", "--seeds", "0,1", "--members", "2")
-OFFLINE += ("--budget", "200", "--processes", "1", "--report-to", "jsonl")
+OFFLINE += ("--budget", "30", "--processes", "1", "--report-to", "jsonl")
 IQL = ("--policy", "iql", "--steps", "1500", "--checkpoint-every", "50", "iql:iql-config")
 IQL += ("--iql.hidden", "32", "--iql.batch-size", "32")
 DT = ("--policy", "dt", "--no-controls", "--steps", "600", "--checkpoint-every", "25")
@@ -61,6 +61,16 @@ RUNS = {
     "iql": (*OFFLINE, *IQL),
     "dt": (*OFFLINE, *DT),
 }
+
+
+def shortened(words: tuple[str, ...], share: float) -> tuple[str, ...]:
+    """A run of so small a share of the steps and turns."""
+    short = list(words)
+    for name in ("--steps", "--turns"):
+        if name in short:
+            at = short.index(name) + 1
+            short[at] = str(int(int(short[at]) * share))
+    return tuple(short)
 
 
 def write_data(folder: Path) -> tuple[str, ...]:
@@ -143,9 +153,15 @@ def outcome(out: Path) -> dict[str, str]:
     """What has to be equal, by name: digests of files, and the result without its times."""
     files = sorted({file for pattern in KEPT for file in out.rglob(pattern) if file.is_file()})
     found = {str(f.relative_to(out)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-    result = json.loads((out / "result.json").read_text())
-    values = {name: value for name, value in result.items() if name not in TIMES}
+    values = _timeless(json.loads((out / "result.json").read_text()))
     return found | {f"result.json {name}": json.dumps(value) for name, value in values.items()}
+
+
+def _timeless(values: Any) -> Any:
+    """The same without seconds, however deep."""
+    if isinstance(values, dict):
+        return {name: _timeless(value) for name, value in values.items() if name not in TIMES}
+    return values
 
 
 def started(words: tuple[str, ...], out: Path) -> tuple[Command, float]:
@@ -201,6 +217,7 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--share", type=float, default=1.0, help="of the steps, for short tries")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
@@ -208,7 +225,7 @@ def main() -> None:
     for name in options.runs:
         with tempfile.TemporaryDirectory(prefix="preferl-kills-") as folder:
             data = write_data(Path(folder)) if RUNS[name][0] == "offline" else ()
-            words = (*RUNS[name][:2], *data, *RUNS[name][2:])
+            words = shortened((*RUNS[name][:2], *data, *RUNS[name][2:]), options.share)
             rows[name] = trial(words, Path(folder), options.kills, options.seed)
         print(name, json.dumps(rows[name], indent=2), flush=True)
         on = versions()["packages"] | {"python": platform.python_version()}
