@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from preferl.annotate import live
 from preferl.annotate.limits import MOST_KNOWN, STREAMS, MemoryLimits, rates
 from preferl.annotate.live import News
 from preferl.annotate.logs import BoundedLog, bounded
@@ -84,7 +85,8 @@ def test_streams_of_one_person_are_few_and_the_oldest_hears_why(study, app):
     asyncio.run(session())
 
 
-def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, serving):
+def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, serving, monkeypatch):
+    monkeypatch.setattr(live, "HOLD_SECONDS", 0.3)
     address = urlsplit(serving(app))
     cookie = "; ".join(f"{name}={value}" for name, value in ann.cookies.items())
 
@@ -105,6 +107,20 @@ def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, servi
     app.state.news.close()
     for connection, _ in streams:
         connection.close()
+
+
+def test_pages_that_are_refused_wait_while_there_is_room(study):
+    async def session():
+        news = News(study.store, 60.0)
+        news.room = 2
+        waits = [asyncio.create_task(news.hold(60)) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert [task.done() for task in waits] == [False, False, True]
+        news.close()
+        await asyncio.wait_for(asyncio.gather(*waits), 5)
+        await asyncio.wait_for(news.hold(60), 1)
+
+    asyncio.run(session())
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ uvicorn waits for the rest of a request, and for a reader, for as long as they l
 """
 
 import asyncio
+import random
 from functools import partial
 from typing import Any, Final, cast, final
 
@@ -16,8 +17,11 @@ REQUEST_SECONDS: Final = 10.0
 READ_SECONDS: Final = 60.0
 """For which a client may read nothing of what is waiting for it."""
 
-ACCEPTED_AT_ONCE: Final = 32
-"""Connections that asyncio accepts in a turn of its loop, before their number is looked at."""
+SPREAD: Final = 0.2
+"""Share of these seconds by which some have less, so that many do not end and return at once."""
+
+ACCEPTED_AT_ONCE: Final = 8
+"""Connections that asyncio accepts in a turn of its loop, beside the requests of everybody else."""
 
 BACKLOG: Final = 2048
 """Connections that wait for that in the kernel, less where it permits less."""
@@ -30,21 +34,24 @@ FEWEST_CONNECTIONS: Final = 64
 
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
-) -> type[asyncio.Protocol]:
-    """What to give `uvicorn.Config` as `http`; the limit of open files is raised for it.
+) -> tuple[type[asyncio.Protocol], int]:
+    """What to give `uvicorn.Config` as `http`, and how many connections it keeps at a time.
+
+    The limit of open files is raised for it.
 
     Args:
         request_seconds: until a request has arrived.
         read_seconds: for which a client may read nothing.
     """
+    most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
     made = partial(
         PatientProtocol,
         request_seconds=request_seconds,
         read_seconds=read_seconds,
-        most=max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES),
+        most=most,
         waiting={},
     )
-    return cast(type[asyncio.Protocol], made)  # uvicorn only calls it
+    return cast(type[asyncio.Protocol], made), most  # uvicorn only calls it
 
 
 def raise_file_limit(most: int = 65_536) -> int:
@@ -91,7 +98,7 @@ class PatientProtocol(H11Protocol):
         **uvicorn: Any,
     ) -> None:
         super().__init__(**uvicorn)
-        self._request_seconds = request_seconds
+        self._request_seconds = request_seconds * (1 - SPREAD * random.random())
         self._read_seconds = read_seconds
         self._most = most
         self._waiting = waiting

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import logging
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
 from preferl.annotate.learning import Tally
@@ -27,6 +28,12 @@ nothing in between hangs up."""
 
 BACKLOG: Final = 32
 """Messages that a slow reader may be behind before the oldest are dropped."""
+
+HELD: Final = 1024
+"""Pages that are refused, and wait for that at the same time."""
+
+HOLD_SECONDS: Final = 5.0
+"""For which they wait; each a half more or less, so that not all of them return at once."""
 
 Message = tuple[str, dict[str, Any]]
 
@@ -52,6 +59,9 @@ class News:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._ending = asyncio.Event()
+        self._held = 0
+        self.room = HELD
 
     @property
     def listeners(self) -> int:
@@ -99,7 +109,23 @@ class News:
             self._readers.pop(reader, None)
             leave()
 
+    async def hold(self, seconds: float) -> None:
+        """Let a page that is refused wait for that, as long as there is `room` for it.
+
+        Nobody can then be busy with asking again, and the server with refusing.
+        """
+        if self._held >= self.room or self._closed:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._held += 1
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), seconds)
+        finally:
+            self._held -= 1
+
     def _end(self) -> None:
+        self._ending.set()
         for reader in self._readers:
             _put(reader, None)
         if self._task is not None:
@@ -148,7 +174,16 @@ def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None
     reader.put_nowait(message)
 
 
-@router.get("/stream", dependencies=[Depends(limited("stream"))])
+async def _in_time(request: Request) -> None:
+    try:
+        await limited("stream")(request)
+    except HTTPException:
+        news: News = request.app.state.news
+        await news.hold(HOLD_SECONDS * random.uniform(0.5, 1.5))
+        raise
+
+
+@router.get("/stream", dependencies=[Depends(_in_time)])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
     """Server-sent events: `progress`, `reward`, `questions`, `here`; at first as things are.
 

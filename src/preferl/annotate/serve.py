@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from preferl.annotate.app import create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
+from preferl.annotate.live import HELD
 from preferl.annotate.logs import bounded
 from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError, mismatch
@@ -120,9 +121,11 @@ def private_redirect(link: str) -> Iterator[Path]:
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
     """How uvicorn serves the app: nobody's connection keeps others out."""
+    protocol, most = patient_protocol()
+    app.state.news.room = min(HELD, most // 4)
     return uvicorn.Config(
         app,
-        http=patient_protocol(),
+        http=protocol,
         ws="none",
         backlog=ACCEPTED_AT_ONCE,
         log_level=log_level,
