@@ -7,6 +7,8 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 LOCK := requirements.lock
 TORCH ?= torch==2.13.0
+# What any build of it needs; the libraries of CUDA come along with the builds that need them.
+OF_TORCH := filelock fsspec jinja2 networkx setuptools sympy typing-extensions
 
 # One thread beats two for networks of this size, and keeps parallel tests from fighting.
 export OMP_NUM_THREADS ?= 1
@@ -95,8 +97,9 @@ newest: ## the default tests on the newest Python there is: make newest PY=pytho
 	$(MAKE) test VENV=.venv-$$($(PY) -c 'import sys; print("%d.%d" % sys.version_info[:2])') PY=$(PY)
 
 lock: $(DEV) ## write requirements.lock anew; make lock UPGRADE=--upgrade takes newer versions
-	echo $(TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal --generate-hashes \
-	  --no-annotate --no-header --no-emit-package torch $(UPGRADE) -o $(LOCK)
+	@echo "torch; python_version < '3'" > $(VENV)/without-torch.txt
+	printf '%s\n' $(OF_TORCH) | $(BIN)/uv pip compile -q pyproject.toml - --all-extras --universal \
+	  --override $(VENV)/without-torch.txt --generate-hashes --no-annotate --no-header $(UPGRADE) -o $(LOCK)
 
 check: lint types imports test slow browser ## what CI runs
 

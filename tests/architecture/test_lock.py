@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -40,6 +41,18 @@ def test_everything_that_is_named_is_locked():
         (pin,) = pinned.specifier
         assert pin.operator == "=="
         assert pin.version in requirement.specifier, f"{requirement}: run `make lock`"
+
+
+def test_what_torch_needs_is_locked_but_for_cuda():
+    """Which only some of its builds need."""
+    lock = locked()
+    needed = [Requirement(line) for line in requires("torch") or []]
+    plain = [r for r in needed if r.marker is None]
+    assert plain
+    for requirement in plain:
+        (pin,) = lock[canonicalize_name(requirement.name)][0].specifier
+        assert pin.version in requirement.specifier
+    assert [name for name in lock if name.startswith(("nvidia", "cuda", "triton"))] == []
 
 
 def test_every_file_has_a_hash():
