@@ -57,9 +57,10 @@ def denial(location: str, files: Path, options: argparse.Namespace) -> dict[str,
 
 def _beside(attack, arguments, site: Site, secrets: list[str], seconds: float) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
-    told = context.Queue()
-    process = context.Process(target=_attack, args=(attack, arguments, told), daemon=True)
+    told, begins = context.Queue(), context.Event()
+    process = context.Process(target=_attack, args=(attack, arguments, begins, told), daemon=True)
     process.start()
+    begins.wait(300)  # what it imports takes seconds
     began, cpu = time.monotonic(), site.process.cpu_seconds()
     measured = asyncio.run(_people(site, secrets, began + SETTLED_SECONDS, seconds))
     share = (site.process.cpu_seconds() - cpu) / (time.monotonic() - began)
@@ -127,11 +128,12 @@ def _spread(took: list[float]) -> dict[str, float]:
     }
 
 
-def _attack(attack, arguments, told) -> None:
+def _attack(attack, arguments, begins, told) -> None:
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    begins.set()
     told.put(asyncio.run(attack(*arguments)))
 
 

@@ -101,3 +101,7 @@ def test_the_other_pages(study, person, address):
     page.get_by_role("button", name="Sign out").click()
     page.get_by_text("Open your personal link").wait_for()
     assert faults_anywhere(page) == []
+    once = study.store.people.invite(study.project.id, "Dee", uses=1).secret
+    page.goto(f"{address}/join/{once}")
+    page.get_by_role("button", name="Continue as Dee").wait_for()
+    assert faults_anywhere(page) == []

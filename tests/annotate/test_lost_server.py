@@ -114,3 +114,17 @@ def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person
     page.unroute("**/api/claim")
     page.evaluate("window.made[1].dispatchEvent(new Event('open'))")
     gone(page).wait_for(state="hidden", timeout=5000)
+
+
+@pytest.mark.slow
+def test_a_page_that_gives_way_to_newer_ones_rests_until_somebody_turns_to_it(study, person):
+    page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
+    page.wait_for_selector("#waiting:visible")
+    page.wait_for_function("window.made.length === 1")
+    page.evaluate("window.made[0].dispatchEvent(new Event('elsewhere'))")
+    page.evaluate("window.ahead += 60_000")
+    page.wait_for_timeout(2500)
+    assert page.evaluate("window.made.length") == 1, "it does not come back by itself"
+    assert not gone(page).is_visible(), "the server is there"
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    page.wait_for_function("window.made.length === 2")
