@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 marked = $(sort $(shell grep -rl --include='*.py' 'mark\.$(1)' tests))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test slow browser newest lock check lint format types imports docs bench clean
+.PHONY: help install demo test slow browser newest lock check lint format types imports docs nightly bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -84,6 +84,10 @@ imports: $(DEV) ## imports point one way
 
 docs: $(DEV) ## every link and code block of the documentation
 	$(BIN)/python -m pytest tests/docs -m 'slow or not slow' -q
+
+nightly: $(DEV) ## minutes of damaged files and fuzzed requests
+	PREFERL_NIGHTLY=1 $(BIN)/python -m pytest tests/hostile -m "slow or not slow" -n 2
+	PREFERL_FUZZ_REQUESTS=50000 $(BIN)/python -m pytest tests/annotate/test_fuzz.py -m "slow or not slow"
 
 bench: $(DEV) ## speed beside the peers, ratios into benchmarks/results
 	$(BIN)/python benchmarks/run.py

@@ -8,6 +8,7 @@ import os
 import resource
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def measure(read: Callable[[Any], Any], place: Any) -> dict[str, Any]:
         os.close(receive)
         resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+        warnings.simplefilter("ignore")
         before = resource.getrusage(resource.RUSAGE_SELF)
         try:
             read(place)

@@ -1,0 +1,285 @@
+"""A whole file or folder for every reader of files, for others to damage."""
+
+import gzip
+import json
+import pickle
+import sys
+import types
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from preferl.cli.online import _read as read_settings
+from preferl.data import (
+    Comparisons,
+    load_comparisons,
+    save_comparisons,
+)
+from preferl.data.sources import (
+    load_d4rl,
+    load_demonstrations,
+    load_drlhp_preferences,
+    load_hub_dataset,
+    load_robomimic,
+    load_source,
+    load_stacked,
+    read_labels,
+)
+from preferl.models import (
+    CNNReward,
+    CNNRewardConfig,
+    LSTMReward,
+    LSTMRewardConfig,
+    MLPReward,
+    MLPRewardConfig,
+    PreferenceTransformer,
+    PreferenceTransformerConfig,
+)
+from preferl.models.flax import flax_places, load_flax
+from preferl.offline import IQL, IQLConfig, OfflinePolicy
+from preferl.offline.resume import _load as load_training
+from preferl.online.algorithms import PPOConfig, build_algorithm
+from preferl.online.checkpoint_folder import read_checkpoint, write_checkpoint
+from preferl.online.saving import _Spaces, load_policy, save_policy
+from preferl.online.state_files import read_state, write_state
+from preferl.reporting import read_jsonl
+from preferl.store.answer_rows import read_answers
+from preferl.store.chosen import read_chosen
+from preferl.store.clip_folder import load_arrays
+from preferl.store.store import Store
+from preferl.testing.feedback_contracts import example_segments
+from preferl.training import RewardFunction, load_reward, save_reward
+from preferl.training.publish import publish
+from preferl.training.scaling import RewardScaler
+from preferl.training.versions import read_version
+
+OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+PICTURES = spaces.Box(0, 255, (10, 10, 3), np.uint8)
+RNG: Final = np.random.default_rng(0)
+
+Case = tuple[Callable[[Path], object], Callable[[Path], object]]
+"""Writes a file or folder at a path; reads it."""
+
+
+def _pickled(value: Any, protocol: int) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(pickle.dumps(value, protocol))
+
+
+def _demonstrations() -> list[dict[str, Any]]:
+    return [
+        {n: RNG.normal(size=(5, 2)[: 1 + (n != "rewards")]) for n in
+         ("observations", "actions", "rewards")}
+        for _ in range(2)
+    ]  # fmt: skip
+
+
+def _labels(path: Path) -> None:
+    path.mkdir()
+    for name, value in (
+        ("label_human", np.array([0, 1, -1])),
+        ("indices_num3_q5", np.array([1, 2, 3])),
+        ("indices_2_num3_q5", [4, 5, 6]),
+    ):
+        (path / name).write_bytes(pickle.dumps(value))
+
+
+def _drlhp(path: Path) -> None:
+    module = types.ModuleType("pref_db")
+    kind = type("PrefDB", (), {"__module__": "pref_db"})
+    module.PrefDB = kind  # type: ignore[attr-defined]
+    sys.modules["pref_db"] = module
+    database = kind()
+    clips = {n: zlib.compress(pickle.dumps(RNG.integers(0, 9, (3, 4, 4)))) for n in range(3)}
+    database.segments = clips
+    database.prefs = [(0, 1, (1.0, 0.0)), (1, 2, (0.5, 0.5))]
+    path.write_bytes(gzip.compress(pickle.dumps(database)))
+
+
+def _d4rl(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
+            shape = (12, 2) if name in ("observations", "actions") else (12,)
+            file.create_dataset(name, data=RNG.normal(size=shape), compression="gzip")
+
+
+def _robomimic(path: Path) -> None:
+    from preferl.data.sources.robomimic import OBSERVATION_KEYS
+
+    with h5py.File(path, "w") as file:
+        for number in range(2):
+            group = file.create_group(f"data/demo_{number}")
+            for key in OBSERVATION_KEYS:
+                group[f"obs/{key}"] = RNG.normal(size=(4, 2))
+            group["actions"] = RNG.normal(size=(4, 2))
+            group["rewards"] = group["dones"] = np.zeros(4)
+        file["data"].attrs["env_args"] = '{"env_name": "Lift"}'
+
+
+def _stacked(path: Path) -> None:
+    shapes = {"observations": (2, 4, 3), "actions": (2, 4, 2), "rewards": (2, 4)}
+    arrays = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays, dones=np.zeros((2, 4), bool))
+
+
+def _table() -> Any:
+    steps = {"observations": [[[1.0, 2.0]] * 3] * 2, "actions": [[[0.5]] * 3] * 2}
+    flat = {"rewards": [[1.0, 2.0, 3.0]] * 2, "dones": [[False, False, True]] * 2}
+    return pyarrow.table(steps | flat)
+
+
+def _arrow(path: Path, **options: Any) -> None:
+    table = _table()
+    with pyarrow.ipc.new_file(
+        str(path), table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)
+    ) as writer:
+        writer.write_table(table)
+
+
+def _comparisons() -> Comparisons:
+    pairs = np.array([[0, 1], [1, 2]])
+    return Comparisons(example_segments(), pairs, np.array([1.0, 0.5]), np.ones(2))
+
+
+def _reward(path: Path) -> None:
+    model = MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden=(4,), members=2), seed=0)
+    scaler = RewardScaler(np.zeros(2), np.ones(2))
+    save_reward(path, RewardFunction(model.eval(), scaler=scaler))
+
+
+def _saved(model: Any) -> Callable[[Path], object]:
+    return lambda path: save_reward(path, RewardFunction(model.eval()))
+
+
+def _ppo(path: Path) -> None:
+    config = PPOConfig(hidden=(4,))
+    env = DummyVecEnv([lambda: _Spaces(OBSERVATIONS, ACTIONS)])
+    save_policy(path, build_algorithm(config, env, seed=0), config)
+
+
+def _iql() -> Any:
+    return IQL(OBSERVATIONS, ACTIONS, IQLConfig(hidden=(4, 4), batch_size=4), seeds=[3], steps=1)
+
+
+def _training(path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file(_iql().state(), path)
+
+
+def _state() -> dict[str, Any]:
+    return {
+        "numbers": [1, 2.5, None, (True, "x"), float("inf")],
+        "arrays": {"a": np.arange(3), "b": np.float32(2)},
+        "segments": example_segments(),
+        "generator": np.random.default_rng(3),
+    }
+
+
+def _write_state(path: Path) -> None:
+    path.mkdir()
+    write_state(path, _state())
+
+
+def _flax_model() -> MLPReward:
+    return MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden=(), normalise=False), seed=0)
+
+
+def _flax(path: Path) -> None:
+    places = flax_places(_flax_model())
+    with path.open("wb") as file:
+        np.savez(file, **{name: place.detach().numpy() for name, place in places.items()})
+
+
+def _answers(path: Path) -> None:
+    row = {
+        "project": "dots", "query": "1-0000000a", "purpose": "ask", "first_clip": "0" * 32,
+        "second_clip": "1" * 32, "annotator": "Ann", "kind": "left", "preference": 1.0,
+        "counts": True, "swapped": False, "answered_at": 1.7e9, "asked_at": 1.6e9,
+        "key": "key-00001", "quorum": 1, "priority": 0.0, "detail": {"a": 1},
+    }  # fmt: skip
+    other = row | {"key": "key-00002", "annotator": "Bob"}
+    path.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n")
+
+
+def _chosen(path: Path) -> None:
+    clips = [{"observations": [[n, 1.0], [2.0, 3.0]], "actions": [[0], [1]]} for n in range(2)]
+    path.write_text(json.dumps({"chosen": clips[0], "rejected": clips[1]}) + "\n")
+
+
+def _store(path: Path) -> None:
+    with Store.open(path) as store:
+        store.projects.create("dots", question="Which is better?")
+
+
+def _open_store(path: Path) -> None:
+    with Store.open(path) as store:
+        for project in store.projects.all():
+            store.people.all(project.id)
+
+
+VALID: Final[dict[str, Case]] = {
+    "demonstrations": (_pickled(_demonstrations(), 2), load_demonstrations),
+    "demonstrations of protocol 0": (_pickled(_demonstrations(), 0), load_source),
+    "demonstrations of protocol 5": (_pickled(_demonstrations(), 5), load_source),
+    "labels": (_labels, read_labels),
+    "drlhp": (_drlhp, load_drlhp_preferences),
+    "d4rl": (_d4rl, load_d4rl),
+    "robomimic": (_robomimic, load_robomimic),
+    "stacked": (_stacked, load_stacked),
+    "parquet": (lambda path: pyarrow.parquet.write_table(_table(), path), load_hub_dataset),
+    "arrow": (_arrow, load_hub_dataset),
+    "arrow, compressed": (lambda path: _arrow(path, compression="zstd"), load_hub_dataset),
+    "comparisons": (lambda path: save_comparisons(path, _comparisons()), load_comparisons),
+    "arrays": (lambda path: save_comparisons(path, _comparisons()), load_arrays),
+    "reward": (_reward, load_reward),
+    "reward of pictures": (
+        _saved(CNNReward(PICTURES, ACTIONS, CNNRewardConfig(filters=2, hidden=4), seed=0)),
+        load_reward,
+    ),
+    "reward of an lstm": (
+        _saved(LSTMReward(OBSERVATIONS, ACTIONS, LSTMRewardConfig(width=8), seed=0)),
+        load_reward,
+    ),
+    "reward of a transformer": (
+        _saved(
+            PreferenceTransformer(
+                OBSERVATIONS,
+                ACTIONS,
+                PreferenceTransformerConfig(width=8, heads=2, preference_width=4, context=5),
+                seed=0,
+            )
+        ),
+        load_reward,
+    ),
+    "published reward": (
+        lambda path: publish(path, RewardFunction(_flax_model().eval())),
+        lambda path: read_version(path, 1),
+    ),
+    "offline policy": (lambda path: _iql().policies()[0].save(path), OfflinePolicy.load),
+    "training state": (_training, lambda path: _iql().load_state(load_training(path))),
+    "policy": (_ppo, load_policy),
+    "state": (_write_state, read_state),
+    "checkpoint": (
+        lambda path: write_checkpoint(path, _state(), steps=3, run={"seed": 1}),
+        lambda path: read_checkpoint(path, run={"seed": 1}),
+    ),
+    "flax": (_flax, lambda path: load_flax(_flax_model(), path)),
+    "answers": (_answers, lambda path: list(read_answers(path, "jsonl"))),
+    "chosen": (_chosen, lambda path: read_chosen(path, None, length=None, wanted="jsonl")),
+    "settings": (
+        lambda path: path.write_text("config:\n  steps: 100\n  agent: {n_steps: 5}\n"),
+        read_settings,
+    ),
+    "metrics": (lambda path: path.write_text('{"step": 1, "loss": 0.5}\n' * 3), read_jsonl),
+    "store": (_store, _open_store),
+}
