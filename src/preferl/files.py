@@ -109,12 +109,12 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
         raise
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is either whole or not there."""
-    with writing(path) as draft:
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a text file so that it is either whole or not there; `durable` as for `writing`."""
+    with writing(path, durable=durable) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: object) -> None:
+def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     """Write indented JSON so that it is either whole or not there; NaN is refused."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", durable=durable)

@@ -181,7 +181,9 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
 def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge):
     folder, _, _ = run
     if config.get("env") == "preferl-tests/Blind-v0":
-        gymnasium.register("preferl-tests/Blind-v0", entry_point=Blind, max_episode_steps=200)
+        gymnasium.register(
+            *("preferl-tests/Blind-v0", Blind), max_episode_steps=200, disable_env_checker=True
+        )
     before = contents(folder.parent)
     with pytest.raises(ConfigError):
         run_online(replace(TINY, **config), folder, judge=replace(JUDGE, **judge))

@@ -1,6 +1,6 @@
 """Feedback from a teacher in this process: answers are there as soon as questions are asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, final
 
@@ -10,7 +10,7 @@ from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.segments import Segments
 from preferl.errors import DataError, FeedbackError, mismatch, require_in
 from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
-from preferl.feedback.protocols import Teacher
+from preferl.feedback.protocols import SingleAnswers, Teacher
 from preferl.shapes import FloatArray, IntArray
 
 
@@ -19,7 +19,8 @@ class InstantFeedback:
     """Asks a teacher and keeps what it answers.
 
     Only the steps of clips that were compared are kept, as copies, so the experience they were
-    cut from can be freed. Should a person stop in the middle, what they answered is kept, too.
+    cut from can be freed. A person's answers are taken one by one (see `SingleAnswers`), so that
+    what they answered is kept wherever they stop.
 
     Attributes:
         teacher: who answers; may be exchanged between questions.
@@ -27,6 +28,8 @@ class InstantFeedback:
         max_comparisons: how many answers to keep, the newest; None keeps all.
         asked: questions that were put, whether or not they were answered.
         declined: questions that the teacher would not decide; they are not among `comparisons()`.
+        on_answers: given new answers the moment they are there, declined ones as NaN, before the
+            next question is put.
 
     Raises:
         ConfigError: max_comparisons below 1.
@@ -54,10 +57,11 @@ class InstantFeedback:
         self.max_comparisons = max_comparisons
         self.asked = 0
         self.declined = 0
+        self.on_answers: Callable[[Comparisons], None] | None = None
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put questions to the teacher, all in one call.
+        """Put questions to the teacher, all in one call, or one after the other to a person.
 
         Args:
             segments: candidates.
@@ -71,6 +75,9 @@ class InstantFeedback:
         """
         pairs = check_pairs(pairs, len(segments))
         if not len(pairs):
+            return
+        if isinstance(self.teacher, SingleAnswers):
+            self._ask_singly(self.teacher, segments, pairs)
             return
         try:
             answers = self.teacher(segments[pairs], self.rng)
@@ -113,8 +120,21 @@ class InstantFeedback:
         self.asked, self.declined = int(snapshot["asked"]), int(snapshot["declined"])
         self.rng = snapshot["rng"]
 
+    def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
+        answers = teacher.one_by_one(segments[pairs], self.rng)
+        for number in range(len(pairs)):
+            try:
+                answer = next(answers)
+            except StopIteration as end:
+                got = f"{number} answers to {len(pairs)}"
+                text = mismatch("teacher", expected="an answer to each question", got=got)
+                raise FeedbackError(text) from end
+            self._keep(segments, pairs[[number]], check_answers(np.array([answer]), 1))
+
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
         answered = ~np.isnan(answers)
+        if self.on_answers is not None and len(answers):
+            self.on_answers(Comparisons.of(segments, pairs, answers))
         self.asked += len(answers)
         self.declined += int((~answered).sum())
         self._append(Comparisons.of(segments, pairs[answered], answers[answered]))

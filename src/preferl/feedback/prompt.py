@@ -1,7 +1,7 @@
 """A person at a terminal, who sees two clips and presses a key."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TextIO, final
 
@@ -43,21 +43,25 @@ class PromptTeacher:
             FeedbackInterrupted: the person stopped, by q or Ctrl-C; holds the answers so far.
             InputEndedError: the input was closed, as where no terminal is attached.
         """
+        return np.array(list(self.one_by_one(shown, rng)), np.float64)
+
+    def one_by_one(self, shown: Clips, rng: np.random.Generator) -> Iterator[float]:
+        """The same, each preference before the next pair is shown; raises the same."""
         del rng  # people decide for themselves
         answers: list[float] = []
-        try:
-            for number in range(len(shown)):
+        for number in range(len(shown)):
+            try:
                 self._present(shown[number], number)
                 answers.append(self._answer(f"[{number + 1}/{len(shown)}] {HELP}: "))
-        except EOFError as error:
-            raise InputEndedError(
-                f"The input ended after {len(answers)} of {len(shown)} answers. Run in a terminal "
-                "in which a person can type, or use a ScriptedTeacher.",
-                np.array(answers, np.float64),
-            ) from error
-        except KeyboardInterrupt as stop:
-            raise FeedbackInterrupted(np.array(answers, np.float64)) from stop
-        return np.array(answers, np.float64)
+            except EOFError as error:
+                raise InputEndedError(
+                    f"The input ended after {len(answers)} of {len(shown)} answers. Run in a "
+                    "terminal in which a person can type, or use a ScriptedTeacher.",
+                    np.array(answers, np.float64),
+                ) from error
+            except KeyboardInterrupt as stop:
+                raise FeedbackInterrupted(np.array(answers, np.float64)) from stop
+            yield answers[-1]
 
     def _answer(self, question: str) -> float:
         while True:

@@ -1,5 +1,6 @@
 """The extension points of asking and answering; plain functions implement the first three."""
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -42,6 +43,15 @@ class Teacher(Protocol):
         ...
 
 
+@runtime_checkable
+class SingleAnswers(Protocol):
+    """A teacher whose answers can be kept one by one, since each takes a person's time."""
+
+    def one_by_one(self, shown: Clips, rng: np.random.Generator) -> Iterator[float]:
+        """Put each query of `[P, 2, L]` clips only once the answer before has been taken."""
+        ...
+
+
 class Feedback(Protocol):
     """Takes questions and sooner or later has answers: the seam between all modes."""
 
@@ -55,4 +65,18 @@ class Feedback(Protocol):
         Raises:
             FeedbackError: nothing has been answered yet.
         """
+        ...
+
+
+@runtime_checkable
+class LastingFeedback(Protocol):
+    """Feedback whose queries and answers outlive the program, as in a store."""
+
+    @property
+    def newest(self) -> int:
+        """Number of the query that was put last; 0 before the first."""
+        ...
+
+    def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
+        """Take questions as `ask` does, but for those that were put after query `since`."""
         ...

@@ -25,6 +25,9 @@ ABOUT: Final = "checkpoint.json"
 
 RESTORE: Final = "Restore it from a copy, or remove it and begin anew."
 
+JOURNAL: Final = "answers"
+"""Folder of answers that came after the newest checkpoint, see `AnswerJournal`."""
+
 _DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 
 
@@ -91,7 +94,7 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     path = version_folder(folder, found[-1])
     about = _told(path)
     _require_whole(path, about)
-    _require_same(path, about["run"], run)
+    require_same(path, about["run"], run)
     _warn_of_versions(about["versions"])
     return Checkpoint(path, int(about["steps"]), read_state(path))
 
@@ -121,7 +124,7 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
                     fix="Go on from what is there, or save to another folder.",
                 )
             )
-    elif any(not _DRAFT.fullmatch(name) for name in names_in(folder)):
+    elif any(name != JOURNAL and not _DRAFT.fullmatch(name) for name in names_in(folder)):
         raise StorageError(
             mismatch(
                 f"{folder}",
@@ -158,7 +161,8 @@ def _require_whole(path: Path, about: Mapping[str, Any]) -> None:
                 raise ValueError(f"another {name} than was written")
 
 
-def _require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
         if saved.get(name) != value:
             raise CheckpointError(

@@ -11,7 +11,7 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import left_out, sample_segments
+from preferl.data.segments import Segments, left_out, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, mismatch
 from preferl.feedback.acquisition import (
     Acquisition,
@@ -22,17 +22,24 @@ from preferl.feedback.acquisition import (
 )
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
-from preferl.feedback.protocols import Feedback, PairSampler, Teacher
+from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.sampling import InformativePairs, UniformPairs
 from preferl.feedback.schedule import Schedule, ScheduleName, Turn, plan
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
+from preferl.online.answer_journal import AnswerJournal, Kept
 from preferl.online.build import build_learner, build_trainer
-from preferl.online.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
+from preferl.online.checkpoint_folder import (
+    JOURNAL,
+    has_run,
+    read_checkpoint,
+    write_checkpoint,
+)
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import PolicyLearner
 from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
+from preferl.shapes import IntArray
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
@@ -71,7 +78,6 @@ def learn_from_preferences(
     on_turn: OnTurn | None = None,
     on_answers: OnAnswers | None = None,
     checkpoints: Path | str | None = None,
-    answered: Comparisons | None = None,
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
 
@@ -90,9 +96,9 @@ def learn_from_preferences(
         on_answers: given all answers when there are new ones, to keep them safe.
         checkpoints: folder in which the whole run is kept after each turn. If one of the same
             settings is there, it goes on, and comes to what it would have come to without the
-            interruption. Feedback of one's own keeps its answers itself.
-        answered: all answers that `on_answers` was given before the interruption; those that came
-            after the last checkpoint are learned from as well.
+            interruption. Answers of the turn under way are there from the moment they are given,
+            and are not asked for again. Feedback of one's own keeps its answers itself; what is
+            `LastingFeedback` is not asked again either.
 
     Raises:
         CheckpointError: what is there is damaged, or of other settings.
@@ -114,8 +120,6 @@ def learn_from_preferences(
     run.on_turn, run.on_answers = on_turn, on_answers
     if checkpoints is not None:
         run.keep_in(Path(checkpoints))
-    if answered is not None:
-        run.remember(answered)
     return run.through()
 
 
@@ -191,6 +195,9 @@ class PreferenceLoop:
         self.answers = 0
         self.seconds = 0.0  # of what was resumed
         self.checkpoints: Path | None = None
+        self.journal: AnswerJournal | None = None
+        self.given = 0  # answers of the turn under way, before the interruption
+        self.newest: int | None = None  # query of a lasting feedback when the turn began
 
     def keep_in(self, folder: Path) -> None:
         """Save after each turn, and go on from what is there."""
@@ -205,13 +212,30 @@ class PreferenceLoop:
         self.checkpoints = folder
         if has_run(folder):
             self._restore(read_checkpoint(folder, run=to_json(self.config)).state)
+        self.journal = AnswerJournal(folder / JOURNAL, len(self.turns), run=to_json(self.config))
+        if isinstance(self.feedback, InstantFeedback):
+            self._keep_answers(self.feedback, self.journal)
+        elif isinstance(self.feedback, LastingFeedback) and not self.turns:
+            self.newest = self.journal.begun(self.feedback.newest)
 
-    def remember(self, answered: Comparisons) -> None:
-        """Know answers that came after the last checkpoint; people are not to give them twice."""
-        known = self._comparisons()
-        later = answered[0 if known is None else len(known) :]
-        if isinstance(self.feedback, InstantFeedback) and len(later):
-            self.feedback.remember(later)
+    def _keep_answers(self, feedback: InstantFeedback, journal: AnswerJournal) -> None:
+        """Know answers that came after the last checkpoint, and keep the next ones at once."""
+        before = feedback.asked
+        for kept in journal.read():
+            feedback.remember(kept.answers)
+            feedback.rng = kept.rng
+        self.given = feedback.asked - before
+        feedback.on_answers = lambda new: journal.add(Kept(new, feedback.rng))
+
+    def _save(self, seconds: float) -> None:
+        """Write a checkpoint; the answers that it holds leave the journal."""
+        if self.checkpoints is None:
+            return
+        state = self._snapshot() | {"seconds": self.seconds + seconds}
+        run = to_json(self.config)
+        write_checkpoint(self.checkpoints, state, steps=self.learner.steps, run=run)
+        if self.journal is not None:
+            self.journal.next_turn(len(self.turns))
 
     def through(self) -> OnlineReport:
         """Go through all turns that are left, or until Ctrl-C."""
@@ -221,11 +245,7 @@ class PreferenceLoop:
         try:
             for number, turn in list(enumerate(turns))[len(self.turns) :]:
                 self._turn(number, len(turns) - 1, turn)
-                if self.checkpoints is not None:
-                    seconds = self.seconds + time.perf_counter() - began
-                    state = self._snapshot() | {"seconds": seconds}
-                    run = to_json(self.config)
-                    write_checkpoint(self.checkpoints, state, steps=self.learner.steps, run=run)
+                self._save(time.perf_counter() - began)
         except KeyboardInterrupt:
             interrupted = True
         return OnlineReport(
@@ -251,6 +271,7 @@ class PreferenceLoop:
             "rng": self.rng,
             "learner": self.learner.snapshot(),
             "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
+            "newest": feedback.newest if isinstance(feedback, LastingFeedback) else None,
             "model": self.trainer.model.state_dict(),
             "trainer": trainer_snapshot(self.trainer),
             "paid": self.reward is not None,
@@ -277,6 +298,7 @@ class PreferenceLoop:
         self.learner.restore(state["learner"], self.reward)
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
+        self.newest = state.get("newest")
         put_generators_back(state["generators"])
 
     def _turn(self, number: int, last: int, turn: Turn) -> None:
@@ -307,7 +329,7 @@ class PreferenceLoop:
             self.experience, turn.candidates, config.segment_length, self.rng, short=config.short
         )
         try:
-            self.feedback.ask(segments, self.sampler(segments, turn.questions, self.rng))
+            self._ask(segments, self.sampler(segments, turn.questions, self.rng))
         finally:  # a person who stops half-way keeps what they answered
             comparisons = self._comparisons()
             self.answers = 0 if comparisons is None else len(comparisons)
@@ -328,6 +350,14 @@ class PreferenceLoop:
         )
         self.learner.pay(self.reward)
         return report
+
+    def _ask(self, segments: Segments, pairs: IntArray) -> None:
+        """Ask what was not asked before an interruption in the same turn."""
+        if self.newest is not None and isinstance(self.feedback, LastingFeedback):
+            self.feedback.ask_rest(segments, pairs, since=self.newest)
+        else:
+            self.feedback.ask(segments, pairs[self.given :])
+        self.newest, self.given = None, 0
 
     def _remember(self, episodes: Episodes) -> None:
         if not len(episodes):

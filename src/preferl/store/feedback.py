@@ -80,6 +80,11 @@ class StoredFeedback:
         """Queries that still need answers."""
         return self.store.live.open(self.project.id)
 
+    @property
+    def newest(self) -> int:
+        """Number of the query that was put last; 0 before the first."""
+        return max((number for number, _, _ in self._asked()), default=0)
+
     def ask(
         self,
         segments: Segments,
@@ -123,6 +128,32 @@ class StoredFeedback:
         if self.patience and len(pairs):
             self.wait(self.patience)
 
+    def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
+        """Put those questions that were not put since a query; wait for all as `ask` does.
+
+        A program that was killed and comes to the same questions again does not put them twice.
+        Where it comes to others, it puts only as many as are missing.
+
+        Args:
+            segments: candidates.
+            pairs: `[P, 2]` rows of `segments`.
+            since: number of the newest query when the first of these were put.
+
+        Raises:
+            FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
+            StorageError: the store cannot be written to; nothing is asked then.
+        """
+        pairs = check_pairs(pairs, len(segments))
+        put = [(first, second) for number, first, second in self._asked() if number > since]
+        if not put:
+            self.ask(segments, pairs)
+            return
+        known = set(put)
+        fresh = np.array([pair not in known for pair in _named(segments, pairs)], bool)
+        self.ask(segments, pairs[fresh][: max(0, len(pairs) - len(put))])
+        if self.patience:
+            self.wait(self.patience)
+
     def wait(self, seconds: float) -> int:
         """Wait until nothing is pending, at most so long; returns how many queries still are."""
         until = time.monotonic() + seconds
@@ -160,6 +191,9 @@ class StoredFeedback:
 
         return queue_widget(NotebookQueue(self.store, self.project, name))
 
+    def _asked(self) -> list[tuple[int, str, str]]:
+        return self.store.questions.asked(self.project.id)
+
     def _read(self) -> Answered:
         votes = self.store.questions.votes(self.project.id, purposes=["ask"])
         queries, preference, weight = combine_answers(votes, self.combine)
@@ -185,9 +219,14 @@ class StoredFeedback:
         return Answered(queries[order], comparisons)
 
 
+def _named(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
+    """Names of the clips of each pair, by their content."""
+    used, place = np.unique(pairs, return_inverse=True)
+    names = clip_ids(segments.select(used))
+    return [(names[first], names[second]) for first, second in place.reshape(pairs.shape)]
+
+
 def _differ(segments: Segments, pairs: IntArray) -> BoolArray:
     """`[P]` where windows hold different steps; one beside itself is left for others to refuse."""
-    used, place = np.unique(pairs, return_inverse=True)
-    names = np.asarray(clip_ids(segments.select(used)), np.str_)
-    first, second = names[place.reshape(pairs.shape)].T
-    return np.asarray((first != second) | (pairs[:, 0] == pairs[:, 1]))
+    differ = np.array([first != second for first, second in _named(segments, pairs)], bool)
+    return np.asarray(differ | (pairs[:, 0] == pairs[:, 1]))

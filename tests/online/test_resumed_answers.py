@@ -1,0 +1,218 @@
+"""A person who was asked something is not asked again, wherever their run ended."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import answering_run
+import numpy as np
+import pytest
+from answered_store import Answering
+from answering_run import CONFIG, JUDGE, answer_to, name_of
+from resumable_runs import assert_same, everything
+
+from preferl.data import Segments, load_comparisons
+from preferl.errors import CheckpointError
+from preferl.feedback import PromptTeacher
+from preferl.feedback.prompt import KEYS
+from preferl.online import OnlineReport, learn_from_preferences, run_online
+from preferl.online.answer_journal import AnswerJournal
+from preferl.store import Store, StoredFeedback
+from preferl.store import feedback as stored
+
+KILLS = 20
+SMALL = replace(CONFIG, comparisons=16, turns=3, steps=600)
+
+
+class KilledError(BaseException):
+    """Stands for a program that ends here: nothing in it is closed in order."""
+
+
+class Person:
+    """Answers by the clips alone, and ends the program after so many answers."""
+
+    def __init__(self, seen: list[str], until: int, end: type[BaseException] = KilledError) -> None:
+        self.seen, self.until, self.end = seen, until, end
+        self.teacher = PromptTeacher(show=self.show, ask=self.ask)
+
+    def show(self, clips: Any, _: int) -> None:
+        self.seen.append(name_of(clips))
+
+    def ask(self, _: str) -> str:
+        if self.until == 0:
+            self.seen.pop()  # what is not answered is to come again
+            raise self.end
+        self.until -= 1
+        return answer_to(self.seen[-1])
+
+
+@cache
+def undisturbed() -> tuple[OnlineReport, list[str], dict[str, Any]]:
+    seen: list[str] = []
+    report = learn_from_preferences(SMALL, teacher=Person(seen, -1).teacher)
+    assert len(seen) == len(set(seen)) == SMALL.comparisons
+    return report, seen, everything(report.learner.algorithm)
+
+
+@pytest.mark.parametrize("end", [KilledError, KeyboardInterrupt])
+def test_a_person_is_not_asked_again_and_the_agent_is_the_same(tmp_path, end):
+    expected, queries, numbers = undisturbed()
+    seen: list[str] = []
+    for answers in (2, 4, 0, 6):  # within turns, and within one twice
+        person = Person(seen, answers, end)
+        try:
+            report = learn_from_preferences(SMALL, teacher=person.teacher, checkpoints=tmp_path)
+        except KilledError:
+            continue
+        assert report.interrupted
+    report = learn_from_preferences(SMALL, teacher=Person(seen, -1).teacher, checkpoints=tmp_path)
+    assert seen == queries
+    assert_same(everything(report.learner.algorithm), numbers)
+    np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
+
+
+@pytest.mark.parametrize("stop", [pytest.param(15, marks=pytest.mark.slow), 27])
+def test_a_run_that_was_stopped_asks_exactly_its_budget(tmp_path, stop):
+    seen: list[str] = []
+    out = tmp_path / "run"
+    first = run_online(
+        *(CONFIG, out), judge=JUDGE, teacher=Person(seen, stop, KeyboardInterrupt).teacher
+    )
+    declined = sum(answer_to(name) == "n" for name in seen)
+    assert first["interrupted"]
+    assert (first["comparisons"], len(seen)) == (stop - declined, stop)
+    assert len(load_comparisons(out / "comparisons")) == stop - declined
+    result = run_online(*(CONFIG, out), judge=JUDGE, teacher=Person(seen, -1).teacher, resume=True)
+    assert len(seen) == len(set(seen)) == CONFIG.comparisons
+    given = load_comparisons(out / "comparisons").preference
+    decided = [KEYS[answer_to(name)] for name in seen if answer_to(name) != "n"]
+    assert sorted(given) == sorted(decided)
+    assert result["comparisons"] == len(decided)
+
+
+def test_answers_of_other_settings_are_refused(tmp_path):
+    with pytest.raises(KilledError):
+        learn_from_preferences(CONFIG, teacher=Person([], 3).teacher, checkpoints=tmp_path)
+    with pytest.raises(CheckpointError, match="seed of the run"):
+        learn_from_preferences(replace(CONFIG, seed=1), checkpoints=tmp_path)
+
+
+def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
+    kept: list[int] = []
+
+    def show(clips: Any, _: int) -> None:
+        journal = AnswerJournal(tmp_path / "answers", 0, run={})
+        place = journal._place
+        kept.append(len(list(place.iterdir())) if place.is_dir() else 0)
+        if len(kept) == 5:
+            raise KilledError
+
+    teacher = PromptTeacher(show=show, ask=lambda _: "n" if len(kept) == 2 else "l")
+    with pytest.raises(KilledError):
+        learn_from_preferences(CONFIG, teacher=teacher, checkpoints=tmp_path)
+    assert kept == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tmp_path, number):
+    rng = np.random.default_rng(int(number))
+    shown, kills, cut = tmp_path / "shown", 0, []
+    command = [sys.executable, answering_run.__file__, str(tmp_path)]
+
+    def lines() -> list[str]:
+        return shown.read_text().split() if shown.exists() else []
+
+    while kills < KILLS:
+        before = len(lines())
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as program:
+            while len(lines()) == before and program.poll() is None:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0, 0.08))
+            program.send_signal(number)
+            program.wait()
+        kills += 1
+        cut.append(len(lines()) - 1)  # the query at which it ended
+        if (tmp_path / "run/result.json").exists() and number == signal.SIGKILL:
+            break
+    assert kills == KILLS, "the run was over before"
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    seen = lines()
+    again = [place for place, name in enumerate(seen) if name in seen[:place]]
+    report = (
+        f"{kills} kills, {len(seen)} queries shown, {len(set(seen))} different, "
+        f"{len(again)} shown again because their answer was not given"
+    )
+    # Only what nobody had answered when the program ended may come again, and at once.
+    assert all(place - 1 in cut and seen[place - 1] == seen[place] for place in again), report
+    assert len(set(seen)) == CONFIG.comparisons, report
+    decided = [KEYS[answer_to(name)] for name in set(seen) if answer_to(name) != "n"]
+    given = load_comparisons(tmp_path / "run/comparisons").preference
+    assert sorted(given) == sorted(decided), report
+    sys.stdout.write(report + "\n")
+
+
+@pytest.mark.parametrize("stop", [0, 3, 9])
+def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch, stop):
+    monkeypatch.setattr(stored, "POLL_SECONDS", 0.0)
+    with Store.open(tmp_path / "store") as store:
+        people = Answering(store)
+        given = 0
+
+        def answers(_: int) -> None:
+            nonlocal given
+            people.show()
+            if given == stop and not resumed:
+                raise KilledError
+            given += answered(people)
+
+        feedback = StoredFeedback(store, patience=60.0, on_wait=answers)
+        resumed = False
+        with pytest.raises(KilledError):
+            learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
+        resumed = True
+        report = learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
+        asked = store.questions.asked(people.project.id)
+        assert Counter((one, two) for _, one, two in asked).most_common(1)[0][1] == 1
+        assert len(asked) == given == len(report.comparisons) == SMALL.comparisons
+
+
+def answered(people: Answering) -> int:
+    """One query, answered by a coin."""
+    claim = people.store.queue.claim(people.project.id, people.person, 1)
+    question = claim.questions[0]
+    kind = "left" if question.left > question.right else "right"
+    people.store.queue.answer(people.person, question.token, f"key-{question.token}", kind)
+    return 1
+
+
+def test_queries_that_others_put_are_not_counted_as_the_same(tmp_path):
+    with Store.open(tmp_path) as store:
+        people = Answering(store)
+        before = people.ask(2)
+        feedback = StoredFeedback(store)
+        assert feedback.newest == max(before)
+        people.ask(3)
+        assert feedback.newest == max(before) + 3
+
+
+@pytest.mark.parametrize("put", [0, 2, 3])
+def test_only_what_was_not_put_is_put(tmp_path, put):
+    with Store.open(tmp_path) as store:
+        people = Answering(store)
+        people.ask(1)
+        feedback = StoredFeedback(store)
+        since = feedback.newest
+        block = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+        clips = Segments(block, block[:, :1], block[:, 0], np.arange(6) * 2, np.full(6, 2), 2)
+        pairs = np.arange(6).reshape(3, 2)
+        if put:
+            feedback.ask(clips, pairs[:put])
+        feedback.ask_rest(clips, pairs, since=since)
+        feedback.ask_rest(clips, pairs, since=since)
+        assert len(store.questions.asked(people.project.id)) == 1 + 3
