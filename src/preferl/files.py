@@ -1,30 +1,42 @@
 """Files and folders that are either whole or not there."""
 
+import ctypes
+import errno
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError
 
 from preferl.errors import StorageError, mismatch
 
+_HERE: Final = -100
+"""`AT_FDCWD` of Linux: paths are those of the working directory."""
+
+_EXCHANGE: Final = 2
+"""`RENAME_EXCHANGE` of Linux's `renameat2`."""
+
 
 @contextmanager
 def writing(
-    path: Path, *, durable: bool = False, private: bool = False, first: bool = False
+    path: Path, *, durable: bool = True, private: bool = False, first: bool = False
 ) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well.
 
     The block creates a file or folder there. If it fails, nothing of it remains and what was at
-    `path` is untouched.
+    `path` is untouched. Whoever reads `path`, also after a loss of power, finds what was there
+    before or all of the new content.
 
     Args:
         path: what to write.
-        durable: also wait until the disk holds it, so that what refers to it never outlives it.
+        durable: wait until the disk holds it, so that what refers to it never outlives it. Without
+            it a loss of power may leave an empty file; for what is made again at no cost.
         private: nobody but the owner may read it, at any moment.
         first: of several programs that write this file at once the first wins, and what the
             others wrote is dropped; so is this where there is a file already.
@@ -35,20 +47,20 @@ def writing(
     """
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         try:
             draft = holder / path.name
             yield draft
             _set_modes(draft, 0o077 if private else _mask())
             if durable:
-                _to_disk(draft)
+                sync_all(draft)
             if first:
                 _link(path, draft)
             else:
                 _replace(path, draft, holder / "old")
             if durable:
-                _sync(path.parent)
+                sync(path.parent)
         finally:
             shutil.rmtree(holder, ignore_errors=True)
     except StorageError:
@@ -76,12 +88,24 @@ def _set_modes(draft: Path, mask: int) -> None:
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
-def _to_disk(draft: Path) -> None:
-    for path in [*draft.rglob("*"), draft] if draft.is_dir() else [draft]:
-        _sync(path)
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, and wait until the disk holds them.
+
+    Raises:
+        OSError: the folder above cannot be written to, or a file is in the way.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(missing):
+        sync(folder.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until the disk holds a file's content, or the names in a folder.
+
+    Raises:
+        OSError: it is not there, or the disk is away.
+    """
     if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders, and writes their entries through
     handle = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
@@ -96,10 +120,22 @@ def _link(path: Path, draft: Path) -> None:
         os.link(draft, path)
 
 
+def sync_all(path: Path) -> None:
+    """Wait until the disk holds a file, or a folder with all that is in it.
+
+    Raises:
+        OSError: it is not there, or the disk is away.
+    """
+    for inside in [*path.rglob("*"), path] if path.is_dir() else [path]:
+        sync(inside)
+
+
 def _replace(path: Path, draft: Path, aside: Path) -> None:
-    """Put `draft` at `path`; a folder that was there is back if that fails."""
+    """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
     if not (draft.is_dir() and path.is_dir()):
         draft.replace(path)
+        return
+    if _exchange(draft, path):
         return
     path.rename(aside)
     try:
@@ -109,12 +145,30 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
         raise
 
 
-def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the disk cannot.
+
+    Python has no function for it, and two renames leave a moment in which neither is there.
+    """
+    if sys.platform != "linux":
+        return False
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(error, os.strerror(error), str(other))
+
+
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """Write a text file so that it is either whole or not there; `durable` as for `writing`."""
     with writing(path, durable=durable) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: object, *, durable: bool = False) -> None:
+def write_json(path: Path, value: object, *, durable: bool = True) -> None:
     """Write indented JSON so that it is either whole or not there; NaN is refused."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", durable=durable)

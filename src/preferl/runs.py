@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
-from preferl.files import write_json
+from preferl.files import make_folder, sync, sync_all, write_json
 from preferl.folder_lock import FolderLock
 from preferl.provenance import versions
 from preferl.reading import read_object, reading
@@ -74,7 +74,7 @@ class RunFolder:
         about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
         _require_replaceable(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
                 draft = holder / "draft"
@@ -87,6 +87,7 @@ class RunFolder:
                     empty = not any(path.iterdir())
                     _move(path, holder / "old" if overwrite or empty else _aside(path))
                 draft.rename(path)
+                sync(path.parent)
             finally:
                 shutil.rmtree(holder, ignore_errors=True)
         except OSError as error:
@@ -121,7 +122,7 @@ class RunFolder:
         """
         path = self.folder / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         except OSError as error:
             raise _unwritable(path.parent, error) from error
         return path
@@ -129,10 +130,16 @@ class RunFolder:
     def result(self, values: Mapping[str, Any]) -> None:
         """Finish the run with `result.json`, which is whole or not there; NaN becomes null.
 
+        All that the folder holds is on the disk before, and the result once this returns.
+
         Raises:
             ConfigError: a value that JSON cannot hold.
             StorageError: the folder cannot be written to.
         """
+        try:
+            sync_all(self.folder)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
         write_json(self.path("result.json"), plain(values))
 
 

@@ -103,7 +103,8 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path):
     assert again.seconds > 0.5 * first.seconds  # of the first program, for the most part
 
 
-def test_answers_after_the_last_checkpoint_are_kept(tmp_path):
+def test_answers_after_the_last_checkpoint_are_kept_and_not_asked_for_again(tmp_path):
+    expected, numbers = undisturbed("ppo")
     given = []
 
     def asked(comparisons: Any) -> None:
@@ -116,7 +117,6 @@ def test_answers_after_the_last_checkpoint_are_kept(tmp_path):
     report = learn_from_preferences(TINY, checkpoints=tmp_path)
     assert len(given[1]) > len(given[0])
     assert len(report.comparisons) == TINY.comparisons
-    expected, numbers = undisturbed("ppo")
     assert_same(everything(report.learner.algorithm), numbers)
     np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
 

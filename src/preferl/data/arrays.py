@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 1024
 
 
 def save_arrays(
-    path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any], *, durable: bool = False
+    path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any], *, durable: bool = True
 ) -> None:
     """Write a folder with one `.npy` per array and an `about.json`, all or nothing.
 
@@ -167,7 +167,7 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
     )
 
 
-def save_segments(path: Path, segments: Segments, *, durable: bool = False) -> None:
+def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
