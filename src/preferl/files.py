@@ -84,7 +84,7 @@ def _mask() -> int:
 
 
 def _set_modes(draft: Path, mask: int) -> None:
-    for path in [draft, *draft.rglob("*")] if draft.is_dir() else [draft]:
+    for path in _all(draft):
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
@@ -126,8 +126,21 @@ def sync_all(path: Path) -> None:
     Raises:
         OSError: it is not there, or the disk is away.
     """
-    for inside in [*path.rglob("*"), path] if path.is_dir() else [path]:
+    for inside in _all(path):
         sync(inside)
+
+
+def _all(path: Path) -> list[Path]:
+    """A file, or a folder with all that is in it, which comes first; nothing is passed over."""
+    found = [path]
+    for folder, folders, names in os.walk(path, topdown=False, onerror=_raise):
+        found += [Path(folder, name) for name in (*names, *folders)]
+    return [*found[1:], path]
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, NotADirectoryError):  # a file is walked as well
+        raise error
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:
