@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
+from preferl.training.state_files import read_state
 
 from preferl.cli.online import _read as read_settings
 from preferl.data import load_comparisons, load_episodes
@@ -35,7 +36,6 @@ from preferl.models import load_reward_model
 from preferl.offline import OfflinePolicy
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.online.saving import load_policy
-from preferl.online.state_files import read_state
 from preferl.store.tables import read_table
 from preferl.training import load_reward
 from preferl.training.versions import read_version

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from killable_run import prepare
 
-from preferl.online.checkpoint_folder import has_run
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
+from preferl.training.checkpoint_folder import has_run
 
 SCRIPT = Path(__file__).with_name("killable_run.py")
 SECONDS = 120.0

@@ -38,7 +38,7 @@ from preferl.online import (
     checkpoint_folder,
 )
 from preferl.online.checkpoint import resume_run, save_run
-from preferl.online.checkpoint_folder import has_run
+from preferl.training.checkpoint_folder import has_run
 from preferl.training.publish import publish
 from preferl.training.versions import version_folder, versions
 

@@ -19,7 +19,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import StorageError
 from preferl.online import FeedbackCallback, SaveRunCallback, resume_run, save_callback
-from preferl.online.checkpoint_folder import has_run
+from preferl.training.checkpoint_folder import has_run
 
 TOTAL = 192
 

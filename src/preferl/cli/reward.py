@@ -11,7 +11,7 @@ from preferl.training.reward_presets import RewardPreset, RewardSettings
 if TYPE_CHECKING:
     from preferl.data import Comparisons, Episodes
     from preferl.data.sources import LabelReport
-    from preferl.training import FitReport, RewardFunction
+    from preferl.training import FitCheckpoints, FitReport, RewardFunction
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class FitConfig:
             `.npz` files, or a folder of episodes written by preferl. With a store they are what
             the reward is scaled over; without them that are the clips that were compared.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
-        out: folder of the run; an older run there moves aside.
+        out: folder of the run; an older run there moves aside, unless it is resumed.
+        resume: go on with the run in `out` that was interrupted.
+        checkpoint_seconds: between two checkpoints, at least; what a killed program loses at most.
         store: or the folder or database URL of labels that `preferl annotate` collected.
         files: folder of clips beside a PostgreSQL database.
         project: its project, where there are several.
@@ -57,6 +59,8 @@ class FitConfig:
     files: Path | None = None
     project: str | None = None
     combine: Literal["mean", "majority", "dawid_skene"] = "mean"
+    resume: bool = False
+    checkpoint_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -86,30 +90,31 @@ class EvaluateConfig:
 def run_fit(config: FitConfig) -> None:
     """Fit, save the reward and a report, and print how good it is on answers it left out."""
     from rich.console import Console
-    from rich.progress import Progress
 
     from preferl.cli.reward_labels import labelled, publish
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
-    from preferl.training import save_reward
+    from preferl.training import FitCheckpoints, save_reward
 
     console = Console()
-    require_openable(config.out, resume=False)
+    require_openable(config.out, resume=config.resume)
     episodes, comparisons, labels = labelled(config)
     preset = preset_for(config, comparisons)
     build_reward_model(preset.model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
-    with open_run(config.out, config=config, seed=config.seed) as folder:
+    with open_run(
+        config.out,
+        config=config,
+        seed=config.seed,
+        resume=config.resume,
+        may_differ=("resume", "checkpoint_seconds"),
+    ) as folder:
+        checkpoints = FitCheckpoints(folder.path("checkpoints"), seconds=config.checkpoint_seconds)
         _say_labels(console, labels)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task(
-                f"fitting {len(comparisons)} answers", total=preset.trainer.epochs
-            )
-            reward, report = fit_reward(
-                config, episodes, comparisons, on_epoch=lambda *_: progress.advance(task)
-            )
+        reward, report = _fit_in_sight(console, config, episodes, comparisons, checkpoints)
         save_reward(folder.path("reward"), reward)
         _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
         folder.result({"labels": labels.to_json(), "fit": report.to_json()})
+        checkpoints.remove()
     if config.store is not None:
         publish(config, report, folder.path("reward"))
     if report.left_out_accuracy is not None:
@@ -126,6 +131,39 @@ def run_fit(config: FitConfig) -> None:
     )
 
 
+def _fit_in_sight(
+    console: Any,
+    config: FitConfig,
+    episodes: "Episodes",
+    comparisons: "Comparisons",
+    checkpoints: "FitCheckpoints",
+) -> "tuple[RewardFunction, FitReport]":
+    """Fit beside a bar; Ctrl-C says how to go on."""
+    from rich.progress import Progress
+
+    from preferl.cli.runs import INTERRUPTED
+
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        total = preset_for(config, comparisons).trainer.epochs
+        task = progress.add_task(f"fitting {len(comparisons)} answers", total=total)
+        try:
+            return fit_reward(
+                config,
+                episodes,
+                comparisons,
+                on_epoch=lambda epoch, _: progress.update(task, completed=epoch),
+                checkpoints=checkpoints,
+            )
+        except KeyboardInterrupt:
+            console.print(
+                f"Stopped while fitting. The same command with --resume goes on in {config.out} "
+                "from its last checkpoint, or from the beginning where there is none yet.",
+                highlight=False,
+                soft_wrap=True,
+            )
+            raise SystemExit(INTERRUPTED) from None
+
+
 def preset_for(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
     """The model and trainer that a config comes to for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
@@ -133,9 +171,12 @@ def preset_for(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
 
 
 def fit_reward(
-    config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", *, on_epoch: Any = None
+    config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", **options: Any
 ) -> "tuple[RewardFunction, FitReport]":
-    """The reward that a config describes, scaled over all episodes, and how the fit went."""
+    """The reward that a config describes, scaled over all episodes, and how the fit went.
+
+    Options are those of `RewardPreset.fit`.
+    """
     from preferl.models import infer_spaces
     from preferl.training import RewardFunction
 
@@ -144,7 +185,7 @@ def fit_reward(
         *infer_spaces(episodes.observations, episodes.actions),
         seed=config.seed,
         device=config.device,
-        on_epoch=on_epoch,
+        **options,
     )
     return RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
 

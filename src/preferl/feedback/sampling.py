@@ -134,9 +134,10 @@ def segments_wanted(
     >>> segments_wanted(InformativePairs(oversampling=10), 5)
     100
     """
-    if not isinstance(sampler, WantsSegments):
+    asked: object = sampler  # two protocols are no contradiction, though mypy takes them for one
+    if not isinstance(asked, WantsSegments):
         return ceil(2 * questions * oversampling)
-    wanted: Any = sampler.segments_for(questions)
+    wanted: Any = asked.segments_for(questions)
     if not isinstance(wanted, int | np.integer) or wanted < (2 if questions else 0):
         raise FeedbackError(
             mismatch(

@@ -10,7 +10,6 @@ from preferl.online.algorithms import (
 from preferl.online.atari import make_atari
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.checkpoint import Resumed, resume_run, save_run
-from preferl.online.checkpoint_folder import has_run
 from preferl.online.config import OnlineConfig
 from preferl.online.dataset import record_dataset
 from preferl.online.dataset_config import DatasetConfig
@@ -37,6 +36,7 @@ from preferl.online.states import RecordsStates
 from preferl.online.supervise import launch
 from preferl.online.supervisor import SuperviseConfig, Supervisor
 from preferl.online.vector_env import FeedbackVectorEnv
+from preferl.training.checkpoint_folder import has_run
 
 __all__ = [
     "BeforeFirstReward",

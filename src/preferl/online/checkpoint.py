@@ -21,9 +21,9 @@ from preferl.online.agent_state import (
     put_generators_back,
     replay_of,
 )
-from preferl.online.checkpoint_folder import read_checkpoint, write_checkpoint
 from preferl.online.env_state import env_state, layers, put_env_back
 from preferl.online.feedback_env import FeedbackVecEnv
+from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 
 
 class HasState(Protocol):
@@ -76,7 +76,7 @@ def save_run(
         agent: an algorithm of stable-baselines3, or networks and optimisers by name.
         env: what the agent acts in, with its wrappers; an algorithm's own by default.
         steps: that the agent has made; an algorithm counts for itself.
-        notes: more to remember: whatever `preferl.online.state_files.write_state` takes.
+        notes: more to remember: whatever `preferl.training.state_files.write_state` takes.
 
     Returns:
         The checkpoint's folder.

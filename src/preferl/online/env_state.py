@@ -26,9 +26,9 @@ from preferl.online.feedback_controls import FeedbackControls
 from preferl.online.mujoco_state import mujoco_state, put_mujoco_back
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.reward_env import LearnedRewardVecEnv
-from preferl.online.state_files import is_plain
 from preferl.simulators import is_mujoco
 from preferl.store.stages import StateReader
+from preferl.training.state_files import is_plain
 
 OURS: Final = (FeedbackControls, EpisodeRecorder, LearnedRewardVecEnv)
 """Layers that say themselves where they stand."""

@@ -16,8 +16,8 @@ from stable_baselines3.common.policies import BasePolicy
 from preferl.data.episodes import Episodes
 from preferl.errors import CheckpointError, mismatch
 from preferl.files import writing
-from preferl.online.state_files import read_state, write_state
 from preferl.shapes import Array, map_observations
+from preferl.training.state_files import read_state, write_state
 
 
 def save_training(path: Path, algorithm: BaseAlgorithm) -> None:

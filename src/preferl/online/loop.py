@@ -29,17 +29,17 @@ from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.answer_journal import AnswerJournal, Kept
 from preferl.online.build import build_learner, build_trainer
-from preferl.online.checkpoint_folder import (
-    JOURNAL,
-    has_run,
-    read_checkpoint,
-    write_checkpoint,
-)
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import PolicyLearner
 from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
 from preferl.shapes import IntArray
+from preferl.training.checkpoint_folder import (
+    JOURNAL,
+    has_run,
+    read_checkpoint,
+    write_checkpoint,
+)
 from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer

@@ -13,8 +13,8 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from preferl.errors import CheckpointError, StorageError, require_in
 from preferl.online.checkpoint import save_run
-from preferl.online.checkpoint_folder import require_own
 from preferl.online.supervisor import Say, say_on_terminal
+from preferl.training.checkpoint_folder import require_own
 
 LOGGER = logging.getLogger(__name__)
 

@@ -1,5 +1,6 @@
 """From comparisons to a usable reward (torch)."""
 
+from preferl.training.fit_checkpoints import FitCheckpoints
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.publish import PublishedReward, Publisher
@@ -15,6 +16,7 @@ from preferl.training.scaling import RewardScaler
 __all__ = [
     "AdaptivePenalty",
     "CosineSchedule",
+    "FitCheckpoints",
     "FitReport",
     "PublishedReward",
     "Publisher",

@@ -1,14 +1,16 @@
 """One fit of a reward model: the state that moves from epoch to epoch."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import (
@@ -19,8 +21,10 @@ from preferl.functional.preference import (
 from preferl.training.batches import Answers, AnyWindows, gather_windows
 from preferl.training.fit_report import FitReport
 from preferl.training.likelihood import fit_likelihood
+from preferl.training.trainer_state import restore_trainer, trainer_snapshot
 
 if TYPE_CHECKING:
+    from preferl.training.fit_checkpoints import FitCheckpoints
     from preferl.training.reward_trainer import RewardTrainer
 
 OnEpoch = Callable[[int, dict[str, float]], None]
@@ -59,32 +63,80 @@ class Fit:
         decided = (train if validation is None else validation).preference != 0.5
         seen = (left_out > 0).any(0) if validation is None else True
         self._judging = int((decided & seen).sum())
+        self._digest = _digest(train, validation)
+        self._history: list[dict[str, float]] = []
+        self._best, self._best_epoch = np.inf, 0
+        self._best_state: dict[str, Tensor] | None = None
+        self._over, self._seconds = False, 0.0
 
-    def run(self, on_epoch: OnEpoch | None) -> FitReport:
+    def run(
+        self, on_epoch: OnEpoch | None, checkpoints: "FitCheckpoints | None" = None
+    ) -> FitReport:
         """Train for all epochs, or until there is a reason to stop."""
-        began = time.perf_counter()
-        history: list[dict[str, float]] = []
-        best, best_epoch, best_state = np.inf, 0, None
+        if checkpoints is not None:
+            checkpoints.resume(self)
+        began = time.perf_counter() - self._seconds
         self._model.train()
-        for epoch in range(1, self._epochs + 1):
-            metrics = self._epoch()
-            history.append(metrics)
-            if on_epoch:
-                on_epoch(epoch, metrics)
-            self._adapt(metrics)
-            if not self._judged or metrics["validation_loss"] < best:
-                best, best_epoch = metrics["validation_loss"], epoch
-                if self._held_out is not None and self._trainer.config.keep_best:
-                    best_state = deepcopy(self._model.state_dict())
-            if self._is_over(epoch - best_epoch, metrics):
-                break
-        if best_state is not None:
-            self._model.load_state_dict(best_state)
+        while self.epoch < self._epochs and not self._over:
+            self._advance(on_epoch)
+            self._seconds = time.perf_counter() - began
+            if checkpoints is not None:
+                checkpoints.offer(self)
+        if self._best_state is not None:
+            self._model.load_state_dict(self._best_state)
         else:
-            best_epoch = len(history)
+            self._best_epoch = self.epoch
         self._model.eval()
-        likelihood = self._likelihood()
-        return self._report(history, best_epoch, likelihood, time.perf_counter() - began)
+        return self._report(self._likelihood(), time.perf_counter() - began)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs made."""
+        return len(self._history)
+
+    def identity(self) -> dict[str, Any]:
+        """What has to be the same for a checkpoint to be one of this fit, as JSON."""
+        return {
+            "fit": to_json(self._trainer.config) | {"epochs": self._epochs},
+            "answers": self._digest,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that later epochs depend on, between two of them."""
+        return {
+            "model": self._model.state_dict(),
+            "trainer": trainer_snapshot(self._trainer),
+            "dropout": _dropout_stream(self._model.device),
+            "history": self._history,
+            "update": self._update,
+            "best": self._best,
+            "best_epoch": self._best_epoch,
+            "best_state": self._best_state,
+            "over": self._over,
+            "seconds": self._seconds,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot of an equal fit."""
+        self._model.load_state_dict(state["model"])
+        restore_trainer(self._trainer, state["trainer"])
+        _restore_dropout_stream(self._model.device, state["dropout"])
+        self._history, self._update = list(state["history"]), int(state["update"])
+        self._best, self._best_epoch = float(state["best"]), int(state["best_epoch"])
+        self._best_state, self._over = state["best_state"], bool(state["over"])
+        self._seconds = float(state["seconds"])
+
+    def _advance(self, on_epoch: OnEpoch | None) -> None:
+        metrics = self._epoch()
+        self._history.append(metrics)
+        if on_epoch:
+            on_epoch(self.epoch, metrics)
+        self._adapt(metrics)
+        if not self._judged or metrics["validation_loss"] < self._best:
+            self._best, self._best_epoch = metrics["validation_loss"], self.epoch
+            if self._held_out is not None and self._trainer.config.keep_best:
+                self._best_state = deepcopy(self._model.state_dict())
+        self._over = self._is_over(self.epoch - self._best_epoch, metrics)
 
     def _likelihood(self) -> Likelihood:
         """Noise and scale of what was not trained on: left-out answers, or else held-out ones."""
@@ -183,22 +235,39 @@ class Fit:
         target = config.stop_accuracy
         return tired or (target is not None and metrics["train_accuracy"] >= target)
 
-    def _report(
-        self,
-        history: list[dict[str, float]],
-        best_epoch: int,
-        likelihood: Likelihood,
-        seconds: float,
-    ) -> FitReport:
+    def _report(self, likelihood: Likelihood, seconds: float) -> FitReport:
+        history = self._history
         columns = {name: np.array([metrics[name] for metrics in history]) for name in history[0]}
         return FitReport(
             pairs=len(self._answers),
             members=self._model.members,
             epochs=len(history),
-            best_epoch=best_epoch,
+            best_epoch=self._best_epoch,
             judged=self._judging,
             penalty=self._trainer._penalty.strength,
             likelihood=likelihood,
             seconds=seconds,
             **columns,
         )
+
+
+def _digest(*parts: Comparisons | None) -> str:
+    """Of which pairs were compared with which answers."""
+    found = blake2b(digest_size=16)
+    for part in parts:
+        if part is not None:
+            columns = (part.pairs, part.preference, part.weight, part.segments.start)
+            for column in columns:
+                found.update(np.ascontiguousarray(column).tobytes())
+    return found.hexdigest()
+
+
+def _dropout_stream(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _restore_dropout_stream(device: torch.device, state: Tensor) -> None:
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)

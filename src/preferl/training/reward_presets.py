@@ -26,6 +26,7 @@ from preferl.models.lstm import LSTMRewardConfig
 from preferl.models.mlp import MLPRewardConfig
 from preferl.models.transformer import PreferenceTransformerConfig
 from preferl.training.fit import OnEpoch
+from preferl.training.fit_checkpoints import FitCheckpoints
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision, fast_precision
@@ -91,6 +92,7 @@ class RewardPreset:
         seed: int,
         device: str = "cpu",
         on_epoch: OnEpoch | None = None,
+        checkpoints: FitCheckpoints | None = None,
     ) -> tuple[RewardModel, FitReport]:
         """Build the model and train it.
 
@@ -101,9 +103,11 @@ class RewardPreset:
             seed: of weights, bootstraps, order, dropout and of what is held out.
             device: "cpu", "cuda" or "auto".
             on_epoch: told of each epoch's metrics.
+            checkpoints: keep the fit while it is under way, and go on with the one that is there.
 
         Raises:
-            ConfigError, DataError, SpaceError: as `RewardTrainer` and the model do.
+            CheckpointError, ConfigError, DataError, SpaceError: as `RewardTrainer` and the model
+                do.
         """
         model = build_reward_model(self.model, observation_space, action_space, seed=seed)
         trainer = RewardTrainer(model, self.trainer, seed=seed, device=device)
@@ -112,7 +116,7 @@ class RewardPreset:
             rng = np.random.default_rng([seed, 0x5917])
             answered = comparisons[comparisons.answered]
             train, validation = split(answered, rng, validation=self.held_out)
-        report = trainer.fit(train, validation, on_epoch=on_epoch)
+        report = trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
         return trainer.model, report
 
 

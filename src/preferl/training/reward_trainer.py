@@ -21,6 +21,7 @@ from preferl.models.base import RewardModel
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, AnyWindows, gather_windows
 from preferl.training.fit import Fit, OnEpoch
+from preferl.training.fit_checkpoints import FitCheckpoints
 from preferl.training.fit_report import FitReport
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision
@@ -147,6 +148,7 @@ class RewardTrainer:
         *,
         epochs: int | None = None,
         on_epoch: OnEpoch | None = None,
+        checkpoints: FitCheckpoints | None = None,
     ) -> FitReport:
         """Train on comparisons.
 
@@ -155,8 +157,10 @@ class RewardTrainer:
             validation: held out, for early stopping and the choice of the best epoch.
             epochs: instead of the config's, for a longer first fit; at least 1.
             on_epoch: told of each epoch's metrics.
+            checkpoints: keep the fit while it is under way, and go on with the one that is there.
 
         Raises:
+            CheckpointError: the checkpoint to go on from is damaged, or of another fit.
             ConfigError: segments longer than the model's context, less than one epoch, or
                 settings that need validation comparisons without any.
             DataError: no answered comparisons.
@@ -176,7 +180,7 @@ class RewardTrainer:
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
         with torch.random.fork_rng(_devices(self.model)):
             _seed_global(self.model, int(torch.randint(2**31, (), generator=self._order)))
-            return Fit(self, train, validation, epochs).run(on_epoch)
+            return Fit(self, train, validation, epochs).run(on_epoch, checkpoints)
 
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,7 +12,9 @@ from safetensors.torch import load_file, save_file
 from preferl.models.base import RewardModel
 from preferl.models.tensors import require_finite
 from preferl.reading import read_object, reading
-from preferl.training.reward_trainer import RewardTrainer
+
+if TYPE_CHECKING:
+    from preferl.training.reward_trainer import RewardTrainer
 
 TENSORS: Final = "trainer.safetensors"
 """Moments of the optimiser and the stream that orders pairs."""
@@ -20,7 +22,7 @@ ABOUT: Final = "trainer.json"
 ORDER: Final = "order"
 
 
-def trainer_snapshot(trainer: RewardTrainer) -> dict[str, Any]:
+def trainer_snapshot(trainer: "RewardTrainer") -> dict[str, Any]:
     """What a trainer's next fit depends on beside its model, for `restore_trainer`."""
     return {
         "moments": trainer._optimiser.state_dict()["state"],
@@ -29,7 +31,7 @@ def trainer_snapshot(trainer: RewardTrainer) -> dict[str, Any]:
     }
 
 
-def restore_trainer(trainer: RewardTrainer, snapshot: Mapping[str, Any]) -> None:
+def restore_trainer(trainer: "RewardTrainer", snapshot: Mapping[str, Any]) -> None:
     """Bring a fresh trainer to where another of the same settings and the same model was.
 
     Raises:
@@ -41,7 +43,7 @@ def restore_trainer(trainer: RewardTrainer, snapshot: Mapping[str, Any]) -> None
     trainer._penalty = replace(trainer._penalty, strength=float(snapshot["penalty"]))
 
 
-def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
+def save_trainer(folder: Path, trainer: "RewardTrainer", notes: dict[str, Any]) -> None:
     """Write a trainer's state, without its model, into a folder that is there.
 
     Args:
@@ -61,7 +63,7 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
     (folder / ABOUT).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
 
 
-def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
+def load_trainer(folder: Path, trainer: "RewardTrainer", model: RewardModel) -> dict[str, Any]:
     """Bring a fresh trainer to where another of the same settings was; its next fit is the same.
 
     Args:
@@ -90,7 +92,7 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
 
 
 def _moments(
-    trainer: RewardTrainer, tensors: dict[str, torch.Tensor]
+    trainer: "RewardTrainer", tensors: dict[str, torch.Tensor]
 ) -> dict[int, dict[str, torch.Tensor]]:
     """What the optimiser remembers, by number of the parameter."""
     parameters = list(trainer.model.parameters())

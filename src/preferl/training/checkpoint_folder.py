@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from preferl.errors import CheckpointError, ConfigError, StorageError, mismatch
 from preferl.files import write_json, writing
-from preferl.online.state_files import read_state, write_state
 from preferl.reading import inside, read_object, reading
 from preferl.runs import versions as package_versions
+from preferl.training.state_files import read_state, write_state
 from preferl.training.versions import names_in, version_folder, versions
 
 LOGGER = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -17,16 +18,10 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from preferl.data.comparisons import Comparisons
-from preferl.data.episodes import Episodes
 from preferl.data.npy import load_npy
-from preferl.data.segments import Segments
 from preferl.errors import ConfigError, mismatch
-from preferl.feedback.likelihood import Likelihood
-from preferl.online.report import TurnReport
 from preferl.reading import read_json, reading
 from preferl.shapes import Array
-from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward, save_reward
 
@@ -42,10 +37,15 @@ TAG: Final = "$"
 LARGE_BYTES: Final = 2**20
 """Arrays above lie in files of their own, which are written without a second copy in memory."""
 
-DATA: Final[dict[str, Any]] = {
-    kind.__name__: kind
-    for kind in (Episodes, Segments, Comparisons, FitReport, Likelihood, TurnReport)
+DATA: Final = {
+    "Comparisons": "preferl.data.comparisons",
+    "Episodes": "preferl.data.episodes",
+    "FitReport": "preferl.training.fit_report",
+    "Likelihood": "preferl.feedback.likelihood",
+    "Segments": "preferl.data.segments",
+    "TurnReport": "preferl.online.report",
 }
+"""Structs that a state may hold, and the modules they are in; no file names any other."""
 
 GENERATORS: Final = {
     kind.__name__: kind
@@ -133,9 +133,7 @@ class _Writer:
             case np.random.Generator() if is_plain(value):
                 state = self.encode(value.bit_generator.state, where)
                 return _tagged("generator", type(value.bit_generator).__name__) | {"state": state}
-            case (
-                Episodes() | Segments() | Comparisons() | FitReport() | Likelihood() | TurnReport()
-            ):
+            case _ if DATA.get(type(value).__name__) == type(value).__module__:
                 held = {one.name: getattr(value, one.name) for one in fields(value)}
                 return _tagged(type(value).__name__, self._mapping(held, where))
             case torch.Tensor() | RewardFunction():
@@ -221,7 +219,8 @@ class _Reader:
         return np.asarray(load_npy(file))
 
     def _data(self, told: dict[str, Any]) -> Any:
-        return DATA[told[TAG]](**self.decode(told["is"]))
+        name: str = told[TAG]
+        return getattr(import_module(DATA[name]), name)(**self.decode(told["is"]))
 
     def _generator(self, told: dict[str, Any]) -> np.random.Generator:
         generator = np.random.Generator(GENERATORS[told["is"]]())

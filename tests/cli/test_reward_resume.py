@@ -1,0 +1,100 @@
+"""`preferl reward fit --resume`: on with what was stopped, and never over what is finished."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from preferl.cli.main import main
+from preferl.data import save_episodes
+from preferl.testing import make_episodes
+from preferl.training.fit import Fit
+
+EPOCHS = 6
+
+
+@pytest.fixture
+def data(rng, tmp_path) -> list[str]:
+    save_episodes(tmp_path / "episodes", make_episodes(rng, [60, 60]))
+    labels = {
+        "label_human": rng.integers(0, 2, 30).tolist(),
+        "indices_num30_q5": rng.integers(0, 50, 30),
+        "indices_2_num30_q5": rng.integers(60, 110, 30),
+    }
+    (tmp_path / "labels").mkdir()
+    for name, content in labels.items():
+        (tmp_path / "labels" / name).write_bytes(pickle.dumps(content))
+    options = ["--epochs", str(EPOCHS), "--hidden", "8", "--checkpoint-seconds", "0"]
+    sources = ["--demonstrations", str(tmp_path / "episodes"), "--labels", str(tmp_path / "labels")]
+    return ["reward", "fit", *options, *sources, "--crossing", "keep"]
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return int(ended.value.code or 0)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(f): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
+    """Ctrl-C in the middle of the epoch after so many in all."""
+    plain = Fit._adapt
+
+    def adapt(self: Fit, metrics: dict[str, float]) -> None:
+        if self.epoch > epochs:
+            raise KeyboardInterrupt
+        plain(self, metrics)
+
+    monkeypatch.setattr(Fit, "_adapt", adapt)
+
+
+def test_a_stopped_fit_goes_on_to_the_same_reward(data, tmp_path, monkeypatch, capsys):
+    assert run(*data, "--out", tmp_path / "whole") == 0
+    assert not (tmp_path / "whole" / "checkpoints").exists()
+    capsys.readouterr()
+    for epochs in (2, 4):
+        with monkeypatch.context() as patch:
+            stop_after(patch, epochs)
+            resume = ["--resume"] if epochs > 2 else []
+            assert run(*data, "--out", tmp_path / "it", *resume) == 130
+        said = capsys.readouterr().out
+        assert "The same command with --resume goes on" in said
+        assert (tmp_path / "it" / "checkpoints").is_dir()
+        assert not (tmp_path / "it" / "result.json").exists()
+    assert run(*data, "--out", tmp_path / "it", "--resume", "--checkpoint-seconds", "9") == 0
+    assert not (tmp_path / "it" / "checkpoints").exists()
+    expected, found = (
+        load_file(tmp_path / name / "reward" / "model.safetensors") for name in ("whole", "it")
+    )
+    assert all(torch.equal(expected[key], found[key]) for key in expected)
+    whole, it = (
+        json.loads((tmp_path / name / "result.json").read_text())["fit"] for name in ("whole", "it")
+    )
+    assert whole | {"seconds": 0} == it | {"seconds": 0}
+    np.testing.assert_equal(it["epochs"], EPOCHS)
+
+
+def test_nothing_is_done_to_a_finished_fit_or_without_one(data, tmp_path, capsys):
+    assert run(*data, "--out", tmp_path / "it", "--resume") == 2
+    assert "there is no run here" in capsys.readouterr().err
+    assert not (tmp_path / "it").exists()
+    assert run(*data, "--out", tmp_path / "it") == 0
+    before = files(tmp_path / "it")
+    assert run(*data, "--out", tmp_path / "it", "--resume") == 2
+    assert "finished" in capsys.readouterr().err
+    assert files(tmp_path / "it") == before
+
+
+def test_other_settings_are_refused_by_name(data, tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        assert run(*data, "--out", tmp_path / "it") == 130
+    assert run(*data, "--out", tmp_path / "it", "--resume", "--noise", "0.3") != 0
+    assert "noise" in capsys.readouterr().err

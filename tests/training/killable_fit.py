@@ -1,0 +1,60 @@
+"""A fit in a program of its own, to be killed: `python killable_fit.py FOLDER KIND`."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from preferl.data import Comparisons, split
+from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, RewardModel
+from preferl.testing import make_comparisons
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
+from preferl.training import (
+    AdaptivePenalty,
+    CosineSchedule,
+    FitCheckpoints,
+    FitReport,
+    RewardTrainer,
+    RewardTrainerConfig,
+    save_reward,
+)
+from preferl.training.reward_function import RewardFunction
+
+CONFIGS = {
+    "ensemble": RewardTrainerConfig(
+        epochs=12, noise=0.1, penalty=AdaptivePenalty(1e-4, band=(1.0, 1.1)), batch_size=8
+    ),
+    "held out": RewardTrainerConfig(
+        epochs=12, schedule=CosineSchedule(), batch_size=8, patience=10
+    ),
+}
+
+
+def parts(kind: str) -> tuple[RewardModel, Comparisons, Comparisons | None]:
+    """The model and the answers of a fit; both models drop units."""
+    rng = np.random.default_rng(0)
+    comparisons = make_comparisons(rng, pairs=60)
+    if kind == "ensemble":
+        config = MLPRewardConfig((16,), 3, dropout=0.2)
+        return MLPReward(POINT_SPACE, PUSH_SPACE, config, seed=0), comparisons, None
+    model = LSTMReward(POINT_SPACE, PUSH_SPACE, LSTMRewardConfig(8, dropout=0.2), seed=0)
+    return model, *split(comparisons, rng, validation=0.3)
+
+
+def fit(kind: str, checkpoints: FitCheckpoints | None = None) -> tuple[RewardModel, FitReport]:
+    """The whole fit, or what is left of it."""
+    model, train, validation = parts(kind)
+    trainer = RewardTrainer(model, CONFIGS[kind], seed=3)
+    return model, trainer.fit(train, validation, checkpoints=checkpoints)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    model, report = fit(sys.argv[2], FitCheckpoints(folder / "checkpoints", seconds=0))
+    save_reward(folder / "reward", RewardFunction(model, likelihood=report.likelihood))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A fit that was stopped goes on to the same numbers, to the last bit."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from killable_fit import CONFIGS, fit, parts
+from safetensors.torch import load_file
+
+from preferl.errors import CheckpointError, ConfigError
+from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
+from preferl.training.reward_function import RewardFunction
+from preferl.training.versions import versions
+
+KINDS = list(CONFIGS)
+
+
+class StoppedError(Exception):
+    """What stands for a killed program."""
+
+
+def stopped(kind: str, folder: Path, epoch: int) -> None:
+    """A fit that is kept after each epoch, and ends within one."""
+
+    def end(number: int, metrics: dict[str, float]) -> None:
+        if number == epoch:
+            raise StoppedError
+
+    model, train, validation = parts(kind)
+    trainer = RewardTrainer(model, CONFIGS[kind], seed=3)
+    with pytest.raises(StoppedError):
+        trainer.fit(train, validation, on_epoch=end, checkpoints=FitCheckpoints(folder, seconds=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_that_was_stopped_comes_to_the_same(tmp_path, kind):
+    expected, said = fit(kind)
+    for epoch in (1, 5, 6):
+        stopped(kind, tmp_path / "it", epoch)
+    model, report = fit(kind, FitCheckpoints(tmp_path / "it", seconds=0))
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]), name
+    np.testing.assert_array_equal(report.train_loss, said.train_loss)
+    np.testing.assert_array_equal(report.validation_loss, said.validation_loss)
+    assert (report.best_epoch, report.penalty) == (said.best_epoch, said.penalty)
+    assert report.likelihood == said.likelihood
+
+
+def test_a_finished_fit_makes_no_epoch_again(tmp_path):
+    checkpoints = FitCheckpoints(tmp_path / "it", seconds=0)
+    expected, said = fit("ensemble", checkpoints)
+    seen = []
+    model, train, _ = parts("ensemble")
+    report = RewardTrainer(model, CONFIGS["ensemble"], seed=3).fit(
+        train, on_epoch=lambda *epoch: seen.append(epoch), checkpoints=checkpoints
+    )
+    assert not seen
+    assert report.likelihood == said.likelihood
+    assert torch.equal(next(model.parameters()), next(expected.parameters()))
+    checkpoints.remove()
+    assert not (tmp_path / "it").exists()
+
+
+def test_checkpoints_are_as_far_apart_as_was_asked(tmp_path):
+    fit("ensemble", FitCheckpoints(tmp_path / "never", seconds=3600))
+    assert versions(tmp_path / "never") == []
+    with pytest.raises(ConfigError, match="seconds"):
+        FitCheckpoints(tmp_path, seconds=-1)
+
+
+@pytest.mark.parametrize("change", ["answers", "noise", "epochs"])
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
+    stopped("ensemble", tmp_path / "it", 4)
+    model, train, _ = parts("ensemble")
+    config = CONFIGS["ensemble"]
+    if change == "answers":
+        train = replace(train, preference=1 - train.preference)
+    elif change == "noise":
+        config = replace(config, noise=0.2)
+    before = next(model.parameters()).detach().clone()
+    trainer = RewardTrainer(model, config, seed=3)
+    with pytest.raises(CheckpointError, match="answers of" if change == "answers" else "fit of"):
+        trainer.fit(
+            train,
+            epochs=50 if change == "epochs" else None,
+            checkpoints=FitCheckpoints(tmp_path / "it"),
+        )
+    assert torch.equal(next(model.parameters()), before)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    stopped("ensemble", tmp_path / "it", 4)
+    (newest,) = (tmp_path / "it").glob("0*/tensors.safetensors")
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="whole checkpoint"):
+        fit("ensemble", FitCheckpoints(tmp_path / "it"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
+    """Killed six times, each at some moment after it has got further."""
+    model, report = fit(kind)
+    save_reward(tmp_path / "expected", RewardFunction(model, likelihood=report.likelihood))
+    program = [
+        sys.executable,
+        str(Path(__file__).with_name("killable_fit.py")),
+        str(tmp_path),
+        kind,
+    ]
+    moment, kills = random.Random(0), 0
+    for _ in range(6):
+        kept = tmp_path / "checkpoints"
+        reached = max(versions(kept), default=0)
+        child = subprocess.Popen(program)
+        while (
+            child.poll() is None and max(versions(tmp_path / "checkpoints"), default=0) <= reached
+        ):
+            time.sleep(0.002)
+        time.sleep(moment.uniform(0, 0.1))
+        if child.poll() is None:
+            child.send_signal(signal.SIGKILL)
+            kills += 1
+        child.wait(timeout=60)
+    subprocess.run(program, check=True, timeout=120)
+    assert kills >= 3
+    for name in ("model.safetensors",):
+        expected, found = (load_file(tmp_path / one / name) for one in ("expected", "reward"))
+        assert expected.keys() == found.keys()
+        assert all(torch.equal(expected[key], found[key]) for key in expected)
+    assert load_reward(tmp_path / "reward").likelihood == report.likelihood
