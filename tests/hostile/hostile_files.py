@@ -17,7 +17,6 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
-from preferl.training.state_files import read_state
 
 from preferl.cli.online import _read as read_settings
 from preferl.data import load_comparisons, load_episodes
@@ -38,6 +37,7 @@ from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.online.saving import load_policy
 from preferl.store.tables import read_table
 from preferl.training import load_reward
+from preferl.training.state_files import read_state
 from preferl.training.versions import read_version
 
 Case = tuple[Callable[[Path], Any], Callable[[Any], Any]]
