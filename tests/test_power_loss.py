@@ -17,9 +17,9 @@ from preferl.data import Comparisons, Segments, load_comparisons, save_compariso
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online.answer_journal import AnswerJournal, Kept
-from preferl.online.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.runs import RunFolder
 from preferl.training import RewardFunction
+from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.publish import PublishedReward, publish
 from preferl.training.versions import versions
 

@@ -48,9 +48,7 @@ from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
 from preferl.offline.resume import _load as load_training
 from preferl.online.algorithms import PPOConfig, build_algorithm
-from preferl.online.checkpoint_folder import read_checkpoint, write_checkpoint
 from preferl.online.saving import _Spaces, load_policy, save_policy
-from preferl.online.state_files import read_state, write_state
 from preferl.reporting import read_jsonl
 from preferl.store.answer_rows import read_answers
 from preferl.store.chosen import read_chosen
@@ -58,8 +56,10 @@ from preferl.store.clip_folder import load_arrays
 from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
 from preferl.training import RewardFunction, load_reward, save_reward
+from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 from preferl.training.publish import publish
 from preferl.training.scaling import RewardScaler
+from preferl.training.state_files import read_state, write_state
 from preferl.training.versions import read_version
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))

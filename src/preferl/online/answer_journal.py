@@ -11,8 +11,8 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, mismatch
 from preferl.files import write_json, writing
-from preferl.online.checkpoint_folder import require_same
-from preferl.online.state_files import read_state, write_state
+from preferl.training.checkpoint_folder import require_same
+from preferl.training.state_files import read_state, write_state
 from preferl.training.versions import version_folder, versions
 
 BEGUN: Final = "begun.json"
