@@ -141,9 +141,9 @@ class Command:
 
 
 def _reached(out: Path, said: str) -> str:
-    """Where a run was: what it said last, and the step of its last metrics."""
-    last = (said.splitlines() or [""])[-1].partition(" · ")[0].strip()
-    doing = "starting" if not last or last.startswith(("Teaching", "Traceback")) else last
+    """Where a run was: the last stage that it named, and the step of its last metrics."""
+    stages = [line for line in said.splitlines() if line.endswith("...") or " steps · " in line]
+    doing = stages[-1].partition(" · ")[0].strip() if stages else "starting"
     metrics = out / "metrics.jsonl"
     steps = read_jsonl(metrics).get("step", []) if metrics.exists() else []
     return f"{doing} (metrics up to step {steps[-1]:.0f})" if len(steps) else doing
