@@ -24,10 +24,7 @@ CLAIMS_PER_SECOND = 4.0
 SETTLED_SECONDS = 10.0
 """After which the page has to be as quick as ever."""
 
-HEADS = (
-    b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
-    b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{",
-)
+HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 
 def denial(location: str, files: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -137,15 +134,15 @@ def _attack(attack, arguments, begins, told) -> None:
     told.put(asyncio.run(attack(*arguments)))
 
 
-async def half_sent(port: int, count: int, _: str, seconds: float) -> Counter[str]:
+async def half_sent(port: int, count: int, _secret: str, seconds: float) -> Counter[str]:
     """Requests that never become whole, each begun anew as soon as it is closed."""
     seen: Counter[str] = Counter()
 
-    async def one(number: int) -> None:
+    async def one(_: int) -> None:
         while True:
             reader, writer = await _connection(port, seen)
             with suppress(OSError):
-                writer.write(HEADS[number % len(HEADS)])
+                writer.write(HEAD)
                 while await asyncio.wait_for(reader.read(1000), 3600):
                     pass
             seen["closed"] += 1
