@@ -208,6 +208,8 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(mismatch(f"{path}", expected="text in UTF-8", got=error)) from error
     except OSError as error:
         raise StorageError(mismatch(f"{path}", expected="a readable file", got=error)) from error
     lines = text.split("\n")[:-1]

@@ -1,5 +1,8 @@
 """Requests to the page as its own scripts send them, almost so, or not at all so."""
 
+from two_projects import PLACES
+from wire import HOST, Request
+
 from hostile import (
     CONTENT,
     EXTRA,
@@ -14,8 +17,6 @@ from hostile import (
     post_json,
     raw,
 )
-from two_projects import PLACES
-from wire import HOST, Request
 
 
 class Requests:

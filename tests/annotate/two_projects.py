@@ -7,11 +7,11 @@ from base64 import b64decode
 from collections import Counter
 from hashlib import sha256
 
-from hostile import MARKUP, Drawn
 from invariants import ROLES, Tables
 from made_clips import coded_video, random_segments
 from wire import HOST, Request, Wire
 
+from hostile import MARKUP, Drawn
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.store.store import Store
 

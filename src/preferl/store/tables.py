@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
+from sys import float_info
 from typing import Any, Final, Literal, get_args
 
 from preferl._optional import require
@@ -108,15 +108,30 @@ def cell(kind: Cell, value: Any) -> Any:
     if kind == "json" and isinstance(value, dict):
         return value
     if kind == "text" and isinstance(value, str):
-        return value
+        return _require_utf8(value)
     if kind == "flag" and isinstance(value, bool):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST[kind]:
         if kind == "number":
             return float(value)
-        if kind == "whole" and value == int(value):
+        if value == int(value):
             return int(value)
     raise ValueError(_WORDS[kind])
+
+
+def _require_utf8(text: str) -> str:
+    """Text that can be stored: JSON may escape halves of letters."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(_WORDS["text"]) from None
+    return text
+
+
+MOST: Final[Mapping[Cell, float]] = {
+    "whole": 2**53, "number": float_info.max, "text": 0, "flag": 0, "json": 0,
+}  # fmt: skip
+"""Beyond which a number is none: floats hold no more whole numbers, and databases few more."""
 
 
 _WORDS: Final[Mapping[Cell, str]] = {
