@@ -6,6 +6,7 @@ from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer import DecisionTransformer
 from preferl.offline.dt_config import DTConfig
 from preferl.offline.dtr import DTRConfig
+from preferl.offline.hub_layout import load_decision_transformer
 from preferl.offline.iql import IQL, IQLConfig
 from preferl.offline.learner import OfflineLearner
 from preferl.offline.pipeline import run_offline
@@ -30,5 +31,6 @@ __all__ = [
     "Sequences",
     "SightConfig",
     "Transitions",
+    "load_decision_transformer",
     "run_offline",
 ]

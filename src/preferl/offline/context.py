@@ -30,7 +30,7 @@ class Conditions:
         discount: of returns, in (0, 1].
         scale: that returns are divided by.
         longest: steps of the longest recorded episode.
-        quantiles: recorded returns at each hundredth, ascending.
+        quantiles: recorded returns at each hundredth, ascending; empty where they are not known.
         mean: `[O]` that is subtracted from states.
         deviation: `[O]` that states are divided by.
     """
@@ -79,6 +79,9 @@ class Conditions:
         if not text.startswith("q"):
             return number
         require_in(f"quantile {text}", number, 0, 1)
+        if not self.quantiles:
+            expected = "a number, since recorded returns are not known"
+            raise ConfigError(mismatch("target return", expected=expected, got=asked))
         return float(np.interp(number, np.linspace(0, 1, len(self.quantiles)), self.quantiles))
 
     def to_json(self) -> dict[str, Any]:

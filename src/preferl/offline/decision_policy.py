@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -16,16 +17,20 @@ from torch import Tensor
 
 from preferl.data.windows import History
 from preferl.errors import SpaceError, StorageError, mismatch
+from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.models.tensors import require_finite
 from preferl.offline.context import Conditions, Context, Spending
 from preferl.offline.dtr import Critics, DTRConfig
+from preferl.offline.hub import local_folder, push_policy
+from preferl.offline.model_card import model_card
 from preferl.offline.policy import CONFIG, WEIGHTS, with_axis
 from preferl.offline.sequences import action_features, are_pictures
 from preferl.offline.sight import Sight, SightConfig
 from preferl.offline.tokens import TokenShape, next_actions
+from preferl.offline.trainer_options import Pushing
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, FloatArray
@@ -171,6 +176,57 @@ class DecisionTransformerPolicy:
         if self._reward is None:
             state.paid = np.asarray(rewards, np.float64).reshape(-1)
 
+    @property
+    def size(self) -> int:
+        """How many parameters it has."""
+        return sum(tensor.numel() for tensor in self._parameters.values())
+
+    @property
+    def beside(self) -> str:
+        """What acts beside Hugging Face's model, in words; empty where nothing does."""
+        parts = {"sight": "what looks at pictures", "critics": "its critics"}
+        firsts = {name.partition(".")[0] for name in self._parameters}
+        return " and ".join(word for part, word in parts.items() if part in firsts)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        env: str | None = None,
+        report: PolicyReport | None = None,
+        data: str | None = None,
+        licence: str | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+        message: str = "Upload policy",
+    ) -> str:
+        """Push the policy to Hugging Face's hub: all that `save` writes, with a model card.
+
+        `load("hub:OWNER/NAME")` and `DecisionTransformerModel.from_pretrained` read it there. The
+        address of the hub is that of huggingface_hub, which `HF_ENDPOINT` sets.
+
+        Args:
+            name: of the repository, `OWNER/NAME`; it is made if it is not there.
+            env: id of the environment, for the card.
+            report: episodes of this policy in it, for the card's scores.
+            data: what it learned from, for the card.
+            licence: identifier such as `"mit"`; without one the card says that none was chosen.
+            private: whether a new repository is; None is the owner's default.
+            token: of who may write there; None takes that of `hf auth login`.
+            revision: branch that is written to.
+            message: of the commit.
+
+        Returns:
+            The address of the repository.
+
+        Raises:
+            MissingExtraError: huggingface_hub is not installed.
+            StorageError: the hub cannot be reached, or refuses.
+        """
+        card = partial(model_card, self, env=env, report=report, data=data, licence=licence)
+        return push_policy(self, Pushing(name, token, private, revision), card, message)
+
     def save(self, path: Path | str) -> None:
         """Write the policy as a folder, all or nothing.
 
@@ -208,13 +264,15 @@ class DecisionTransformerPolicy:
         """Read a policy; every number is the one that was saved.
 
         Args:
-            path: the folder that `save` wrote.
+            path: the folder that `save` wrote, or `hub:OWNER/NAME` (`hub:OWNER/NAME@REVISION`) for
+                one that was pushed to Hugging Face's hub.
             seed: of actions that are drawn.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another format.
+            MissingExtraError: it is on the hub, and huggingface_hub is not installed.
         """
-        path = Path(path)
+        path = local_folder(path)
         expected = f"a folder with a whole {HUB_WEIGHTS}, {WEIGHTS} and {CONFIG}"
         fix = "Name the policy folder of a preferl run, or restore it from a copy."
         with reading(f"policy {path}", expected=expected, fix=fix):

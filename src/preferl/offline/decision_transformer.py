@@ -6,6 +6,7 @@ whatever else that does come with it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, final
@@ -19,8 +20,10 @@ from preferl.errors import ConfigError, SpaceError, mismatch, require_in
 from preferl.offline.context import Conditions, Spending
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.dt_config import DTConfig
+from preferl.offline.hub import push, push_if_possible
 from preferl.offline.sequences import SequenceCollator, Sequences
 from preferl.offline.trained_transformer import TrainedTransformer
+from preferl.offline.trainer_options import Pushing, planned_updates, require_options
 from preferl.shapes import FloatArray
 
 OnProgress = Callable[[int, dict[str, float]], None]
@@ -28,6 +31,20 @@ OnProgress = Callable[[int, dict[str, float]], None]
 
 CRITICS: Final = "critics"
 """The part of what is trained that learns at a rate of its own."""
+
+
+@final
+@dataclass(frozen=True)
+class _How:
+    """The settings of one call of `fit`."""
+
+    resume: bool
+    checkpoint_every: int
+    on_progress: OnProgress | None
+    every: int
+    options: Mapping[str, Any]
+    callbacks: Sequence[Any]
+    pushing: Pushing | None
 
 
 @final
@@ -39,7 +56,7 @@ class DecisionTransformer:
         action_space: what actions look like.
         config: settings.
         seed: of its parameters, minibatches and dropout.
-        steps: updates planned.
+        steps: updates planned; None until `fit` counts those of its epochs.
         device: where it learns.
 
     >>> import numpy as np
@@ -62,7 +79,7 @@ class DecisionTransformer:
         config: DTConfig | None = None,
         *,
         seed: int,
-        steps: int,
+        steps: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """Build the agent.
@@ -72,7 +89,8 @@ class DecisionTransformer:
             action_space: a Box of floats, or Discrete.
             config: settings; the defaults if None.
             seed: of all that is drawn.
-            steps: updates planned, over which the learning rate rises and falls.
+            steps: updates planned, over which the learning rate rises and falls; None leaves
+                them to `num_train_epochs` of `fit`.
             device: where it learns.
 
         Raises:
@@ -82,13 +100,14 @@ class DecisionTransformer:
         """
         for module in ("transformers", "accelerate"):
             require(module, extra="hub")
-        require_in("steps", steps, 1, math.inf)
+        require_in("steps", 1 if steps is None else steps, 1, math.inf)
         require_in("seed", seed, 0, math.inf)
         self.observation_space, self.action_space = observation_space, action_space
         self.config = config = config or DTConfig()
         self.seed, self.steps, self.device = seed, steps, torch.device(device)
         self._module = TrainedTransformer(observation_space, action_space, config, seed)
         self._data: Sequences | None = None
+        self._epoch = 1  # updates of one
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
         """Episodes as this agent learns from them.
@@ -131,28 +150,34 @@ class DecisionTransformer:
             checkpoint_every: updates between two of them.
             on_progress: told every `every` updates.
             every: updates.
-            options: more of Hugging Face's `TrainingArguments`, such as `report_to`,
-                `push_to_hub` or `gradient_accumulation_steps`.
+            options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
+                `gradient_accumulation_steps`; those that are set here are refused by name.
+                `num_train_epochs` takes the place of `steps`: an epoch draws as many windows as
+                there are episodes. `push_to_hub` pushes the policy with all that belongs to it, at
+                each checkpoint (if `hub_strategy` is not `"end"`) and at the end.
             callbacks: more of its `TrainerCallback`.
 
         Returns:
             The means over the last updates that were told.
 
         Raises:
-            ConfigError: a setting out of range, or a batch that processes cannot share.
+            ConfigError: a setting out of range, a batch that processes cannot share, or an option
+                that is set here or does not exist.
             SpaceError: data of other spaces.
+            StorageError: the hub does not take the policy at the end; `policy()` has it.
         """
         require_in("checkpoint_every", checkpoint_every, 1, math.inf)
         require_in("every", every, 1, math.inf)
         self._check(data)
+        options = dict(options or {})
+        pushing = self._plan(data, options, None if folder is None else Path(folder))
         self._module.begin(data)
+        how = _How(resume, checkpoint_every, on_progress, every, options, callbacks, pushing)
         if folder is not None:
-            return self._fit(
-                data, Path(folder), resume, checkpoint_every, on_progress, every, options, callbacks
-            )
+            return self._fit(data, Path(folder), how)
         with TemporaryDirectory() as nowhere:
-            quiet = {"save_strategy": "no"} | dict(options or {})
-            return self._fit(data, Path(nowhere), False, 1, on_progress, every, quiet, callbacks)
+            quiet = {"save_strategy": "no"} | options
+            return self._fit(data, Path(nowhere), replace(how, resume=False, options=quiet))
 
     def policy(
         self, target: float | str | None = None, *, spending: Spending | None = None
@@ -169,6 +194,12 @@ class DecisionTransformer:
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")
+        policy = self._policy(self._data)
+        policy.spending = spending or policy.spending
+        return policy if target is None else policy.asking(target)
+
+    def _policy(self, data: Sequences) -> DecisionTransformerPolicy:
+        """What the present parameters do, asking for the config's target."""
         from preferl.offline import hugging_face
 
         module, config = self._module, self.config
@@ -177,25 +208,28 @@ class DecisionTransformer:
             self.action_space,
             module.copies(),
             module.shape,
-            Conditions.of(self._data, context=config.context, discount=config.discount),
+            Conditions.of(data, context=config.context, discount=config.discount),
             sight=config.sight,
             regulariser=config.regulariser,
             hub=hugging_face.config_json(module.transformer),
-            spending=spending or config.spending,
+            spending=config.spending,
         )
-        return policy.asking(config.target if target is None else target)
+        return policy.asking(config.target)
 
-    def _fit(
-        self,
-        data: Sequences,
-        folder: Path,
-        resume: bool,
-        checkpoint_every: int,
-        on_progress: OnProgress | None,
-        every: int,
-        options: Mapping[str, Any] | None,
-        callbacks: Sequence[Any],
-    ) -> dict[str, float]:
+    def _plan(
+        self, data: Sequences, options: dict[str, Any], folder: Path | None
+    ) -> Pushing | None:
+        """Count updates, and find where the policy is pushed, before anything is done."""
+        from preferl.offline import hugging_face
+
+        require_options(options, hugging_face.known_options())
+        pushing = Pushing.of(options, folder)
+        self.steps, self._epoch = planned_updates(
+            options, self.steps, episodes=len(data.returns), batch_size=self.config.batch_size
+        )
+        return pushing
+
+    def _fit(self, data: Sequences, folder: Path, how: "_How") -> dict[str, float]:
         from preferl.offline import hugging_face
 
         config, module = self.config, self._module
@@ -205,17 +239,22 @@ class DecisionTransformer:
             latest.clear()
             latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
             latest.update({name: float(value) for name, value in module.measured.items()})
-            if on_progress is not None:
-                on_progress(step, dict(latest))
+            if how.on_progress is not None:
+                how.on_progress(step, dict(latest))
+
+        def on_save() -> None:
+            if how.pushing is not None and how.pushing.often:
+                push_if_possible(self._policy(data), how.pushing, "Training under way")
 
         rate = {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
-        hugging_face.train(
+        steps = self.steps or 1
+        first = hugging_face.train(
             module.to(self.device).train(),
             SequenceCollator(
                 data, config.context, seed=self.seed, ends=config.regulariser is not None
             ),
             folder,
-            steps=self.steps,
+            steps=steps,
             batch_size=config.batch_size,
             learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
@@ -224,16 +263,20 @@ class DecisionTransformer:
             bfloat16=config.precision == "bfloat16",
             device=self.device,
             seed=self.seed,
-            save_every=checkpoint_every,
-            report_every=min(every, self.steps),
-            resume=resume,
+            save_every=how.checkpoint_every,
+            report_every=min(how.every, steps),
+            resume=how.resume,
             on_log=on_log,
-            after_update=lambda step: module.follow(step / self.steps),
+            after_update=lambda step: module.follow(step / steps),
+            on_save=on_save,
             apart=rate,
-            options=options or {},
-            callbacks=callbacks,
+            epoch=self._epoch,
+            options=how.options,
+            callbacks=how.callbacks,
         )
         self._data = data
+        if first and how.pushing is not None:
+            push(self._policy(data), how.pushing, "Training done")
         return latest
 
     def _check(self, data: Sequences) -> None:

@@ -9,6 +9,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -26,6 +27,7 @@ from transformers import (
 )
 
 from preferl.errors import ConfigError, mismatch
+from preferl.offline.trainer_options import ON_THE_HUB
 from preferl.reading import read_json
 
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
@@ -76,7 +78,9 @@ def train(
     resume: bool,
     on_log: Callable[[int, dict[str, float]], None],
     after_update: Callable[[int], None],
+    on_save: Callable[[], None],
     apart: Mapping[str, float],
+    epoch: int,
     options: Mapping[str, Any],
     callbacks: Sequence[Any],
 ) -> bool:
@@ -100,13 +104,16 @@ def train(
         resume: go on from the last whole checkpoint in `folder`; without it, they are removed.
         on_log: told the update and its numbers.
         after_update: told the number of updates done, after each.
+        on_save: called when a checkpoint is written, in the first process alone.
         apart: submodules that learn at another rate, with these rates.
-        options: more of `TrainingArguments`.
+        epoch: updates that a strategy of epochs waits for.
+        options: more of `TrainingArguments`, none of those that are set here.
         callbacks: more of `TrainerCallback`.
 
     Returns:
         Whether this process is the first of those that train together.
     """
+    options = _by_steps(options, epoch)
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
@@ -122,26 +129,45 @@ def train(
         train_sampling_strategy="sequential",
         remove_unused_columns=False,
         dataloader_pin_memory=device.type != "cpu",
-        logging_steps=report_every,
         logging_nan_inf_filter=False,
-        save_steps=save_every,
         save_total_limit=1,
         disable_tqdm=True,
-        **({"report_to": "none"} | dict(options)),
+        **(
+            {"report_to": "none", "logging_steps": report_every, "save_steps": save_every} | options
+        ),
     )
     with _own_randomness():
         trainer = Trainer(
             model=module,
             args=arguments,
-            train_dataset=_Numbers(steps * batch_size),
+            train_dataset=_Numbers(steps * batch_size * arguments.gradient_accumulation_steps),
             data_collator=collate,
-            callbacks=[_Told(on_log, after_update, apart, max_grad_norm), *callbacks],
+            callbacks=[
+                _Told(on_log, after_update, on_save, apart, max_grad_norm),
+                *callbacks,
+            ],
             optimizers=(_optimiser(module, arguments, apart), None),
         )
         trainer.remove_callback(PrinterCallback)
         _leave_together()
         trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
         return bool(trainer.is_world_process_zero())
+
+
+def known_options() -> frozenset[str]:
+    """Names of the fields of `TrainingArguments`."""
+    return frozenset(field.name for field in fields(TrainingArguments))
+
+
+def _by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    """Strategies of epochs in updates: to the trainer all of a run is one pass over its data."""
+    given = {name: value for name, value in options.items() if name not in ON_THE_HUB}
+    given.pop("num_train_epochs", None)  # the updates of all epochs are counted already
+    for what in ("save", "logging"):
+        strategy = given.get(f"{what}_strategy")
+        if str(getattr(strategy, "value", strategy)) == "epoch":
+            given |= {f"{what}_strategy": "steps", f"{what}_steps": epoch}
+    return given
 
 
 def _leave_together() -> None:
@@ -204,6 +230,8 @@ def _optimiser(
             {"params": some, "lr": rate, "weight_decay": decay}
             for (rate, decay), some in groups.items()
         ],
+        betas=(arguments.adam_beta1, arguments.adam_beta2),
+        eps=arguments.adam_epsilon,
         fused=True,
     )
 
@@ -234,10 +262,11 @@ class _Told(TrainerCallback):
         self,
         on_log: Callable[[int, dict[str, float]], None],
         after_update: Callable[[int], None],
+        on_save: Callable[[], None],
         apart: Mapping[str, float],
         max_grad_norm: float,
     ) -> None:
-        self._on_log, self._after_update = on_log, after_update
+        self._on_log, self._after_update, self._on_save = on_log, after_update, on_save
         self._apart, self._norm = apart, max_grad_norm
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
@@ -257,6 +286,11 @@ class _Told(TrainerCallback):
             parts.setdefault(part if part in self._apart else "", []).append(parameter)
         for some in parts.values():
             nn.utils.clip_grad_norm_(some, self._norm)
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """A checkpoint is written."""
+        if state.is_world_process_zero:
+            self._on_save()
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """An update is done."""

@@ -1,0 +1,329 @@
+"""Decision Transformers on the hub: pushed whole, and loaded by preferl and by transformers."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from local_hub import TOKEN, LocalHub, serving
+
+from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
+from preferl.evaluation import evaluate_policy
+from preferl.offline import (
+    DecisionTransformer,
+    DecisionTransformerPolicy,
+    DTConfig,
+    load_decision_transformer,
+)
+from preferl.offline.dtr import DTRConfig
+from preferl.testing import PointWorld, make_episodes
+
+pytest.importorskip("accelerate")
+transformers = pytest.importorskip("transformers")
+constants = pytest.importorskip("huggingface_hub").constants
+
+# How huggingface_hub uploads files is its own affair.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=<...>' to upload:DeprecationWarning")
+
+WORLD = PointWorld()
+SPACES = WORLD.observation_space, WORLD.action_space
+CONFIG = DTConfig(context=4, width=16, layers=1, batch_size=8, horizon=20)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path) -> Any:
+    with serving() as running:
+        monkeypatch.setattr(constants, "ENDPOINT", running.url)
+        template = running.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield running
+
+
+def learned(steps: int | None = 3, config: DTConfig = CONFIG, **how: Any) -> DecisionTransformer:
+    agent = DecisionTransformer(*SPACES, config, seed=0, steps=steps)
+    agent.fit(agent.sequences(make_episodes(np.random.default_rng(0), [20] * 30)), **how)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def policy() -> DecisionTransformerPolicy:
+    return learned().policy("q0.9")
+
+
+def actions_of(policy: DecisionTransformerPolicy, steps: int = 6) -> np.ndarray:
+    state, done, rng = None, [], np.random.default_rng(1)
+    for _ in range(steps):
+        actions, state = policy.predict(rng.uniform(-1, 1, (3, 2)), state)
+        policy.earned(state, rng.normal(size=3))
+        done.append(actions)
+    return np.stack(done)
+
+
+def test_a_pushed_policy_is_whole(hub: LocalHub, policy) -> None:
+    address = policy.push_to_hub("me/dt", private=True)
+    assert address.endswith("/me/dt")
+    assert hub.private["me/dt"]
+    files = hub.repositories["me/dt"]
+    assert set(files) == {".gitattributes", "README.md"} | {
+        *("config.json", "model.safetensors", "policy.json", "policy.safetensors")
+    }
+    again = DecisionTransformerPolicy.load("hub:me/dt")
+    np.testing.assert_array_equal(actions_of(again), actions_of(policy))
+    assert again.target == policy.target
+    assert (again.observation_space, again.action_space) == SPACES
+    for name in ("mean", "deviation", "scale", "quantiles", "longest", "horizon", "context"):
+        one, two = getattr(again.conditions, name), getattr(policy.conditions, name)
+        np.testing.assert_array_equal(one, two)
+
+
+def test_transformers_loads_what_was_pushed(hub: LocalHub, policy, tmp_path) -> None:
+    policy.push_to_hub("me/dt")
+    model, found = transformers.DecisionTransformerModel.from_pretrained(
+        "me/dt", cache_dir=tmp_path / "theirs", output_loading_info=True
+    )
+    assert not found["missing_keys"]
+    assert not found["unexpected_keys"]
+    assert (model.config.state_dim, model.config.act_dim) == (2, 2)
+    for name, parameter in model.named_parameters():
+        assert parameter.equal(policy._parameters[name]), name
+
+
+def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> None:
+    options = {"push_to_hub": True, "hub_model_id": "me/trained", "hub_token": TOKEN}
+    agent = learned(4, folder=tmp_path / "run", checkpoint_every=2, options=options)
+    messages = [commit["summary"] for commit in hub.commits]
+    assert messages == ["Training under way", "Training under way", "Training done"]
+    assert not [name for name in hub.repositories["me/trained"] if name.endswith(".bin")]
+    again = DecisionTransformerPolicy.load("hub:me/trained")
+    np.testing.assert_array_equal(actions_of(again), actions_of(agent.policy()))
+
+
+def test_training_is_pushed_at_its_end_alone(hub: LocalHub, tmp_path) -> None:
+    options = {"push_to_hub": True, "hub_strategy": "end", "hub_private_repo": True}
+    learned(4, folder=tmp_path / "walker", checkpoint_every=2, options=options)
+    assert [commit["summary"] for commit in hub.commits] == ["Training done"]
+    assert hub.private == {"me/walker": True}  # named by its folder, as transformers does
+
+
+def test_a_hub_that_is_away_ends_no_training(hub: LocalHub, tmp_path, caplog) -> None:
+    hub.failing = True
+    agent = DecisionTransformer(*SPACES, CONFIG, seed=0, steps=4)
+    data = agent.sequences(make_episodes(np.random.default_rng(0), [20] * 30))
+    options = {"push_to_hub": True, "hub_model_id": "me/dt"}
+    with pytest.raises(StorageError, match="me/dt on the hub"):
+        agent.fit(data, folder=tmp_path / "run", checkpoint_every=2, options=options)
+    assert caplog.text.count("Not pushed this time") == 2
+    hub.failing = False
+    agent.policy().push_to_hub("me/dt")  # what was learned is there
+    assert "model.safetensors" in hub.repositories["me/dt"]
+
+
+def test_pushing_needs_a_token(hub: LocalHub, policy) -> None:
+    with pytest.raises(StorageError, match="hf auth login"):
+        policy.push_to_hub("me/dt", token="hf_wrong")
+    assert not hub.repositories
+
+
+def test_the_card_says_what_is_known_and_what_is_not(hub: LocalHub, policy) -> None:
+    policy.push_to_hub("me/dt")
+    card = hub.repositories["me/dt"]["README.md"].decode()
+    about = pytest.importorskip("yaml").safe_load(card.split("---")[1])
+    assert about["library_name"] == "transformers"
+    assert "decision-transformer" in about["tags"]
+    assert "license" not in about
+    assert "model-index" not in about
+    assert "No licence was chosen" in card
+    assert "has not evaluated it" in card
+    assert 'load("hub:me/dt")' in card
+    assert f"{policy.conditions.scale!r}" in card
+    report = evaluate_policy(policy, PointWorld, episodes=3, seed=0, max_steps=5)
+    policy.push_to_hub("me/dt", env="Point-v0", report=report, data="30 episodes", licence="mit")
+    card = hub.repositories["me/dt"]["README.md"].decode()
+    about = pytest.importorskip("yaml").safe_load(card.split("---")[1])
+    assert about["license"] == "mit"
+    (result,) = about["model-index"][0]["results"]
+    assert result["dataset"]["name"] == "Point-v0"
+    assert result["metrics"][0]["value"] == f"{report.mean:.2f} +/- {report.std:.2f}"
+    assert f"mean return {report.mean:.2f}" in card
+    assert "30 episodes" in card
+
+
+def test_the_cards_statistics_can_be_run(policy) -> None:
+    from preferl.offline.model_card import model_card
+
+    card = model_card(policy, "me/dt")
+    blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]
+    found: dict[str, Any] = {"np": np, "array": np.array, "float32": np.float32}
+    exec(blocks[1], found)
+    np.testing.assert_allclose(found["mean"], policy.conditions.mean, atol=1e-5)
+    np.testing.assert_allclose(found["deviation"], policy.conditions.deviation, atol=1e-5)
+    assert (found["scale"], found["horizon"]) == (policy.conditions.scale, 20)
+
+
+def test_the_card_names_what_transformers_leaves_out(hub: LocalHub) -> None:
+    config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=DTRConfig())
+    learned(config=config).policy(1.0).push_to_hub("me/dtr")
+    assert "its critics" in hub.repositories["me/dtr"]["README.md"].decode()
+    assert DecisionTransformerPolicy.load("hub:me/dtr").learner == "DTR"
+
+
+@pytest.mark.parametrize("name", ["hub:me/absent", "hub:me/dt@none", "hub:not a name"])
+def test_what_is_not_on_the_hub_is_an_error(hub: LocalHub, name) -> None:
+    with pytest.raises(CheckpointError, match="hub:"):
+        DecisionTransformerPolicy.load(name)
+
+
+def tutorials_folder(path: Any, kind: str = "safetensors", **changes: Any) -> Any:
+    """A model as the tutorial saves it, with names of its own time."""
+    config = transformers.DecisionTransformerConfig(
+        state_dim=3, act_dim=2, hidden_size=16, max_ep_len=30, n_layer=2, n_head=1, **changes
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        model = transformers.DecisionTransformerModel(config).eval()
+    model.save_pretrained(path)
+    if kind == "bin":
+        (path / "model.safetensors").unlink()
+        state = dict(model.state_dict())
+        state["encoder.h.0.attn.masked_bias"] = torch.tensor(-1e4)  # of transformers 4
+        torch.save(state, path / "pytorch_model.bin")
+    return model
+
+
+STATES = spaces.Box(-np.inf, np.inf, (3,))
+ACTIONS = spaces.Box(-1, 1, (2,))
+STATISTICS = {"mean": np.array([1.0, 2.0, -1.0]), "deviation": np.array([2.0, 0.5, 1.0])}
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, rng, kind) -> None:
+    model = tutorials_folder(tmp_path / "theirs", kind)
+    policy = load_decision_transformer(
+        tmp_path / "theirs", STATES, ACTIONS, **STATISTICS, target=3_600, scale=1000.0, context=5
+    )
+    seen, rewards, done, state = rng.normal(size=(8, 3)), rng.normal(size=8) * 90, [], None
+    for step in range(8):
+        action, state = policy.predict(seen[step][None], state)
+        policy.earned(state, rewards[step : step + 1])
+        done.append(action[0])
+        first = max(0, step - 4)
+        states = (seen[first : step + 1] - STATISTICS["mean"]) / STATISTICS["deviation"]
+        asked = (3_600 - np.concatenate([[0], np.cumsum(rewards)]))[first : step + 1] / 1000
+        with torch.no_grad():
+            expected = model(
+                states=torch.tensor(states[None], dtype=torch.float32),
+                actions=torch.tensor(np.stack([*done[first:step], [-10.0, -10]]))[None].float(),
+                returns_to_go=torch.tensor(asked, dtype=torch.float32)[None, :, None],
+                timesteps=torch.arange(first, step + 1)[None],
+                attention_mask=torch.ones(1, step + 1 - first),
+            ).action_preds[0, -1]
+        np.testing.assert_allclose(action[0], expected, atol=1e-5)
+    policy.save(tmp_path / "ours")
+    again = DecisionTransformerPolicy.load(tmp_path / "ours")
+    np.testing.assert_array_equal(again.predict(seen[:1])[0], policy.predict(seen[:1])[0])
+    with pytest.raises(ConfigError, match="recorded returns are not known"):
+        policy.asking("q0.9")
+
+
+def test_models_of_that_layout_come_from_the_hub(hub: LocalHub, tmp_path) -> None:
+    tutorials_folder(tmp_path / "theirs")
+    files = {file.name: file.read_bytes() for file in (tmp_path / "theirs").iterdir()}
+    hub.repositories["edbeeching/dt"], hub.private["edbeeching/dt"] = files, False
+    policy = load_decision_transformer(
+        "hub:edbeeching/dt", STATES, ACTIONS, **STATISTICS, target=1.0
+    )
+    assert policy.predict(np.zeros((1, 3)))[0].shape == (1, 2)
+    with pytest.raises(CheckpointError, match=r"policy\.json"):
+        DecisionTransformerPolicy.load("hub:edbeeching/dt")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"mean": np.zeros(2)}, SpaceError),
+        ({"mean": np.full(3, np.nan)}, SpaceError),
+        ({"deviation": np.zeros(3)}, ConfigError),
+        ({"scale": 0.0}, ConfigError),
+        ({"discount": 2.0}, ConfigError),
+        ({"target": "q0.5"}, ConfigError),
+        ({"observation_space": spaces.Box(-1, 1, (4,))}, SpaceError),
+        ({"action_space": spaces.Box(-2, 2, (2,))}, SpaceError),
+        ({"action_space": spaces.Discrete(2)}, SpaceError),
+    ],
+)
+def test_what_does_not_go_with_such_a_model_is_refused(tmp_path, wrong, error) -> None:
+    tutorials_folder(tmp_path / "theirs")
+    how = {"observation_space": STATES, "action_space": ACTIONS, "target": 1.0, **STATISTICS}
+    with pytest.raises(error):
+        load_decision_transformer(tmp_path / "theirs", **(how | wrong))
+
+
+@pytest.mark.parametrize("damage", ["gelu", "nan", "cut", "missing", "other", "absent"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_damaged_models_of_that_layout_are_refused(tmp_path, damage) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = tmp_path / "theirs"
+    tutorials_folder(path, **({"activation_function": "gelu"} if damage == "gelu" else {}))
+    weights = path / "model.safetensors"
+    match damage:
+        case "nan" | "missing":
+            state = load_file(weights)
+            name = "predict_action.0.bias"
+            if damage == "nan":
+                state[name][0] = np.nan
+            else:
+                del state[name]
+            save_file(state, weights, metadata={"format": "pt"})
+        case "cut":
+            weights.write_bytes(weights.read_bytes()[:200])
+        case "other":
+            told = json.loads((path / "config.json").read_text())
+            (path / "config.json").write_text(json.dumps(told | {"hidden_size": 8}))
+        case "absent":
+            (path / "config.json").unlink()
+    with pytest.raises(CheckpointError):
+        load_decision_transformer(path, STATES, ACTIONS, **STATISTICS, target=1.0)
+
+
+@pytest.mark.slow
+def test_everything_with_the_hubs_own_setting(tmp_path) -> None:
+    """As a user has it: `HF_ENDPOINT` and `HF_TOKEN` in the environment, and two programs."""
+    train = (
+        "import sys, numpy as np\n"
+        "from preferl.offline import DecisionTransformer, DTConfig\n"
+        "from preferl.testing import PointWorld, make_episodes\n"
+        "world = PointWorld()\n"
+        "agent = DecisionTransformer(world.observation_space, world.action_space,\n"
+        "    DTConfig(context=4, width=8, layers=1), seed=0)\n"
+        "data = agent.sequences(make_episodes(np.random.default_rng(0), [20] * 30))\n"
+        "agent.fit(data, folder='run', options={'push_to_hub': True, 'num_train_epochs': 2,\n"
+        "    'hub_model_id': 'me/dt'})\n"
+    )
+    use = (
+        "import numpy as np\n"
+        "from transformers import DecisionTransformerModel\n"
+        "from preferl.offline import DecisionTransformerPolicy\n"
+        "model, found = DecisionTransformerModel.from_pretrained('me/dt',\n"
+        "    output_loading_info=True)\n"
+        "assert not found['missing_keys'] and not found['unexpected_keys']\n"
+        "policy = DecisionTransformerPolicy.load('hub:me/dt')\n"
+        "assert policy.predict(np.zeros((2, 2)))[0].shape == (2, 2)\n"
+        "assert policy.conditions.scale != 1 and len(policy.conditions.quantiles) == 101\n"
+    )
+    with serving() as hub:
+        env = os.environ | {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+        env = env | {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+        for program in (train, use):
+            subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, check=True)

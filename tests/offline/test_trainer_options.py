@@ -1,0 +1,131 @@
+"""What `fit(options=...)` passes on, what it refuses, and what an epoch is."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from preferl.errors import ConfigError
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.sequences import SequenceCollator
+from preferl.offline.trainer_options import OURS, Pushing, planned_updates, require_options
+from preferl.testing import PointWorld, make_episodes
+
+pytest.importorskip("accelerate")
+transformers = pytest.importorskip("transformers")
+
+WORLD = PointWorld()
+CONFIG = DTConfig(context=3, width=8, layers=1, batch_size=8, learning_rate=0.01)
+
+
+def fitted(
+    options: dict[str, Any], steps: int | None = 3, episodes: int = 20, **how: Any
+) -> tuple[DecisionTransformer, list[int]]:
+    """An agent and the updates that it was told of."""
+    agent = DecisionTransformer(
+        WORLD.observation_space, WORLD.action_space, CONFIG, seed=0, steps=steps
+    )
+    data = agent.sequences(make_episodes(np.random.default_rng(0), [6] * episodes))
+    updates: list[int] = []
+    agent.fit(
+        data,
+        options=options,
+        on_progress=lambda step, _: updates.append(step),
+        **({"every": 1} | how),
+    )
+    return agent, updates
+
+
+def parameters_of(agent: DecisionTransformer) -> np.ndarray:
+    return np.concatenate([p.detach().numpy().ravel() for p in agent._module.parameters()])
+
+
+def test_all_fields_that_are_set_here_are_refused_by_name() -> None:
+    from preferl.offline import hugging_face
+
+    known = hugging_face.known_options()
+    assert set(OURS) - known == {"warmup_ratio"}  # which is gone, and which the tutorial uses
+    for name, instead in OURS.items():
+        with pytest.raises(ConfigError) as caught:
+            require_options({name: 1}, known)
+        assert f"options['{name}']" in str(caught.value)
+        assert instead in str(caught.value)
+
+
+def test_fields_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"options\['number_of_epochs'\]"):
+        fitted({"number_of_epochs": 3})
+
+
+def test_a_refused_option_leaves_the_agent_as_it_was(tmp_path) -> None:
+    with pytest.raises(ConfigError):
+        fitted({"max_steps": 3}, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("steps", [None, 50])
+def test_epochs_count(steps) -> None:
+    """20 episodes in minibatches of 8 windows: three updates each."""
+    agent, updates = fitted({"num_train_epochs": 4}, steps)
+    assert updates == list(range(1, 13))
+    assert agent.steps == 12
+    assert fitted({"num_train_epochs": 1.5}, steps)[0].steps == 5
+
+
+def test_epochs_are_the_same_run_as_their_updates() -> None:
+    by_epochs, _ = fitted({"num_train_epochs": 4}, None)
+    by_steps, _ = fitted({}, 12)
+    np.testing.assert_array_equal(parameters_of(by_epochs), parameters_of(by_steps))
+
+
+def test_something_has_to_count() -> None:
+    with pytest.raises(ConfigError, match="num_train_epochs"):
+        fitted({}, None)
+    with pytest.raises(ConfigError, match="num_train_epochs"):
+        fitted({"num_train_epochs": 0})
+
+
+def test_strategies_of_epochs_wait_for_epochs(tmp_path) -> None:
+    options = {"num_train_epochs": 2, "logging_strategy": "epoch", "save_strategy": "epoch"}
+    _, updates = fitted(options, None, folder=tmp_path)
+    assert updates == [3, 6]
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-6"]
+
+
+def test_accumulated_gradients_are_of_windows_of_their_own(monkeypatch) -> None:
+    each = {"gradient_accumulation_steps": 2, "num_train_epochs": 2}
+    assert planned_updates(each, None, episodes=20, batch_size=8) == (4, 2)
+    drawn: list[int] = []
+    collate = SequenceCollator.__call__
+
+    def noted(self: SequenceCollator, numbers: Any) -> Any:
+        drawn.extend(numbers)
+        return collate(self, numbers)
+
+    monkeypatch.setattr(SequenceCollator, "__call__", noted)
+    _, updates = fitted({"gradient_accumulation_steps": 3}, 4)
+    assert updates == [1, 2, 3, 4]
+    assert sorted(drawn) == list(range(4 * 3 * 8))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"adam_beta1": 0.5}, {"adam_beta2": 0.5}, {"adam_epsilon": 0.1}),
+        {"lr_scheduler_type": "constant"},
+    ],
+)
+def test_what_is_passed_on_has_an_effect(options) -> None:
+    assert not np.array_equal(parameters_of(fitted(options)[0]), parameters_of(fitted({})[0]))
+
+
+def test_where_a_model_is_pushed() -> None:
+    assert Pushing.of({}, None) is None
+    assert Pushing.of({"push_to_hub": True}, Path("runs/walker")) == Pushing("walker", often=True)
+    told = {"push_to_hub": True, "hub_model_id": "me/dt", "hub_strategy": "end"}
+    assert Pushing.of(told | {"hub_revision": "try"}, None) == Pushing("me/dt", revision="try")
+    with pytest.raises(ConfigError, match="hub_model_id"):
+        Pushing.of({"push_to_hub": True}, None)
+    with pytest.raises(ConfigError, match="pickles"):
+        Pushing.of(told | {"hub_strategy": "all_checkpoints"}, None)
