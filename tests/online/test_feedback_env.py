@@ -33,6 +33,9 @@ from preferl.training import RewardFunction, relabel, save_reward
 from preferl.training.publish import PublishedReward, publish
 from preferl.training.versions import told_spaces
 
+# What is looked at here are episodes of every length; the warning has tests of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+
 STEPS = 20
 MODELS = {
     "mlp": MLPRewardConfig(hidden=(8,), members=2),

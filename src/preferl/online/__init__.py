@@ -20,7 +20,8 @@ from preferl.online.feedback_core import FeedbackCore
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.online.handover import Handover, HandoverCounts
 from preferl.online.learner import PolicyLearner, SB3Learner
-from preferl.online.loop import VariableLengthWarning, learn_from_preferences
+from preferl.online.lengths import VariableLengthWarning
+from preferl.online.loop import learn_from_preferences
 from preferl.online.paying import Reward
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.replay import relabel_replay

@@ -1,7 +1,7 @@
 """The settings of a whole online run."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from preferl.data.segments import Short
 from preferl.errors import ConfigError, mismatch, require_in
@@ -10,6 +10,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.build import RewardModelConfig, members_of
 from preferl.models.mlp import MLPRewardConfig
 from preferl.online.algorithms import AlgorithmConfig, PPOConfig
+from preferl.online.lengths import VariableLength
 from preferl.training.reward_trainer import RewardTrainerConfig, require_judges
 
 
@@ -74,7 +75,7 @@ class OnlineConfig:
     memory: int = 50_000
     states: bool = False
     short: Short = "drop"
-    variable_length: Literal["allow", "refuse"] = "allow"
+    variable_length: VariableLength = "allow"
     algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
     exploration_fraction: float = 0.05
     random_probability: float = 0.5
@@ -98,7 +99,7 @@ class OnlineConfig:
             ("acquisition", ("logit", "probability", "label", "entropy")),
             ("short", ("drop", "pad")),
             ("reference", ("answers", "experience")),
-            ("variable_length", ("allow", "refuse")),
+            ("variable_length", get_args(VariableLength)),
         ):
             if getattr(self, name) not in choices:
                 raise ConfigError(

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from preferl.data.segments import Short
 from preferl.errors import ConfigError, mismatch, require_in
+from preferl.online.lengths import VariableLength
 
 
 class BeforeFirstReward(StrEnum):
@@ -46,6 +47,7 @@ class FeedbackConfig:
         buffer_steps: experience from which questions are drawn, the latest; the oldest episodes
             go first.
         buffer_megabytes: the same in memory, whichever is less; pixels are large.
+        variable_length: "allow" episodes of different length, with one warning, or "refuse".
         longest_piece: steps after which an episode under way is handed over as if it had ended,
             so that tasks without an end are asked about, too.
         episode_every: seconds between whole episodes that the page shows; None shows none.
@@ -69,6 +71,7 @@ class FeedbackConfig:
     sampling: Sampling = "uniform"
     candidates: int = 10
     short: Short = "drop"
+    variable_length: VariableLength = "allow"
     buffer_steps: int = 20_000
     buffer_megabytes: float = 256.0
     longest_piece: int = 1_000
@@ -89,6 +92,7 @@ class FeedbackConfig:
                 require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
         _require_word("before", self.before, tuple(BeforeFirstReward))
         _require_word("sampling", self.sampling, get_args(Sampling))
+        _require_word("variable_length", self.variable_length, get_args(VariableLength))
         _require_word("short", self.short, get_args(Short))
 
 

@@ -16,6 +16,7 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.lengths import EpisodeClock, LengthGuard
 from preferl.online.paying import Payer, Reward, require_spaces
 from preferl.online.recording import Recording
 from preferl.online.reward_source import FixedReward, Rewards, reward_source, watch
@@ -91,6 +92,10 @@ class FeedbackCore:
         self._begun = False
         self._payer = Payer(environments)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
+        self._clock, self._guard = (
+            EpisodeClock(environments),
+            LengthGuard(self.config.variable_length),
+        )
         self._forced = False
         self._worth: FloatArray | None = None
         self._vector_steps = 0
@@ -210,6 +215,7 @@ class FeedbackCore:
         self.returns[here] = 0.0
         self.since[here] = self.deferred
         self._payer.forget(here)
+        self._clock.begin(here)
         self._begun = True
 
     def act(self, actions: Array) -> None:
@@ -257,7 +263,8 @@ class FeedbackCore:
             states: `[V, *state]` of what is seen next, where they are recorded.
 
         Raises:
-            DataError: the environments gave NaN or infinite numbers.
+            DataError: the environments gave NaN or infinite numbers, or episodes of different
+                length where the config refuses them.
         """
         paid = np.array(rewards if self._worth is None else self._worth, np.float32)
         paid[self._over] = 0.0
@@ -267,7 +274,9 @@ class FeedbackCore:
             self._recording.advance(seen, rewards, states=states)
         else:
             self._recording.see(seen, states=states)
-        ended = ((terminated | truncated) & ~self._over).nonzero()[0]
+        over = (terminated | truncated) & ~self._over
+        self._clock.step(over, ~self._over)
+        ended = over.nonzero()[0]
         if len(ended):
             self._over[ended] = True
             if self._collecting:
@@ -275,6 +284,7 @@ class FeedbackCore:
         self._vector_steps += 1
         if self._collecting:
             self._give()
+        self._guard.check(self._clock.shortest, self._clock.longest)
         every = self.config.refresh_every
         if every is not None and self._vector_steps % every == 0:
             self.refresh()
@@ -325,6 +335,8 @@ class FeedbackCore:
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
+            "clock": self._clock.snapshot(),
+            "warned": self._guard.warned,
             "returns": self._returns(),
         }
 
@@ -342,6 +354,8 @@ class FeedbackCore:
         self._over[:], self.returns[:] = snapshot["over"], snapshot["returns"]
         self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
+        self._clock.restore(snapshot["clock"])
+        self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
         self._source.restore(snapshot["source"])
         self._version, self._payer = 0, Payer(self.environments)

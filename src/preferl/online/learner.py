@@ -124,6 +124,16 @@ class SB3Learner:
         """Environment steps used so far, exploration included."""
         return self.recorder.steps
 
+    @property
+    def shortest(self) -> int | None:
+        """Steps of the shortest episode that an environment ended; None before the first."""
+        return self.recorder.clock.shortest
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest episode, one under way included."""
+        return self.recorder.clock.longest
+
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 

@@ -1,7 +1,6 @@
 """Act, ask, fit, pay: learning while acting (Christiano et al. 2017, section 2.2)."""
 
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
@@ -31,6 +30,7 @@ from preferl.online.answer_journal import AnswerJournal, Kept
 from preferl.online.build import build_learner, build_trainer
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import PolicyLearner
+from preferl.online.lengths import KnowsLengths, LengthGuard
 from preferl.online.report import OnlineReport, TurnReport
 from preferl.reporting import MetricSink, Sinks
 from preferl.shapes import IntArray
@@ -52,10 +52,6 @@ ACQUISITIONS: dict[str, Acquisition] = {
     "label": label_variance,
     "entropy": entropy,
 }
-
-
-class VariableLengthWarning(UserWarning):
-    """Episodes differ in length, so that their ends may tell an agent about its reward."""
 
 
 OnTurn = Callable[[TurnReport], None]
@@ -191,7 +187,9 @@ class PreferenceLoop:
         self.reward: RewardFunction | None = None
         self.experience: Episodes | None = None
         self.turns: list[TurnReport] = []
-        self.lengths: set[int] = set()
+        self.guard = LengthGuard(config.variable_length)
+        self.shortest: int | None = None  # of episodes that ended, and of any, as handed over
+        self.longest = 0
         self.answers = 0
         self.seconds = 0.0  # of what was resumed
         self.checkpoints: Path | None = None
@@ -266,7 +264,8 @@ class PreferenceLoop:
         return {
             "turns": self.turns,
             "answers": self.answers,
-            "lengths": sorted(self.lengths),
+            "lengths": {"shortest": self.shortest, "longest": self.longest},
+            "warned": self.guard.warned,
             "experience": self.experience,
             "rng": self.rng,
             "learner": self.learner.snapshot(),
@@ -281,7 +280,8 @@ class PreferenceLoop:
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.turns, self.lengths = list(state["turns"]), set(state["lengths"])
+        self.turns, self.guard.warned = list(state["turns"]), bool(state["warned"])
+        self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
         self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
         self.experience, self.rng = state["experience"], state["rng"]
         self.trainer.model.load_state_dict(state["model"])
@@ -306,7 +306,7 @@ class PreferenceLoop:
         episodes = act(turn.steps)
         self._remember(episodes)
         fit = self._ask_and_fit(turn, first=number == 0) if turn.questions else None
-        whole = episodes.lengths >= max(self.lengths, default=1) if len(episodes) else []
+        whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else []
         report = TurnReport(
             turn=number,
             turns=last,
@@ -368,23 +368,20 @@ class PreferenceLoop:
         self.experience = known[age < self.config.memory] if age[0] >= self.config.memory else known
 
     def _check_lengths(self, episodes: Episodes) -> None:
-        ended = episodes.lengths[episodes.terminated[episodes.ends - 1]]
-        lengths = self.lengths | {int(length) for length in np.unique(ended)}
-        lengths |= {int(episodes.lengths.max())}
-        if len(lengths) > 1 and ended.size and len(self.lengths) < 2:
-            text = (
-                f"Episodes differ in length ({min(lengths)} to {max(lengths)} steps). Where an "
-                "episode ends may tell the agent what its reward should: survival pays if learned "
-                "rewards are positive, and ending early pays if they are negative. "
-                f"{left_out(episodes, self.config.segment_length)} of {len(episodes)} episodes "
-                f"are shorter than a clip ({self.config.short!r})."
-            )
-            if self.config.variable_length == "refuse":
-                raise DataError(
-                    f'{text} Pass variable_length="allow", or an environment of fixed length.'
-                )
-            warnings.warn(text, VariableLengthWarning, stacklevel=2)
-        self.lengths = lengths
+        """A learner of one's own that does not know hands whole episodes over, but for the last."""
+        self.longest = max(self.longest, int(episodes.lengths.max()))
+        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])]
+        self.shortest = min(
+            [*ended.tolist(), *([self.shortest] if self.shortest else [])], default=None
+        )
+        learner = self.learner
+        known = learner if isinstance(learner, KnowsLengths) else self
+        self.guard.check(
+            known.shortest,
+            known.longest,
+            f" {left_out(episodes, self.config.segment_length)} of {len(episodes)} episodes "
+            f"are shorter than a clip ({self.config.short!r}).",
+        )
 
     def _scores(self, segments: Any) -> Any:
         return None if self.reward is None else self.reward.scores(segments)

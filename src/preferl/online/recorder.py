@@ -9,6 +9,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, mismatch
+from preferl.online.lengths import EpisodeClock
 from preferl.online.recording import Recording
 from preferl.shapes import Array, BoolArray, Observations, map_observations
 
@@ -25,6 +26,9 @@ class EpisodeRecorder(VecEnvWrapper):
             must be there always, as an array of one shape. Off, since few environments tell.
         capacity: vector steps to allocate at first. 256 is about one episode of most tasks.
 
+    Attributes:
+        clock: how long episodes are, whatever pieces they are taken away in.
+
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
     """
@@ -36,6 +40,7 @@ class EpisodeRecorder(VecEnvWrapper):
         )
         self._keeps_states = states
         self._begun = False
+        self.clock = EpisodeClock(venv.num_envs)
 
     @property
     def steps(self) -> int:
@@ -53,6 +58,7 @@ class EpisodeRecorder(VecEnvWrapper):
         observations = self.venv.reset()
         states = stack_states(self.unwrapped.reset_infos) if self._keeps_states else None
         self._recording.begin(observations, states=states)
+        self.clock.begin()
         self._begun = True
         return observations
 
@@ -74,6 +80,7 @@ class EpisodeRecorder(VecEnvWrapper):
         if self._keeps_states:
             states = stack_states(present_infos(self.unwrapped, dones, infos))
         self._recording.advance(observations, rewards, states=states)
+        self.clock.step(dones)
         ended = np.flatnonzero(dones)
         if len(ended):
             self._recording.end(ended, *outcomes([infos[i] for i in ended]))
@@ -82,12 +89,17 @@ class EpisodeRecorder(VecEnvWrapper):
 
     def snapshot(self) -> dict[str, Any]:
         """What was recorded and not yet taken, for `restore`."""
-        return {"recording": self._recording.snapshot(), "begun": self._begun}
+        return {
+            "recording": self._recording.snapshot(),
+            "begun": self._begun,
+            "clock": self.clock.snapshot(),
+        }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from where another recorder of the same environments stood."""
         self._recording.restore(snapshot["recording"])
         self._begun = bool(snapshot["begun"])
+        self.clock.restore(snapshot["clock"])
 
     def cut_unfinished(self) -> None:
         """Close the episodes under way here; their later steps count as new episodes."""

@@ -18,7 +18,7 @@ from preferl.training.versions import names_in, version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of what a checkpoint holds, raised when it changes so that older readers say so."""
 
 ABOUT: Final = "checkpoint.json"

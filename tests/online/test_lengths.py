@@ -1,0 +1,216 @@
+"""Episodes of different length are noticed however they end, in the loop and in the wrappers."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from preferl.data import Episodes
+from preferl.errors import ConfigError, DataError
+from preferl.models import MLPReward, MLPRewardConfig
+from preferl.online import (
+    EpisodeRecorder,
+    FeedbackConfig,
+    FeedbackVecEnv,
+    FeedbackVectorEnv,
+    HumanPreferencesEnvWrapper,
+    OnlineConfig,
+    PPOConfig,
+    SB3Learner,
+    VariableLengthWarning,
+    build_algorithm,
+    learn_from_preferences,
+)
+from preferl.online.lengths import EpisodeClock, LengthGuard
+from preferl.testing import make_episodes
+from preferl.training import RewardTrainer, RewardTrainerConfig
+
+
+class Cut(gymnasium.Env[Any, Any]):
+    """Episodes that time ends after some of these numbers of steps in turn; never the rules."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Box(-1, 1, (1,))
+
+    def __init__(self, *lengths: int, terminates: bool = False) -> None:
+        self.lengths, self.episode, self.terminates = lengths, -1, terminates
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.episode, self.steps = self.episode + 1, 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        over = self.steps >= self.lengths[self.episode % len(self.lengths)]
+        ends = over and self.terminates
+        return np.zeros(2, np.float32), float(action[0]), ends, over and not ends, {}
+
+
+UNEVEN = (30, 89, 47)
+CONFIG = OnlineConfig(
+    steps=600,
+    comparisons=6,
+    turns=2,
+    segment_length=10,
+    initial_steps=100,
+    short="drop",
+    variable_length="refuse",
+    model=MLPRewardConfig(hidden=(8,), members=1),
+    algorithm=PPOConfig(n_steps=64, batch_size=32, n_epochs=1, hidden=(8,)),
+)
+
+
+def learn(make: Any, environments: int = 2, **changes: Any) -> None:
+    config = replace(CONFIG, environments=environments, **changes)
+    env = DummyVecEnv([make] * environments)
+    algorithm = build_algorithm(config.algorithm, env, seed=0)
+    learner = SB3Learner(algorithm, total_steps=config.steps, rng=np.random.default_rng(0))
+    learn_from_preferences(config, learner=learner)
+
+
+@pytest.mark.parametrize("terminates", [False, True])
+def test_the_loop_refuses_episodes_that_end_at_different_times(terminates) -> None:
+    with pytest.raises(DataError, match=r"differ in length \(30 to \d+ steps\)"):
+        learn(lambda: Cut(*UNEVEN, terminates=terminates))
+
+
+def test_the_loop_warns_once_where_they_are_allowed() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        learn(lambda: Cut(*UNEVEN), variable_length="allow")
+    assert [w.category for w in caught].count(VariableLengthWarning) == 1
+
+
+@pytest.mark.parametrize("length", [7, 50, 10_000])
+@pytest.mark.parametrize("environments", [1, 3])
+def test_one_length_is_no_fault_wherever_we_cut(length, environments) -> None:
+    """Rollouts, exploration and the end of the run cut episodes in the middle."""
+    learn(lambda: Cut(length), environments, segment_length=5, exploration_fraction=0.2)
+
+
+def test_an_end_sooner_than_what_goes_on_is_noticed() -> None:
+    """One episode ended; the other goes on for longer than that."""
+    with pytest.raises(DataError, match="differ in length"):
+        learn(lambda: Cut(20, 10_000))
+
+
+class Hands:
+    """A learner of one's own that hands over episodes of these lengths."""
+
+    def __init__(self, *lengths: list[int]) -> None:
+        self.steps, self._lengths = 0, list(lengths)
+
+    def learn(self, steps: int) -> Episodes:
+        self.steps += steps
+        lengths = self._lengths.pop(0)
+        episodes = make_episodes(np.random.default_rng(0), lengths, *SPACES)
+        return replace(episodes, terminated=np.zeros(episodes.steps, bool))
+
+    explore = learn
+
+    def pay(self, reward: Any) -> None:
+        pass
+
+
+SPACES = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (1,))
+
+
+def hand_over(*lengths: list[int]) -> None:
+    model = MLPReward(*SPACES, MLPRewardConfig(hidden=(8,), members=1), seed=0)
+    trainer = RewardTrainer(model, RewardTrainerConfig(epochs=1), seed=0)
+    learn_from_preferences(CONFIG, learner=Hands(*lengths), trainer=trainer)
+
+
+def test_learners_of_ones_own_are_looked_at_too() -> None:
+    with pytest.raises(DataError, match=r"differ in length \(30 to 89 steps\)"):
+        hand_over([30, 89, 60], [60], [60])
+    hand_over([50, 50, 20], [50, 50], [50, 50, 3])  # the last of a call may be under way
+
+
+VEC = (
+    lambda lengths, **how: FeedbackVecEnv(make_vec_env(lambda: Cut(*lengths), 2), **how),
+    lambda lengths, **how: FeedbackVectorEnv(
+        gymnasium.vector.SyncVectorEnv([lambda: Cut(*lengths)] * 2), **how
+    ),
+    lambda lengths, **how: HumanPreferencesEnvWrapper(Cut(*lengths), collect_prefs=False, **how),
+)
+NAMES = ["FeedbackVecEnv", "FeedbackVectorEnv", "HumanPreferencesEnvWrapper"]
+
+
+def play(env: Any, steps: int) -> None:
+    action = np.zeros((getattr(env, "num_envs", 1), 1), np.float32)
+    single = isinstance(env, HumanPreferencesEnvWrapper)
+    try:
+        env.reset()
+        for _ in range(steps):
+            outcome = env.step(action[0] if single else action)
+            if single and (outcome[2] or outcome[3]):
+                env.reset()
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("make", VEC, ids=NAMES)
+def test_wrappers_have_the_same_guard(make, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"differ in length \(30 to \d+ steps\)"):
+        play(make(UNEVEN, config=FeedbackConfig(variable_length="refuse")), 130)
+    with pytest.warns(VariableLengthWarning, match="differ in length") as caught:
+        play(make(UNEVEN, config=FeedbackConfig()), 300)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("make", VEC, ids=NAMES)
+def test_wrappers_allow_one_length(make, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = FeedbackConfig(variable_length="refuse", segment_length=5, longest_piece=9)
+    play(make((25,), config=config), 120)  # handed over in pieces of nine
+
+
+def test_resets_give_episodes_up() -> None:
+    env = FeedbackVecEnv(
+        make_vec_env(lambda: Cut(20), 2), config=FeedbackConfig(variable_length="refuse")
+    )
+    for steps in (7, 33, 60):
+        env.reset()
+        for _ in range(steps):
+            env.step(np.zeros((2, 1), np.float32))
+    env.close()
+
+
+def test_words_are_checked() -> None:
+    with pytest.raises(ConfigError, match="variable_length"):
+        FeedbackConfig(variable_length="perhaps")  # type: ignore[arg-type]
+
+
+def test_clocks_go_on() -> None:
+    clock, other = EpisodeClock(2), EpisodeClock(2)
+    clock.step(np.array([True, False]))
+    other.restore(clock.snapshot())
+    for one in (clock, other):
+        one.step(np.array([False, True]))
+        assert (one.shortest, one.longest) == (1, 2)
+
+
+def test_recorders_count_what_is_taken_in_pieces() -> None:
+    recorder = EpisodeRecorder(make_vec_env(lambda: Cut(20), 1))
+    recorder.reset()
+    for _ in range(45):
+        recorder.step(np.zeros((1, 1), np.float32))
+        recorder.take(unfinished="cut")
+    assert (recorder.clock.shortest, recorder.clock.longest) == (20, 20)
+
+
+def test_guards_say_the_same_everywhere() -> None:
+    guard = LengthGuard("refuse")
+    guard.check(None, 90)
+    guard.check(90, 90)
+    with pytest.raises(DataError, match='Pass variable_length="allow"'):
+        guard.check(30, 90)
