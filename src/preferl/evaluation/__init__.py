@@ -6,7 +6,7 @@
 from preferl.data.tasks import normalised_score
 from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
 from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
-from preferl.evaluation.epic import epic_distance, markovian, step_rewards
+from preferl.evaluation.epic import epic_distance, markovian
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.normalised import on_raw_observations
@@ -18,6 +18,7 @@ from preferl.evaluation.reward_report import (
     calibration,
     evaluate_reward,
 )
+from preferl.feedback.step_rewards import step_rewards
 from preferl.statistics import bootstrap_interval, spearman, wilson_interval
 
 __all__ = [

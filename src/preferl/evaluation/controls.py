@@ -16,51 +16,8 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.likelihood import Likelihood, likelihood_of
-from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
-
-StepReward = Callable[[Observations, Array], FloatArray]
-"""`[B, *obs]` observations and `[B, *act]` actions to `[B]` rewards."""
-
-CHUNK = 4096
-"""Rows per call, so that a block of pixel steps never has to fit in memory as floats."""
-
-
-@final
-@dataclass(frozen=True)
-class PerStep:
-    """A function of single steps with the interface of a learned reward; scores are sums.
-
-    Attributes:
-        function: what a step is worth.
-
-    >>> reward = PerStep(lambda observations, actions: observations[:, 0])
-    >>> reward(np.array([[[1.0], [5.0]]]), np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist()
-    [5.0]
-    """
-
-    function: StepReward
-
-    @property
-    def context(self) -> int:
-        """1: only the last step of a window counts."""
-        return 1
-
-    @property
-    def members(self) -> int:
-        """1: there is no second opinion."""
-        return 1
-
-    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """`[B, H, ...]` windows to `[B]` rewards of their last steps."""
-        del mask
-        return self.function(take(observations, np.s_[:, -1]), actions[:, -1])
-
-    def scores(self, segments: Segments) -> FloatArray:
-        """`[1, N]` sums over real steps; each distinct step is asked about once."""
-        starts = range(0, segments.steps, CHUNK)
-        chunks = [slice(start, start + CHUNK) for start in starts]
-        parts = [self.function(take(segments.observations, c), segments.actions[c]) for c in chunks]
-        return _sum_steps(np.concatenate([np.zeros(0), *parts]), segments)
+from preferl.feedback.step_rewards import AnyReward, PerStep, StepReward, as_reward
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves
 
 
 @final
@@ -146,9 +103,9 @@ def random(seed: int = 0) -> PerStep:
     return PerStep(partial(_waves, seed))
 
 
-def negated(reward: Reward) -> Negated:
+def negated(reward: AnyReward) -> Negated:
     """The opposite of `reward`: a policy that it teaches should do worse than a random one."""
-    return Negated(reward)
+    return Negated(as_reward(reward))
 
 
 def oracle(function: StepReward | None = None) -> PerStep | Recorded:
@@ -165,10 +122,6 @@ CONTROLS: Mapping[str, Callable[..., Reward]] = MappingProxyType(
     {"zero": zero, "random": random, "negated": negated, "oracle": oracle}
 )
 """Names to builders: `zero()`, `random(seed)`, `negated(reward)`, `oracle(function)`."""
-
-
-def _sum_steps(rewards: FloatArray, segments: Segments) -> FloatArray:
-    return np.asarray((rewards[segments.rows()] * segments.mask()).sum(-1)[None])
 
 
 def _nothing(observations: Observations, actions: Array) -> FloatArray:

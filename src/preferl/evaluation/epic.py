@@ -16,15 +16,16 @@ express `g F(s') - F(s)` but through what the dynamics make of `(s, a)`, so a di
 a true reward that depends on `s'` may be a fault of its inputs, not of its training.
 """
 
+import inspect
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
 from preferl.data.episodes import Episodes
-from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, mismatch
-from preferl.evaluation.protocols import Reward
+from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations, take
 from preferl.statistics import pearson
 
@@ -36,8 +37,8 @@ CHUNK = 4096
 
 
 def epic_distance(
-    first: TransitionReward,
-    second: TransitionReward,
+    first: TransitionReward | AnyReward,
+    second: TransitionReward | AnyReward,
     episodes: Episodes,
     *,
     discount: float = 0.99,
@@ -48,7 +49,8 @@ def epic_distance(
     """Distance in [0, 1] of two rewards over the transitions of `episodes`.
 
     Args:
-        first: one reward, as a function of transitions.
+        first: one reward: learned, a control, or a function of observations and actions, or of
+            these and of the observations that followed.
         second: the other.
         episodes: transitions to compare on, and the states and actions of the expectations.
         discount: `g`, that of the policies one has in mind.
@@ -83,39 +85,49 @@ def epic_distance(
         later = _expected(reward, batch[2], actions, follow)
         return np.asarray(reward(*batch) + discount * later - now)
 
-    correlation = pearson(canonical(first), canonical(second))
+    correlation = pearson(*(canonical(of_transitions(reward)) for reward in (first, second)))
     return math.sqrt(max(0.0, (1 - correlation) / 2)) if correlation == correlation else math.nan
 
 
-def markovian(reward: Reward) -> TransitionReward:
+def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
+    """Any reward as a function of transitions; a plain function of three arguments is one already.
+
+    Raises:
+        ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
+    """
+    if not isinstance(reward, Reward) and callable(reward) and _takes_three(reward):
+        return cast("TransitionReward", reward)
+    return markovian(cast("AnyReward", reward))
+
+
+def _takes_three(function: Callable[..., object]) -> bool:
+    """Whether a function takes what followed, too."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def markovian(reward: AnyReward) -> TransitionReward:
     """A learned reward as a function of transitions; it looks at observation and action only.
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
     """
+    reward = as_reward(reward)
     if reward.context != 1:
         raise ConfigError(mismatch("context of a reward for EPIC", expected=1, got=reward.context))
 
-    def of_transitions(
+    def of_lone_steps(
         observations: Observations, actions: Array, following: Observations
     ) -> FloatArray:
         del following
         windows = map_observations(lambda o: o[:, None], observations)
         return reward(windows, actions[:, None], np.ones((len(actions), 1), bool))
 
-    return of_transitions
-
-
-def step_rewards(reward: Reward, episodes: Episodes) -> FloatArray:
-    """`[T]` rewards of every step with the history its episode gives it."""
-    starts = episodes.start_of_step
-    paid = np.empty(episodes.steps)
-    size = max(1, CHUNK // reward.context)
-    for begin in range(0, episodes.steps, size):
-        steps = np.arange(begin, min(begin + size, episodes.steps))
-        rows, mask = windows_at(steps, starts[steps], reward.context)
-        paid[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
-    return paid
+    return of_lone_steps
 
 
 def _expected(

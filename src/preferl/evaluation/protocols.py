@@ -2,30 +2,8 @@
 
 from typing import Any, Protocol, runtime_checkable
 
-from preferl.data.segments import Segments
-from preferl.shapes import Array, BoolArray, FloatArray, Observations
-
-
-class Reward(Protocol):
-    """A learned reward or a control in its place; `RewardFunction` is one."""
-
-    @property
-    def context(self) -> int:
-        """`H`, how many steps a reward may see; 1 means Markovian."""
-        ...
-
-    @property
-    def members(self) -> int:
-        """`E`, how many opinions `scores` holds."""
-        ...
-
-    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """`[B, H, ...]` windows, left-padded where `mask` is false, to `[B]` rewards."""
-        ...
-
-    def scores(self, segments: Segments) -> FloatArray:
-        """`[E, N]` scores; differences are preference logits, per member."""
-        ...
+from preferl.feedback.step_rewards import Reward as Reward
+from preferl.shapes import FloatArray
 
 
 class Policy(Protocol):

@@ -9,9 +9,10 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import require_in
-from preferl.evaluation.epic import TransitionReward, epic_distance, markovian, step_rewards
+from preferl.evaluation.epic import TransitionReward, epic_distance, markovian
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.likelihood import Likelihood, likelihood_of
+from preferl.feedback.step_rewards import AnyReward, as_reward, step_rewards
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman, wilson_interval
 
@@ -80,11 +81,11 @@ class RewardReport:
 
 
 def evaluate_reward(
-    reward: Reward,
+    reward: AnyReward,
     comparisons: Comparisons,
     *,
     episodes: Episodes | None = None,
-    true_reward: TransitionReward | None = None,
+    true_reward: TransitionReward | AnyReward | None = None,
     likelihood: Likelihood | None = None,
     discount: float = 0.99,
     bins: int = 10,
@@ -96,11 +97,11 @@ def evaluate_reward(
     reward was fitted with. Each answer counts once: weights belong to fitting.
 
     Args:
-        reward: learned or a control.
+        reward: learned, a control, or a plain function of observations and actions.
         comparisons: held out.
         episodes: steps with their true rewards, for `spearman` and `epic`.
-        true_reward: the true reward as a function of transitions, for `epic`: recorded rewards do
-            not tell what other actions would have earned.
+        true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
+            rewards do not tell what other actions would have earned.
         likelihood: instead of the reward's own, by which its probabilities are shown. A reward
             that knows of none, such as a control, has no noise.
         discount: of the policies in mind, for `epic`.
@@ -111,6 +112,7 @@ def evaluate_reward(
         ConfigError: less than one bin.
     """
     require_in("bins", bins, 1, math.inf)
+    reward = as_reward(reward)
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
     logits = _logits(reward, comparisons)
     first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
@@ -192,7 +194,7 @@ def _log_loss(first: FloatArray, second: FloatArray, comparisons: Comparisons) -
 def _against_truth(
     reward: Reward,
     episodes: Episodes | None,
-    true_reward: TransitionReward | None,
+    true_reward: TransitionReward | AnyReward | None,
     discount: float,
     seed: int,
 ) -> tuple[float | None, float | None, tuple[str, ...]]:

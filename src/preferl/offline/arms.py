@@ -11,7 +11,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task
 from preferl.errors import ConfigError, DataError, mismatch
 from preferl.evaluation.controls import random
-from preferl.evaluation.epic import step_rewards
+from preferl.feedback.step_rewards import step_rewards
 from preferl.shapes import FloatArray
 from preferl.training.return_range import scale_by_return_range
 

@@ -19,6 +19,7 @@ from preferl.data.windows import History
 from preferl.errors import SpaceError, StorageError, mismatch
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
+from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.models.tensors import require_finite
@@ -117,14 +118,15 @@ class DecisionTransformerPolicy:
         other.target = self.conditions.target(target)
         return other
 
-    def paid_by(self, reward: Reward | None) -> Self:
+    def paid_by(self, reward: AnyReward | None) -> Self:
         """The same policy paid by a learned reward, whatever the environment says; None undoes it.
 
         Args:
-            reward: what its returns were made of, such as a `RewardFunction`.
+            reward: what its returns were made of, such as a `RewardFunction`, or a plain function
+                of observations and actions.
         """
         other = copy(self)
-        other._reward = reward
+        other._reward = None if reward is None else as_reward(reward)
         return other
 
     def predict(

@@ -17,7 +17,7 @@ from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.lengths import EpisodeClock, LengthGuard
-from preferl.online.paying import Payer, Reward, require_spaces
+from preferl.online.paying import Payer, Reward, for_spaces
 from preferl.online.recording import Recording
 from preferl.online.reward_source import FixedReward, Rewards, reward_source, watch
 from preferl.online.transforms import Transform, TransformedReward, transformed_space
@@ -383,7 +383,7 @@ class FeedbackCore:
         reward = self._source.reward
         if reward is None or (self._version == self._source.version and self._payer.reward):
             return False
-        require_spaces(reward, self.space, self._action_space)
+        reward = for_spaces(reward, self.space, self._action_space)
         self._version = self._source.version
         if self._payer.pay(reward):
             self._recall()

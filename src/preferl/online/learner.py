@@ -18,6 +18,7 @@ from stable_baselines3.common.vec_env import (
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
+from preferl.feedback.step_rewards import AnyReward
 from preferl.online.agent_state import (
     agent_state,
     begin_anew,
@@ -27,7 +28,7 @@ from preferl.online.agent_state import (
 )
 from preferl.online.env_state import env_state, put_env_back
 from preferl.online.exploration import ExplorationPolicy
-from preferl.online.paying import Reward
+from preferl.online.paying import Reward, for_spaces
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.recording import blank
 from preferl.online.replay import relabel_replay, require_relabelling
@@ -178,15 +179,19 @@ class SB3Learner:
         self.recorder.cut_unfinished()
         return self._lived_through()
 
-    def pay(self, reward: Reward) -> None:
+    def pay(self, reward: Reward | AnyReward) -> None:
         """Pay `reward` from now on, and compute a replay buffer's rewards again.
+
+        It may be a plain function of observations and actions.
 
         Call it between calls of `learn`, so that no rollout mixes two rewards.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        self.reward_env.pay(reward)
+        env = self.reward_env
+        reward = for_spaces(reward, env.observation_space, env.action_space)
+        env.pay(reward)
         buffer = replay_of(self.algorithm)
         if buffer is not None:
             relabel_replay(buffer, reward)

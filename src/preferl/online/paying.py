@@ -1,17 +1,19 @@
 """What steps are worth to a learned reward, for `V` environments at once, whoever steps them."""
 
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
 
 from preferl.data.windows import History
 from preferl.errors import DataError, SpaceError, mismatch
+from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.online.owing import Owing
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
 from preferl.training.reward_function import RewardFunction
 
 
+@runtime_checkable
 class Reward(Protocol):
     """Pays the last step of each window; `RewardFunction` is one."""
 
@@ -161,6 +163,43 @@ class Payer:
     def _catch_up(self) -> None:
         if self._owing is not None and isinstance(self.reward, RewardFunction):
             self._owing.pay(self.reward, self._history)
+
+
+@final
+class AnyEnvironments:
+    """A reward that knows no spaces, such as a plain function, for those of an environment."""
+
+    def __init__(
+        self, reward: AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
+    ) -> None:
+        self._reward = as_reward(reward)
+        self.context = self._reward.context
+        self.observation_space, self.action_space = observations, actions
+
+    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+        """Windows `[B, H, ...]` and mask `[B, H]` to rewards `[B]`."""
+        return self._reward(observations, actions, mask)
+
+
+def for_spaces(
+    reward: Reward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> Reward:
+    """A reward for these observations and actions.
+
+    Args:
+        reward: made for them, or one that knows no spaces: a control, or a plain function of
+            observations and actions.
+        observations: of the environment.
+        actions: of the environment.
+
+    Raises:
+        ModelError: something that cannot be called.
+        SpaceError: a reward that was made for others.
+    """
+    if not isinstance(reward, Reward):
+        return AnyEnvironments(reward, observations, actions)
+    require_spaces(reward, observations, actions)
+    return reward
 
 
 def require_spaces(

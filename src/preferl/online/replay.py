@@ -9,7 +9,8 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, SpaceError, mismatch, require_in
-from preferl.online.paying import Reward
+from preferl.feedback.step_rewards import AnyReward
+from preferl.online.paying import Reward, for_spaces
 from preferl.shapes import Array, IntArray, Observations
 
 
@@ -45,7 +46,7 @@ def require_spaces_held(
             raise _other_space("observations", space, stored)
 
 
-def relabel_replay(buffer: ReplayBuffer, reward: Reward, *, chunk: int = 4096) -> None:
+def relabel_replay(buffer: ReplayBuffer, reward: Reward | AnyReward, *, chunk: int = 4096) -> None:
     """Compute all rewards of an SB3 buffer again, in place.
 
     Windows of a reward with context follow time, not the position in the ring: they end where
@@ -54,7 +55,7 @@ def relabel_replay(buffer: ReplayBuffer, reward: Reward, *, chunk: int = 4096) -
 
     Args:
         buffer: plain or of dictionaries, full or not.
-        reward: what to pay.
+        reward: what to pay; a plain function gets observations as the buffer holds them.
         chunk: windows per call. 4096 keeps a window of 100 steps of 30 numbers below 50 MB.
 
     Raises:
@@ -67,6 +68,8 @@ def relabel_replay(buffer: ReplayBuffer, reward: Reward, *, chunk: int = 4096) -
     size = buffer.size()
     if not size:
         return
+    if not isinstance(reward, Reward):
+        reward = for_spaces(reward, buffer.observation_space, buffer.action_space)
     require_spaces_held(buffer, reward.observation_space, reward.action_space)
     ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
     starts = _starts(buffer.dones[ring] > 0)  # [V * size], one environment after another

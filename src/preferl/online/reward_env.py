@@ -8,7 +8,8 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.errors import ConfigError
-from preferl.online.paying import Payer, Reward, require_spaces
+from preferl.feedback.step_rewards import AnyReward
+from preferl.online.paying import Payer, Reward, for_spaces
 from preferl.shapes import Array
 
 
@@ -34,14 +35,13 @@ class LearnedRewardVecEnv(VecEnvWrapper):
         self._paid = np.zeros(venv.num_envs, np.float32)
         self._returns = np.zeros(venv.num_envs)
 
-    def pay(self, reward: Reward) -> None:
-        """Pay `reward` from the next step on.
+    def pay(self, reward: Reward | AnyReward) -> None:
+        """Pay `reward` from the next step on: learned, a control, or a plain function of steps.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        require_spaces(reward, self.observation_space, self.action_space)
-        self._payer.pay(reward)
+        self._payer.pay(for_spaces(reward, self.observation_space, self.action_space))
 
     def snapshot(self) -> dict[str, Any]:
         """What was paid and seen last, for `restore`; the reward is not in it."""

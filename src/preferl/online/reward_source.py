@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from preferl.feedback.step_rewards import AnyReward
 from preferl.online.paying import Reward
 from preferl.training.publish import PublishedReward
 
@@ -17,7 +18,7 @@ class RewardSource(Protocol):
         ...
 
     @property
-    def reward(self) -> Reward | None:
+    def reward(self) -> Reward | AnyReward | None:
         """What is paid, or None before the first version."""
         ...
 
@@ -42,12 +43,9 @@ class RewardSource(Protocol):
 class FixedReward:
     """A reward that stays as it is; with None, none ever comes.
 
-    Attributes:
-        reward: what is paid.
-        version: its number where it was published, 1 where it was not; 0 without a reward.
-    """
-
-    def __init__(self, reward: Reward | None, *, version: int = 1) -> None:
+Rewards = Path | str | PublishedReward | FixedReward | Reward | AnyReward | None
+"""A folder of published rewards or its reader, one reward that stays (learned, a control, or a
+plain function of observations and actions), or none at all."""
         self.reward = reward
         self.version = 0 if reward is None else version
 
@@ -67,8 +65,14 @@ class FixedReward:
         """It stays what the script says."""
 
 
+<<<<<<< HEAD
 Rewards = Path | str | PublishedReward | FixedReward | Reward | None
 """A folder of published rewards or its reader, one reward that stays, or none at all."""
+=======
+Rewards = Path | str | PublishedReward | Reward | AnyReward | None
+"""A folder of published rewards or its reader, one reward that stays (learned, a control, or a
+plain function of observations and actions), or none at all."""
+>>>>>>> 7a927c9 (Take plain functions of steps wherever a reward is taken)
 
 
 def reward_source(rewards: Rewards) -> RewardSource:

@@ -1,0 +1,137 @@
+"""Plain functions of observations and actions are rewards wherever a reward is taken."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.env_util import make_vec_env
+
+from preferl.data import Comparisons, Segments, sample_segments
+from preferl.errors import ConfigError, ModelError
+from preferl.evaluation import (
+    CONTROLS,
+    epic_distance,
+    evaluate_reward,
+    negated,
+    oracle,
+    step_rewards,
+)
+from preferl.feedback.step_rewards import as_reward
+from preferl.models import MLPReward
+from preferl.online import (
+    FeedbackVecEnv,
+    FeedbackVectorEnv,
+    HumanPreferencesEnvWrapper,
+    LearnedRewardVecEnv,
+    SB3Learner,
+    relabel_replay,
+)
+from preferl.testing import make_episodes
+from preferl.training import RewardFunction, relabel
+
+SPACES = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,))
+
+
+def worth(observations: Any, actions: Any) -> Any:
+    return observations[:, 0] + 0.5 * actions[:, 1]
+
+
+@pytest.fixture
+def episodes() -> Any:
+    return make_episodes(np.random.default_rng(0), [20, 30], *SPACES)
+
+
+@pytest.fixture
+def answers(episodes) -> Comparisons:
+    rng = np.random.default_rng(1)
+    segments: Segments = sample_segments(episodes, 40, 5, rng)
+    pairs = rng.permutation(40).reshape(20, 2)
+    scores = oracle(worth).scores(segments)[0]
+    return Comparisons.of(segments, pairs, (scores[pairs[:, 0]] > scores[pairs[:, 1]]) * 1.0)
+
+
+@pytest.mark.parametrize("reward", [worth, oracle(worth)], ids=["function", "oracle"])
+def test_reports_relabelling_and_controls(reward, episodes, answers) -> None:
+    report = evaluate_reward(reward, answers, episodes=episodes, true_reward=worth)
+    assert report.accuracy == 1
+    assert report.epic == pytest.approx(0, abs=1e-6)
+    assert evaluate_reward(negated(reward), answers, true_reward=oracle(worth)).accuracy == 0
+    expected = worth(episodes.observations, episodes.actions)
+    np.testing.assert_allclose(relabel(episodes, reward).rewards, expected, rtol=1e-6)
+    np.testing.assert_allclose(step_rewards(reward, episodes), expected)
+    np.testing.assert_allclose(step_rewards(CONTROLS["negated"](reward), episodes), -expected)
+
+
+def test_epic_takes_functions_of_two_and_three_arguments(episodes) -> None:
+    def shaped(observations: Any, actions: Any, following: Any) -> Any:
+        potential = following[:, 1] * 0.99 - observations[:, 1]
+        return worth(observations, actions) + potential
+
+    learned = RewardFunction(MLPReward(*SPACES, seed=0))
+    rng = np.random.default_rng
+    for one in (worth, oracle(worth), shaped):
+        assert epic_distance(one, worth, episodes, rng=rng(0)) == pytest.approx(0, abs=1e-6)
+        assert 0 < epic_distance(learned, one, episodes, rng=rng(0)) < 1
+    with pytest.raises(ConfigError, match="recorded reward"):
+        epic_distance(worth, oracle(), episodes, rng=rng(0))
+
+
+def pendulum() -> gymnasium.Env[Any, Any]:
+    return gymnasium.make("Pendulum-v1", max_episode_steps=20)
+
+
+def torque(observations: Any, actions: Any) -> Any:
+    return observations[:, 2] - actions[:, 0]
+
+
+@pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
+def test_environments_pay_them(reward, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = LearnedRewardVecEnv(make_vec_env(pendulum, 2))
+    plain.pay(reward)
+    stacked = gymnasium.vector.SyncVectorEnv([pendulum] * 2)
+    venvs: list[Any] = [
+        plain,
+        FeedbackVecEnv(make_vec_env(pendulum, 2), rewards=reward),
+        FeedbackVectorEnv(stacked, rewards=reward),
+    ]
+    actions = np.array([[0.5], [-1.5]], np.float32)
+    for env in venvs:
+        first = env.reset()
+        seen = first[0] if isinstance(first, tuple) else first
+        np.testing.assert_allclose(env.step(actions)[1], torque(seen, actions), rtol=1e-6)
+        env.close()
+    single = HumanPreferencesEnvWrapper(pendulum(), collect_prefs=False, rewards=reward)
+    seen, _ = single.reset(seed=0)
+    assert single.step(actions[0])[1] == pytest.approx(torque(seen[None], actions[:1])[0])
+    single.close()
+
+
+@pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
+def test_learners_pay_them_and_relabel_their_memory(reward) -> None:
+    agent = SAC("MlpPolicy", make_vec_env(pendulum, 1, seed=0), learning_starts=10_000)
+    learner = SB3Learner(agent, total_steps=60, rng=np.random.default_rng(0))
+    learner.learn(30)
+    learner.pay(reward)
+    buffer = agent.replay_buffer
+    size = buffer.size()
+    low, high = agent.action_space.low, agent.action_space.high
+    actions = low + (buffer.actions[:size, 0] + 1) / 2 * (high - low)
+    expected = torque(buffer.observations[:size, 0], actions)
+    np.testing.assert_allclose(buffer.rewards[:size, 0], expected, rtol=1e-4, atol=1e-5)
+    relabel_replay(buffer, negated(reward))
+    np.testing.assert_allclose(buffer.rewards[:size, 0], -expected, rtol=1e-4, atol=1e-5)
+    env = FeedbackVecEnv(make_vec_env(pendulum, 1), rewards=reward)
+    PPO("MlpPolicy", env, n_steps=8, batch_size=8).learn(8)
+
+
+def test_what_is_no_reward(episodes) -> None:
+    learned = RewardFunction(MLPReward(*SPACES, seed=0))
+    assert as_reward(learned) is learned
+    with pytest.raises(ModelError, match="RewardFunction, a control, or a function"):
+        relabel(episodes, 3.0)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="one number for each of"):
+        relabel(episodes, lambda observations, actions: observations)
