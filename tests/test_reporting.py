@@ -1,6 +1,10 @@
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,6 +101,95 @@ def test_wandb_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(MissingExtraError, match="wandb"):
         WandbSink("project")
+
+
+class Wandb(ModuleType):
+    """As far as a sink calls it; `init` is given what wandb does not take from its variables."""
+
+    class Error(Exception):
+        """Base of wandb's errors."""
+
+    def __init__(self, error: str = "") -> None:
+        super().__init__("wandb")
+        self.error, self.given = error, {}
+
+    def init(self, **given: object) -> object:
+        self.given = given
+        if self.error:
+            raise self.Error(self.error)
+        return SimpleNamespace(log=lambda values: None, finish=lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings", "expected"),
+    [
+        ({}, {}, {"project": "preferl"}),
+        ({"WANDB_PROJECT": "mine"}, {}, {"project": "mine"}),
+        ({"WANDB_MODE": "offline", "WANDB_ENTITY": "team"}, {}, {"project": "preferl"}),
+        (
+            {"WANDB_PROJECT": "mine", "WANDB_MODE": "offline"},
+            {"project": "ours", "mode": "disabled", "entity": "us"},
+            {"project": "ours", "mode": "disabled", "entity": "us"},
+        ),
+    ],
+)
+def test_wandb_goes_by_its_variables(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    settings: dict[str, str],
+    expected: dict[str, str],
+) -> None:
+    """Mode and entity are not passed where nobody gave them, since that would overrule wandb."""
+    for name in ("WANDB_PROJECT", "WANDB_MODE", "WANDB_ENTITY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    module = Wandb()
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    WandbSink(**settings)
+    assert module.given == expected
+
+
+def test_wandb_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", Wandb("No API key configured."))
+    with pytest.raises(ConfigError, match=r"No API key.*`wandb login`.*WANDB_MODE=offline"):
+        open_sinks(("wandb",), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_wandb_itself(tmp_path: Path, mode: str) -> None:
+    """In a program of its own, since wandb leaves another one running."""
+    pytest.importorskip("wandb", reason="wandb is not installed; the extra wandb brings it")
+    program = (
+        "import sys\n"
+        "from preferl.errors import ConfigError\n"
+        "from preferl.reporting import WandbSink\n"
+        "try:\n"
+        "    sink = WandbSink(folder=sys.argv[1])\n"
+        "except ConfigError as error:\n"
+        "    sys.exit(str(error))\n"
+        "print(sink._run.settings.mode, sink._run.project, sink._run.entity)\n"
+        "sink.log({'loss': 0.5}, 1)\n"
+        "sink.close()\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
+    env |= {"WANDB_MODE": mode, "WANDB_PROJECT": "mine", "WANDB_ENTITY": "team"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=env | {"HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if mode == "offline":
+        assert "offline mine team" in done.stdout
+        assert list(tmp_path.glob("wandb/offline-run-*"))
+    else:
+        assert done.returncode == 1
+        assert "wandb login" in done.stderr
 
 
 def test_places_are_opened_by_name(tmp_path: Path) -> None:

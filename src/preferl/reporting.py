@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -87,25 +88,51 @@ class TensorBoardSink:
 class WandbSink:
     """Numbers for Weights & Biases.
 
+    What is not given is taken from its own variables: `WANDB_PROJECT`, `WANDB_ENTITY`,
+    `WANDB_MODE`, and all others that it knows.
+
     Args:
-        project: the project there.
+        project: the project there; that of `WANDB_PROJECT` if None, and "preferl" without one.
+        entity: the user or team it belongs to; that of `WANDB_ENTITY` if None.
         name: the run's name; drawn by the service if None.
         folder: where its local files go.
-        mode: `"online"`, or `"offline"` to upload later with `wandb sync`.
+        mode: `"online"`, `"offline"` to upload later with `wandb sync`, or `"disabled"`; that of
+            `WANDB_MODE` if None, and online without one.
+
+    Raises:
+        ConfigError: nobody is signed in, or the service refuses the run.
+        MissingExtraError: wandb is not installed.
     """
 
     def __init__(
         self,
-        project: str,
+        project: str | None = None,
         *,
+        entity: str | None = None,
         name: str | None = None,
         folder: Path | str | None = None,
-        mode: str = "online",
+        mode: str | None = None,
     ) -> None:
         wandb = require("wandb", extra="wandb")
-        self._run: Any = wandb.init(
-            project=project, name=name, dir=None if folder is None else str(folder), mode=mode
-        )
+        given = {
+            "project": project or os.environ.get("WANDB_PROJECT") or "preferl",
+            "entity": entity,
+            "name": name,
+            "dir": None if folder is None else str(folder),
+            "mode": mode,
+        }
+        try:
+            self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
+        except wandb.Error as error:
+            raise ConfigError(
+                mismatch(
+                    "Weights & Biases",
+                    expected="somebody who is signed in, and may write to the project",
+                    got=error,
+                    fix="Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run "
+                    "here, to be uploaded later with `wandb sync`.",
+                )
+            ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers with the step as one of them, since wandb refuses steps that go back."""
@@ -171,7 +198,7 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
         folder: of the run; its name is what Weights & Biases shows.
 
     Raises:
-        ConfigError: another place.
+        ConfigError: another place, or wandb without anybody signed in.
         MissingExtraError: wandb is asked for and not installed.
         StorageError: the folder cannot be written to.
     """
@@ -179,7 +206,7 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
     makers: dict[str, Callable[[], MetricSink]] = {
         "jsonl": lambda: JsonlSink(folder / "metrics.jsonl"),
         "tensorboard": lambda: TensorBoardSink(folder / "tensorboard"),
-        "wandb": lambda: WandbSink("preferl", name=folder.name, folder=folder),
+        "wandb": lambda: WandbSink(name=folder.name, folder=folder),
     }
     return Sinks(*(makers[place]() for place in places))
 
