@@ -1,0 +1,57 @@
+"""Transforms that fix the axes of what they are given are refused in words."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from preferl.errors import ConfigError, SpaceError
+from preferl.online import HumanPreferencesEnvWrapper
+from preferl.online.transforms import transformed_space
+
+PICTURES = spaces.Box(0, 255, (8, 6, 3), np.uint8)
+FLAT = spaces.Box(0, 255, (144,), np.uint8)
+TURNED = spaces.Box(0, 255, (3, 8, 6), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("transform", "space"),
+    [
+        (lambda o: o.reshape(len(o), 144), FLAT),
+        (lambda o: np.transpose(o, (0, 3, 1, 2)), TURNED),
+        (lambda o: o[:, :, :, ::1].reshape(-1, 144), FLAT),
+        (lambda o: o["picture"], PICTURES),
+        (lambda o: None, PICTURES),
+        (lambda o: o[..., 0], PICTURES),
+    ],
+    ids=["reshape", "transpose", "rows", "key", "nothing", "shape"],
+)
+def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
+    with pytest.raises(SpaceError, match=r"behind any number of axes.*Let it work on the last"):
+        transformed_space(PICTURES, transform, space)
+
+
+@pytest.mark.parametrize(
+    ("transform", "space"),
+    [
+        (lambda o: o.reshape(*o.shape[:-3], 144), FLAT),
+        (lambda o: np.moveaxis(o, -1, -3), TURNED),
+    ],
+)
+def test_what_works_on_the_last_axes_is_taken(transform: Any, space: spaces.Box) -> None:
+    assert transformed_space(PICTURES, transform, space) is space
+
+
+def test_a_wrapper_says_so(tmp_path) -> None:
+    with pytest.raises(SpaceError, match=r"ValueError: .*Let it work on the last axes"):
+        HumanPreferencesEnvWrapper(
+            gymnasium.make("Pendulum-v1"),
+            log_dir=tmp_path,
+            collect_prefs=False,
+            obs_transform_func=lambda o: o.reshape(1, 3),
+            transformed_space=spaces.Box(-9, 9, (3,)),
+        )
+    with pytest.raises(ConfigError, match="both or neither"):
+        transformed_space(PICTURES, None, PICTURES)
