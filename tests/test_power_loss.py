@@ -18,6 +18,7 @@ from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online.answer_journal import AnswerJournal, Kept
 from preferl.runs import RunFolder
+from preferl.store.key import stored_key
 from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.publish import PublishedReward, publish
@@ -197,3 +198,20 @@ def test_all_answers_are_old_or_new(recorder, monkeypatch):
     ]
     write(recorder, monkeypatch, steps)
     assert check(recorder, read, steps) > 50
+
+
+def test_a_key_is_whole_or_made_again(recorder, monkeypatch):
+    key = b""
+
+    def make(root: Path) -> None:
+        nonlocal key
+        key = stored_key(root / "store/key")
+
+    def read(root: Path) -> int:
+        file = root / "store/key"
+        if file.exists():
+            assert file.read_bytes() == key
+        return int(file.exists())
+
+    write(recorder, monkeypatch, [make])
+    assert check(recorder, read, [make]) > 5

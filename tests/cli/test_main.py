@@ -47,6 +47,13 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("preferl 0.")
 
 
+def test_to_resume_nothing_is_a_usage_error_and_makes_nothing(tmp_path, capsys):
+    for words in (("online", "run"), ("data", "record", "--env", "Pendulum-v1")):
+        assert run(*words, "--resume", "--out", str(tmp_path / "deep/run")) == 2
+        assert "there is no run here" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_command_has_help(command, capsys):
     assert run(*command.name.split(), "--help") == 0

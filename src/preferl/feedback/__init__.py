@@ -12,7 +12,15 @@ from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
 from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
 from preferl.feedback.prompt import PromptTeacher, sparklines
-from preferl.feedback.protocols import Feedback, PairSampler, Scorer, Teacher, WantsSegments
+from preferl.feedback.protocols import (
+    Feedback,
+    LastingFeedback,
+    PairSampler,
+    Scorer,
+    SingleAnswers,
+    Teacher,
+    WantsSegments,
+)
 from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
 from preferl.feedback.schedule import (
     Schedule,
@@ -34,12 +42,14 @@ __all__ = [
     "InformativePairs",
     "InputEndedError",
     "InstantFeedback",
+    "LastingFeedback",
     "Likelihood",
     "PairSampler",
     "PromptTeacher",
     "Schedule",
     "Scorer",
     "ScriptedTeacher",
+    "SingleAnswers",
     "Teacher",
     "Turn",
     "UniformPairs",
