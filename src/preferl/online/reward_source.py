@@ -43,9 +43,12 @@ class RewardSource(Protocol):
 class FixedReward:
     """A reward that stays as it is; with None, none ever comes.
 
-Rewards = Path | str | PublishedReward | FixedReward | Reward | AnyReward | None
-"""A folder of published rewards or its reader, one reward that stays (learned, a control, or a
-plain function of observations and actions), or none at all."""
+    Attributes:
+        reward: what is paid.
+        version: its number where it was published, 1 where it was not; 0 without a reward.
+    """
+
+    def __init__(self, reward: Reward | AnyReward | None, *, version: int = 1) -> None:
         self.reward = reward
         self.version = 0 if reward is None else version
 
@@ -65,14 +68,9 @@ plain function of observations and actions), or none at all."""
         """It stays what the script says."""
 
 
-<<<<<<< HEAD
-Rewards = Path | str | PublishedReward | FixedReward | Reward | None
-"""A folder of published rewards or its reader, one reward that stays, or none at all."""
-=======
-Rewards = Path | str | PublishedReward | Reward | AnyReward | None
+Rewards = Path | str | PublishedReward | FixedReward | Reward | AnyReward | None
 """A folder of published rewards or its reader, one reward that stays (learned, a control, or a
 plain function of observations and actions), or none at all."""
->>>>>>> 7a927c9 (Take plain functions of steps wherever a reward is taken)
 
 
 def reward_source(rewards: Rewards) -> RewardSource:
