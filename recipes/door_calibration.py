@@ -1,7 +1,8 @@
 """Whether probabilities of the default door reward come true, on answers it never saw.
 
 The 1,600 comparisons of `door_human_reward.py`, with its folds by pair (three seeds) and its draws
-of five demonstrations. Each fit is judged with the noise of its training ignored, with that noise,
+of five demonstrations, those once more without the pairs that run across a demonstration's end.
+Each fit is judged with the noise of its training ignored, with that noise,
 and with noise and scale fitted to its out-of-bag answers. Ties are left out of all numbers, and
 calibration has ten bins. Fits that `--keep` holds are not made again.
 
@@ -41,8 +42,10 @@ class Part:
     test: Comparisons
 
 
-def parts(episodes: Episodes, pairs: Comparisons, seeds: int, draws: int) -> Iterator[Part]:
-    """All fits, those by pair first."""
+def parts(
+    episodes: Episodes, pairs: Comparisons, whole: Comparisons, seeds: int, draws: int
+) -> Iterator[Part]:
+    """All fits, those by pair first; `whole` are the pairs that cross no demonstration's end."""
     for seed in range(seeds):
         fold = folds(pairs, 5, np.random.default_rng(seed))
         for number in range(5):
@@ -50,6 +53,7 @@ def parts(episodes: Episodes, pairs: Comparisons, seeds: int, draws: int) -> Ite
     for draw in range(draws):
         held = np.random.default_rng([0, draw]).permutation(len(episodes))[:HELD_OUT]
         yield Part("demonstration", 0, draw, *split_off_episodes(pairs, held))
+        yield Part("demonstration-whole", 0, draw, *split_off_episodes(whole, held))
 
 
 def predicted(
@@ -125,12 +129,15 @@ def main() -> None:
     torch.set_num_threads(1)
     episodes = load_demonstrations(DOOR / "door-v0_demos.pickle")
     labels = DOOR / "door-human-v1_human_labels"
-    pairs = load_labels(labels, episodes, crossing="keep").comparisons
+    pairs, whole = (
+        load_labels(labels, episodes, crossing=crossing).comparisons
+        for crossing in ("keep", "drop")
+    )
     settings = RewardSettings(epochs=1 if options.smoke else None)
     config = FitConfig(DOOR, labels, TABLE, reward=settings)
     trained = settings.preset(length=pairs.segments.length, answers=len(pairs)).trainer.noise
     found: dict[Part, dict[str, np.ndarray]] = {}
-    for part in parts(episodes, pairs, *((1, 1) if options.smoke else (3, DRAWS))):
+    for part in parts(episodes, pairs, whole, *((1, 1) if options.smoke else (3, DRAWS))):
         found[part] = predicted(part, config, episodes, options.keep)
         print(part.split, part.seed, part.number, *found[part]["fitted"].round(3), flush=True)
     rows = list(rows_of(found, trained))
