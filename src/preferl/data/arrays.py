@@ -21,6 +21,9 @@ from preferl.shapes import Array, Observations
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers say so."""
 
+MOST_STEPS = 2**20
+"""Of a clip in a folder: whoever gathers clips takes room for as many steps."""
+
 ROWS_AT_ONCE = 1024
 """Pictures copied from disk to disk at a time."""
 
@@ -156,15 +159,16 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
         DataError: the folder holds something else, or is damaged.
     """
     arrays, _ = _load(path, "episodes", memory_map)
-    return Episodes(
-        observations=_nested("observations", arrays),
-        actions=arrays["actions"],
-        rewards=arrays["rewards"],
-        terminated=arrays["terminated"],
-        final_observations=_nested("final_observations", arrays),
-        lengths=arrays["lengths"],
-        states=arrays.get("states"),
-    )
+    with reading(path, expected="the arrays of episodes", error=DataError):
+        return Episodes(
+            observations=_nested("observations", arrays),
+            actions=arrays["actions"],
+            rewards=arrays["rewards"],
+            terminated=arrays["terminated"],
+            final_observations=_nested("final_observations", arrays),
+            lengths=arrays["lengths"],
+            states=arrays.get("states"),
+        )
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
@@ -181,7 +185,8 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
         DataError: the folder holds something else, or is damaged.
     """
     arrays, about = _load(path, "segments", memory_map)
-    return _to_segments(arrays, about)
+    with reading(path, expected="the arrays of segments", error=DataError):
+        return _to_segments(arrays, about)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
@@ -205,13 +210,14 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
         DataError: the folder holds something else, or is damaged.
     """
     arrays, about = _load(path, "comparisons", memory_map)
-    return Comparisons(
-        _to_segments(arrays, about),
-        arrays["pairs"],
-        arrays["preference"],
-        arrays["weight"],
-        arrays.get("annotator"),
-    )
+    with reading(path, expected="the arrays of comparisons", error=DataError):
+        return Comparisons(
+            _to_segments(arrays, about),
+            arrays["pairs"],
+            arrays["preference"],
+            arrays["weight"],
+            arrays.get("annotator"),
+        )
 
 
 def _of_segments(segments: Segments) -> dict[str, Array]:
@@ -227,6 +233,8 @@ def _of_segments(segments: Segments) -> dict[str, Array]:
 
 
 def _to_segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
+    if int(about["length"]) > MOST_STEPS:
+        raise ValueError(f"clips of {about['length']} steps")
     return Segments(
         observations=_nested("observations", arrays),
         actions=arrays["actions"],

@@ -1,5 +1,6 @@
 """Numpy's own files, `.npy` and `.npz`, whose declared shapes are compared with their sizes."""
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection
@@ -15,7 +16,7 @@ from preferl.shapes import Array
 DAMAGED: Final = (
     OSError, ValueError, EOFError, TypeError, LookupError, OverflowError, RecursionError,
     MemoryError, NotImplementedError, RuntimeError, SyntaxError,
-    zipfile.BadZipFile, zlib.error,
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError,
 )  # fmt: skip
 """What numpy and zipfile raise for damaged files: headers are literals, members are encrypted."""
 
