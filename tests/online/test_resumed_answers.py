@@ -133,7 +133,7 @@ def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tm
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as program:
             while len(lines()) == before and program.poll() is None:
                 time.sleep(0.001)
-            time.sleep(rng.uniform(0, 0.08))
+            time.sleep(rng.uniform(0, 0.4))
             program.send_signal(number)
             program.wait()
         kills += 1
