@@ -183,11 +183,21 @@ PLACES = ("jsonl", "tensorboard", "wandb")
 
 
 def require_places(places: Sequence[str]) -> None:
-    """Raise `ConfigError` unless these are some of `PLACES`, each at most once."""
+    """Raise what `open_sinks` would raise of the places, before a folder is made.
+
+    Args:
+        places: some of `PLACES`, each at most once.
+
+    Raises:
+        ConfigError: another place, or one twice.
+        MissingExtraError: wandb is asked for and not installed.
+    """
     if not set(places) <= set(PLACES) or len(set(places)) < len(places):
         raise ConfigError(
             mismatch("report_to", expected=f"some of {', '.join(PLACES)}", got=", ".join(places))
         )
+    if "wandb" in places:
+        require("wandb", extra="wandb")
 
 
 def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:

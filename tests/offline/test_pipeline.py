@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from preferl.errors import (
     CheckpointError,
     ConfigError,
     DataError,
+    MissingExtraError,
     PreferlError,
     ResumeError,
     SpaceError,
@@ -369,6 +371,14 @@ def test_bad_options_are_worded(data, tmp_path, options, words):
     with pytest.raises(ConfigError, match=words):
         run(config_of(data), tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_reports_are_to_go_to_is_there_before_an_older_run_moves(finished, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    before = contents(finished[0].parent)
+    with pytest.raises(MissingExtraError, match=r"preferl\[wandb\]"):
+        run(config_of(data), finished[0], report_to=("jsonl", "wandb"))
+    assert contents(finished[0].parent) == before
 
 
 def test_a_cut_off_file_is_worded(data, tmp_path):
