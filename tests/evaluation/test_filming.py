@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError
 from preferl.evaluation import RandomPolicy, film, frame_rate
+from preferl.evaluation.filming import draws
 
 
 class Painter(gymnasium.Env[Any, Any]):
@@ -49,6 +50,14 @@ def test_film_needs_pictures(policy: RandomPolicy) -> None:
         film(policy, lambda render_mode: Painter(render_mode, draws=False), seed=0, steps=1)
     with pytest.raises(ConfigError, match="steps"):
         film(policy, Painter, seed=0, steps=0)
+
+
+def test_an_environment_says_whether_it_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert draws(Painter)
+    assert draws("Pendulum-v1")
+    for metadata in ({}, {"render_modes": []}, {"render_modes": ["human"]}):
+        monkeypatch.setattr(Painter, "metadata", metadata)
+        assert not draws(Painter)
 
 
 def test_frame_rate_is_the_environments_or_thirty() -> None:

@@ -167,7 +167,7 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
     assert contents(folder.parent) == before
 
 
-@pytest.mark.filterwarnings("ignore:.*render_mode")
+@pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
 @pytest.mark.parametrize(
     ("config", "judge"),
     [
@@ -175,15 +175,11 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
         ({"env": "CartPole-v1", "algorithm": SACConfig()}, {}),
         ({"initial_steps": 2_000}, {}),
         ({"segment_length": 10**9, "initial_fraction": 1.5}, {}),
-        ({"env": "preferl-tests/Blind-v0"}, {"clip_steps": 4}),
+        ({"env": "preferl-tests/Broken-v0"}, {"clip_steps": 4}),
     ],
 )
-def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge):
+def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge, no_pictures):
     folder, _, _ = run
-    if config.get("env") == "preferl-tests/Blind-v0":
-        gymnasium.register(
-            *("preferl-tests/Blind-v0", Blind), max_episode_steps=200, disable_env_checker=True
-        )
     before = contents(folder.parent)
     with pytest.raises(ConfigError):
         run_online(replace(TINY, **config), folder, judge=replace(JUDGE, **judge))
@@ -191,9 +187,35 @@ def test_a_mistake_leaves_the_older_run_at_its_name(run, config, judge):
 
 
 class Blind(PendulumEnv):
-    """Draws no pictures."""
+    """Draws no pictures, and says so."""
 
     metadata = {"render_modes": []}  # noqa: RUF012 - as gymnasium has it
+
+
+class Broken(PendulumEnv):
+    """Says that it draws pictures, and draws none."""
+
+    def render(self):
+        return None
+
+
+@pytest.fixture
+def no_pictures():
+    made = {"preferl-tests/Blind-v0": Blind, "preferl-tests/Broken-v0": Broken}
+    for name, kind in made.items():
+        gymnasium.register(name, kind, max_episode_steps=200)
+    yield
+    for name in made:
+        del gymnasium.registry[name]
+
+
+@pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
+def test_of_an_environment_without_pictures_there_are_no_clips(tmp_path, no_pictures, caplog):
+    config = replace(TINY, env="preferl-tests/Blind-v0")
+    result = run_online(config, tmp_path / "run", judge=replace(JUDGE, oracle=False))
+    assert "preferl-tests/Blind-v0 draws no pictures" in caplog.text
+    assert not result["interrupted"]
+    assert "video/mp4" not in (tmp_path / "run/report.html").read_text()
 
 
 @pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
@@ -226,7 +248,10 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
             run_online(TINY, out, judge=judge, resume=True)
     with pytest.raises(ResumeError, match="finished"):
         run_online(TINY, out, judge=judge, resume=True)
-    assert not json.loads((out / "result.json").read_text())["interrupted"]
+    result = json.loads((out / "result.json").read_text())
+    assert not result["interrupted"]
+    assert "oracle" not in result
+    assert "video/mp4" not in (out / "report.html").read_text()
 
 
 def test_a_second_run_into_the_folder_is_refused(tmp_path):
@@ -293,10 +318,3 @@ def test_record_gives_the_environments_rewards():
     episodes = record(RandomPolicy(env.action_space, 0), "Pendulum-v1", 400, seed=3)
     assert episodes.steps >= 400
     assert (episodes.rewards <= 0).all()
-
-
-def test_without_clips_or_oracle(tmp_path):
-    judge = replace(JUDGE, clip_steps=0, oracle=False)
-    result = run_online(TINY, tmp_path / "run", judge=judge)
-    assert "oracle" not in result
-    assert "video/mp4" not in (tmp_path / "run/report.html").read_text()

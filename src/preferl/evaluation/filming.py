@@ -51,6 +51,15 @@ def film(
         stage.close()
 
 
+def draws(env: EnvSource) -> bool:
+    """Whether the environment says that it can draw pictures."""
+    stage = make_env(env)
+    try:
+        return "rgb_array" in (stage.metadata.get("render_modes") or ())
+    finally:
+        stage.close()
+
+
 def frame_rate(env: EnvSource, default: int = 30) -> int:
     """Steps per second at which the environment is meant to be watched."""
     stage = make_env(env)

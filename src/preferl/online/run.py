@@ -1,8 +1,9 @@
 """A whole online run in a folder: learn, keep everything, judge it, write a report."""
 
+import logging
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -18,7 +19,7 @@ from preferl.data.segments import sample_segments
 from preferl.errors import require_in
 from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.epic import TransitionReward
-from preferl.evaluation.filming import film, frame_rate
+from preferl.evaluation.filming import draws, film, frame_rate
 from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy, Reward
@@ -37,6 +38,8 @@ from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 
+LOGGER = logging.getLogger(__name__)
+
 CHECKPOINTS = "checkpoints"
 
 OnStage = Callable[[str], None]
@@ -53,7 +56,8 @@ class JudgeConfig:
             steps, to see what the comparisons cost.
         questions: held-out questions about fresh experience, answered by the true return. They
             judge the reward and are never learned from.
-        clip_steps: length of the clips before and after; 0 films nothing.
+        clip_steps: length of the clips before and after; 0 films nothing. Of an environment that
+            says in its `render_modes` that it draws no pictures there are none.
     """
 
     episodes: int = 50
@@ -129,7 +133,7 @@ def run_online(
     judge, out = judge or JudgeConfig(), Path(out)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher=teacher, feedback=feedback)
-    _require_filming(config, judge, loop.learner.algorithm.action_space)
+    judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         report = _learn(loop, folder, on_turn)
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
@@ -142,12 +146,17 @@ def run_online(
     return result
 
 
-def _require_filming(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[Any]) -> None:
-    """Raise now what filming would raise once all is learned."""
-    if judge.clip_steps:
-        from preferl.video import encode
+def _filmable(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[Any]) -> JudgeConfig:
+    """Without clips where there are no pictures; raise now what filming would raise at the end."""
+    if not judge.clip_steps:
+        return judge
+    if not draws(config.env):
+        LOGGER.warning("%s draws no pictures: the report has no clips.", config.env)
+        return replace(judge, clip_steps=0)
+    from preferl.video import encode
 
-        encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
+    encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
+    return judge
 
 
 def _finish(
