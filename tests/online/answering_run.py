@@ -1,12 +1,10 @@
 """A program in which a person teaches an agent, and which goes on where it was killed.
 
-python answering_run.py FOLDER
-
-Every query that the person sees is a line in FOLDER/shown, and so is what they answer.
+Every query that the person sees and every answer that they type is a line in FOLDER/events.
 """
 
 import os
-import sys
+import time
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -39,23 +37,32 @@ def answer_to(name: str) -> str:
     return "lrelrlrn"[int(name, 16) % 8]
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, until: int | None = None) -> None:
+    """Go through the run that is begun in the folder; after so many events the person rests."""
     use_threads(1)
-    file = os.open(folder / "shown", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    seen = [""]
+    file = os.open(folder / "events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    names: list[str] = []
+    count = 0
+
+    def note(kind: str) -> None:
+        nonlocal count
+        os.write(file, f"{kind} {names[-1]}\n".encode())
+        count += 1
 
     def show(clips: Any, _: int) -> None:
-        seen[0] = name_of(clips)
-        os.write(file, f"{seen[0]}\n".encode())
+        names.append(name_of(clips))
+        note("shown")
+
+    def ask(_: str) -> str:
+        while until is not None and count >= until:
+            time.sleep(1)
+        note("typed")
+        return answer_to(names[-1])
 
     run_online(
         CONFIG,
         folder / "run",
         judge=JUDGE,
-        teacher=PromptTeacher(show=show, ask=lambda _: answer_to(seen[0])),
+        teacher=PromptTeacher(show=show, ask=ask),
         resume=(folder / "run/config.json").exists(),
     )
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

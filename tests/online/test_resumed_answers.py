@@ -1,12 +1,15 @@
 """A person who was asked something is not asked again, wherever their run ended."""
 
+import multiprocessing
+import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import answering_run
@@ -118,40 +121,74 @@ def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
     assert kept == [0, 1, 2, 3, 4]
 
 
+class Programs:
+    """Runs of one folder, one after the other; a server that has all imported forks them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lives = folder, 0
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["preferl.online.run", "tensorboard", "scipy.stats"])
+
+    def start(self, until: int | None = None) -> Any:
+        self.lives += 1
+        program = self.context.Process(target=answering_run.main, args=(self.folder, until))
+        program.start()
+        return program
+
+    def killed(self, number: int, after: int, delay: float) -> list[str]:
+        """The events of a program that gets a signal some time after so many of them."""
+        before = len(self.events())
+        program, deadline = self.start(after), time.monotonic() + 60
+        while len(self.events()) < before + after:
+            assert program.is_alive(), f"it ended by itself, with {program.exitcode}"
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(delay)
+        os.kill(program.pid, number)
+        program.join(60)
+        assert program.exitcode == (0 if number == signal.SIGINT else -number)
+        return self.events()[before:]
+
+    def finished(self) -> list[str]:
+        """The events of the program that nobody kills."""
+        before = len(self.events())
+        program = self.start()
+        program.join(120)
+        assert program.exitcode == 0
+        return self.events()[before:]
+
+    def events(self) -> list[str]:
+        file = self.folder / "events"
+        return file.read_text().splitlines() if file.exists() else []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tmp_path, number):
     rng = np.random.default_rng(int(number))
-    shown, kills, cut = tmp_path / "shown", 0, []
-    command = [sys.executable, answering_run.__file__, str(tmp_path)]
-
-    def lines() -> list[str]:
-        return shown.read_text().split() if shown.exists() else []
-
-    while kills < KILLS:
-        before = len(lines())
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as program:
-            while len(lines()) == before and program.poll() is None:
-                time.sleep(0.001)
-            time.sleep(rng.uniform(0, 0.4))
-            program.send_signal(number)
-            program.wait()
-        kills += 1
-        cut.append(len(lines()) - 1)  # the query at which it ended
-        if (tmp_path / "run/result.json").exists() and number == signal.SIGKILL:
-            break
-    assert kills == KILLS, "the run was over before"
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    seen = lines()
-    again = [place for place, name in enumerate(seen) if name in seen[:place]]
+    programs, acknowledged, shown = Programs(tmp_path), set(), []
+    # Up to three answers a life, so that all of them are fewer than the run asks for; the signal
+    # comes while the next query is on the screen, or right after the key was pressed.
+    answers = rng.permutation(np.repeat([0, 1, 2, 3], KILLS // 4))
+    lives = [
+        programs.killed(number, max(2 * given + rng.integers(0, 2), 1), delay)
+        for given, delay in zip(answers, rng.choice([0.003, 0.3], KILLS) * rng.random(KILLS))
+    ]
+    for events in [*lives, programs.finished()]:
+        for event, following in pairwise([*events, ""]):
+            kind, name = event.split()
+            assert name not in acknowledged, f"{name} was answered before"
+            if kind == "shown":
+                shown.append(name)
+            elif following:  # the next query was shown: the answer is on the disk
+                acknowledged.add(name)
+    again = [name for name, times in Counter(shown).items() if times > 1]
     report = (
-        f"{kills} kills, {len(seen)} queries shown, {len(set(seen))} different, "
-        f"{len(again)} shown again because their answer was not given"
+        f"{programs.lives - 1} kills by signal {int(number)}, {len(acknowledged)} answers "
+        f"acknowledged, {len(set(shown))} queries, {len(again)} of them shown again unanswered"
     )
-    # Only what nobody had answered when the program ended may come again, and at once.
-    assert all(place - 1 in cut and seen[place - 1] == seen[place] for place in again), report
-    assert len(set(seen)) == CONFIG.comparisons, report
-    decided = [KEYS[answer_to(name)] for name in set(seen) if answer_to(name) != "n"]
+    assert len(set(shown)) == CONFIG.comparisons, report
+    decided = [KEYS[answer_to(name)] for name in set(shown) if answer_to(name) != "n"]
     given = load_comparisons(tmp_path / "run/comparisons").preference
     assert sorted(given) == sorted(decided), report
     sys.stdout.write(report + "\n")
