@@ -127,7 +127,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder, self.lives = folder, 0
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["preferl.online.run", "tensorboard", "scipy.stats"])
+        self.context.set_forkserver_preload(["preferl.online.run", "torch._dynamo"])
 
     def start(self, until: int | None = None) -> Any:
         self.lives += 1
@@ -172,7 +172,9 @@ def test_a_person_is_asked_nothing_twice_by_a_program_that_is_killed_20_times(tm
     answers = rng.permutation(np.repeat([0, 1, 2, 3], KILLS // 4))
     lives = [
         programs.killed(number, max(2 * given + rng.integers(0, 2), 1), delay)
-        for given, delay in zip(answers, rng.choice([0.003, 0.3], KILLS) * rng.random(KILLS))
+        for given, delay in zip(
+            answers, rng.choice([0.003, 0.3], KILLS) * rng.random(KILLS), strict=True
+        )
     ]
     for events in [*lives, programs.finished()]:
         for event, following in pairwise([*events, ""]):
