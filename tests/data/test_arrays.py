@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from preferl import files
 from preferl.data import (
     Comparisons,
     Episodes,
@@ -93,15 +94,17 @@ def test_a_failure_in_the_middle_leaves_the_old_one(tmp_path, monkeypatch):
     assert _names(tmp_path) == ["it"]
 
 
-def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch, at_once):
     save_arrays(tmp_path / "it", {"a": np.arange(3)}, {})
 
-    def refuse(self, target):
-        raise PermissionError(f"no {target}")
+    def refuse(*paths):
+        raise PermissionError(f"no {paths[-1]}")
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", refuse)
-        with pytest.raises(StorageError):
+        patch.setattr(files, "_exchange", refuse if at_once else lambda *_: False)
+        with pytest.raises(StorageError, match="no .*it"):
             save_arrays(tmp_path / "it", {"a": np.zeros(9)}, {})
     assert load_arrays(tmp_path / "it")[0]["a"].tolist() == [0, 1, 2]
     assert _names(tmp_path) == ["it"]

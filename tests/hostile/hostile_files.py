@@ -331,8 +331,8 @@ BOMBS: Final[dict[str, Case]] = {
     "json, deep arrays": (_deep_folder("about.json"), load_episodes),
     "json, deep reward": (_deep_folder("config.json"), load_reward_model),
     "json, deep version": (
-        lambda path: path.mkdir() or _deep_folder("version.json")(path / "00001"),
-        lambda path: read_version(path.parent, 1),
+        lambda path: _deep_folder("version.json")(path / "00001"),
+        lambda path: read_version(path, 1),
     ),
     "json, deep policy": (_deep_folder("policy.json"), DecisionTransformerPolicy.load),
     "json, deep state": (_deep_folder("state.json"), read_state),
