@@ -42,7 +42,7 @@ def reading(
     except error:
         raise
     except DAMAGED as fault:
-        got = f"{fault}" or type(fault).__name__
+        got = f"{fault}".removesuffix(".") or type(fault).__name__
         raise error(mismatch(f"{what}", expected=expected, got=got, fix=fix)) from fault
 
 

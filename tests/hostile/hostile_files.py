@@ -17,6 +17,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
+from valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
 
 from preferl.cli.online import _read as read_settings
 from preferl.data import load_comparisons, load_episodes
@@ -34,13 +35,14 @@ from preferl.data.sources import (
 from preferl.models import load_reward_model
 from preferl.offline import OfflinePolicy
 from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.dtr import DTRConfig
 from preferl.online.saving import load_policy
 from preferl.store.tables import read_table
 from preferl.training import load_reward
 from preferl.training.state_files import read_state
 from preferl.training.versions import read_version
 
-Case = tuple[Callable[[Path], Any], Callable[[Any], Any]]
+Case = tuple[Callable[[Path], object], Callable[[Any], object]]
 """Writes a file or folder at a path; reads what it has written."""
 
 BOX: Final = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [3], "dtype": "float32"}
@@ -208,6 +210,35 @@ def _policy(about: dict[str, Any]) -> Callable[[Path], Path]:
     return write
 
 
+def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable[[Path], Path]:
+    """A Decision Transformer with other settings beside its parameters."""
+
+    def write(path: Path) -> Path:
+        regulariser = None if pictures else DTRConfig(hidden=(4, 4))
+        seen = PICTURES if pictures else OBSERVATIONS
+        decision_transformer(seen, regulariser=regulariser).save(path)
+        about = json.loads((path / "policy.json").read_text())
+        for part, values in changes.items():
+            about[part] |= values
+        (path / "policy.json").write_text(json.dumps(about))
+        return path
+
+    return write
+
+
+def _empty_layers(path: Path) -> Path:
+    """A policy whose first layer takes nothing and makes 2^28 numbers of it."""
+    spaces = {"observation_space": BOX | {"shape": [0]}, "action_space": BOX}
+    about = spaces | {"format": 1, "log_std_bounds": [-1, 1], "learner": "IQL"}
+    path.mkdir()
+    (path / "policy.json").write_text(json.dumps(about))
+    tensors = {"weight_0": np.zeros((2**28, 0), np.float32), "bias_0": np.zeros(1, np.float32)}
+    tensors |= {"weight_1": np.zeros((3, 0), np.float32), "bias_1": np.zeros(3, np.float32)}
+    tensors["log_std"] = np.zeros(3, np.float32)
+    safetensors.numpy.save_file(tensors, path / "policy.safetensors")
+    return path
+
+
 def _parquet(path: Path) -> Path:
     rows = 15_000_000
     zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, np.float32)))
@@ -224,6 +255,21 @@ def _arrow(path: Path) -> Path:
     with pyarrow.ipc.new_file(str(path), table.schema, options=options) as writer:
         writer.write_table(table)
     return path
+
+
+def _words(columns: dict[str, Any]) -> Callable[[Path], object]:
+    """Columns whose text is written once and stands in every one of many rows."""
+
+    def write(path: Path) -> None:
+        table = pyarrow.table(columns)
+        pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=True)
+
+    return write
+
+
+def _repeated(rows: int, size: int) -> Any:
+    indices = pyarrow.array(np.zeros(rows, np.int32))
+    return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * size]))
 
 
 def _laughs(path: Path) -> Path:
@@ -258,10 +304,13 @@ BOMBS: Final[dict[str, Case]] = {
     "pickle, frame": (_bytes(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, hash": (_bytes(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),
     "pickle, lists": (_bytes(_demonstrations(_nested(9, b"l"))), load_demonstrations),
-    "pickle, shared": (_bytes(_many_demonstrations()), load_demonstrations),
-    "gzip": (_bytes(_gzip(250_000_000)), load_drlhp_preferences),
-    "gzip, clips": (_bytes(_clips(zlib.compress(bytes(30_000_000)))), load_drlhp_preferences),
-    "npz": (_npz(_stacked(50_000_000)), load_stacked),
+    "pickle, shared": (lambda path: path.write_bytes(_many_demonstrations()), load_demonstrations),
+    "gzip": (lambda path: path.write_bytes(_gzip(250_000_000)), load_drlhp_preferences),
+    "gzip, clips": (
+        lambda path: path.write_bytes(_clips(zlib.compress(bytes(30_000_000)))),
+        load_drlhp_preferences,
+    ),
+    "npz": (lambda path: _npz(_stacked(50_000_000))(path), load_stacked),
     "npz, declared": (
         _npz({n: _npy((10**4, 10**6)) for n in ("observations", "actions", "rewards", "dones")}),
         load_stacked,
@@ -301,6 +350,13 @@ BOMBS: Final[dict[str, Case]] = {
         ),
         load_reward_model,
     ),
+    "reward, kernels": (
+        _model(
+            {"kind": "cnn", "kernels": [9_000, 1, 1, 1], "filters": 1, "hidden": 1},
+            observation_space=BOX | {"shape": [84, 84, 3], "dtype": "uint8", "low": 0, "high": 255},
+        ),
+        load_reward_model,
+    ),
     "reward, ensemble": (
         _model({"kind": "ensemble", "models": [{"kind": "mlp"}] * 10_000}),
         load_reward_model,
@@ -323,7 +379,27 @@ BOMBS: Final[dict[str, Case]] = {
         ),
         OfflinePolicy.load,
     ),
+    "policy, layers of nothing": (_empty_layers, OfflinePolicy.load),
+    "transformer, layers": (_transformer({"shape": {"layers": 10**9}}), act),
+    "transformer, context": (_transformer({"conditions": {"context": 10**8}}), act),
+    "transformer, horizon": (_transformer({"conditions": {"horizon": 10**9}}), act),
+    "transformer, critics": (_transformer({"regulariser": {"hidden": [16_000, 16_000]}}), act),
+    "transformer, pictures": (
+        _transformer({"sight": {"filters": 10**3, "size": 10**6}}, pictures=True),
+        act,
+    ),
+    "transformer, kernels": (_transformer({"sight": {"kernels": [9_000]}}, pictures=True), act),
     "parquet": (_parquet, load_hub_dataset),
+    "parquet, words": (
+        lambda path: _words(
+            dict.fromkeys(("observations", "actions", "rewards", "dones"), _repeated(3000, 10**6))
+        )(path),
+        load_hub_dataset,
+    ),
+    "parquet, words of answers": (
+        lambda path: _words({"key": _repeated(3000, 10**6)})(path),
+        lambda path: list(read_table(path, "parquet")),
+    ),
     "arrow": (_arrow, load_hub_dataset),
     "yaml, a billion laughs": (_laughs, read_settings),
     "json, deep settings": (_deep, read_settings),

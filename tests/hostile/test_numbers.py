@@ -14,6 +14,9 @@ WEIGHTS = {
     "offline policy": ("policy.safetensors", "weight_0"),
     "policy": ("policy.safetensors", "action_net.weight"),
     "training state": ("", "critic.values"),
+    "decision transformer": ("model.safetensors", "embed_state.weight"),
+    "decision transformer with critics": ("policy.safetensors", "critics.live.weights.0"),
+    "decision transformer of pictures": ("policy.safetensors", "sight.dense.weight"),
 }
 
 

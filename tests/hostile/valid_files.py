@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -22,8 +23,11 @@ from preferl.cli.online import _read as read_settings
 from preferl.data import (
     Comparisons,
     load_comparisons,
+    load_episodes,
     save_comparisons,
+    save_episodes,
 )
+from preferl.data.arrays import load_segments, save_segments
 from preferl.data.sources import (
     load_d4rl,
     load_demonstrations,
@@ -46,14 +50,23 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
+from preferl.offline.context import Conditions
+from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.dtr import Critics, DTRConfig
 from preferl.offline.resume import _load as load_training
+from preferl.offline.sequences import are_pictures
+from preferl.offline.sight import Sight, SightConfig
+from preferl.offline.tokens import TokenShape
 from preferl.online.algorithms import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
 from preferl.store.answer_rows import read_answers
+from preferl.store.answer_table import COLUMNS
 from preferl.store.chosen import read_chosen
 from preferl.store.clip_folder import load_arrays
 from preferl.store.store import Store
+from preferl.store.tables import writing_table
+from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import example_segments
 from preferl.training import RewardFunction, load_reward, save_reward
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
@@ -170,6 +183,71 @@ def _iql() -> Any:
     return IQL(OBSERVATIONS, ACTIONS, IQLConfig(hidden=(4, 4), batch_size=4), seeds=[3], steps=1)
 
 
+def decision_transformer(
+    observations: spaces.Space[Any] = OBSERVATIONS, *, regulariser: DTRConfig | None = None
+) -> DecisionTransformerPolicy:
+    """A small one, whose parameters nobody trained; it needs none of Hugging Face's code."""
+    pictures, width, positions = are_pictures(observations), 4, 6
+    sight = SightConfig(kernels=(3,), strides=(3,), filters=2, size=5)
+    seen = 5 if pictures else 3
+    sizes = {
+        "embed_timestep": (7, width), "embed_return": (width, 1), "embed_state": (width, seen),
+        "embed_action": (width, 2), "embed_ln": (width,), "encoder.wpe": (positions, width),
+        "encoder.ln_f": (width,), "predict_action.0": (2, width),
+    }  # fmt: skip
+    layer = {
+        "ln_1": (width,), "ln_2": (width,), "attn.c_attn": (width, 3 * width),
+        "attn.c_proj": (width, width), "mlp.c_fc": (width, 9), "mlp.c_proj": (9, width),
+    }  # fmt: skip
+    sizes |= {f"encoder.h.{n}.{name}": size for n in range(2) for name, size in layer.items()}
+    parameters = {f"{name}.weight": torch.randn(size) for name, size in sizes.items()}
+    for name, size in sizes.items():  # GPT-2 has its matrices the other way round
+        if name in ("embed_timestep", "encoder.wpe"):
+            continue
+        units = size[-1] if ".attn." in name or ".mlp." in name else size[0]
+        parameters[f"{name}.bias"] = torch.randn(units)
+    generator = torch.Generator().manual_seed(0)
+    parts: dict[str, torch.nn.Module] = {}
+    if pictures:
+        parts["sight"] = Sight(observations, sight, generator)
+    if regulariser is not None:
+        parts["critics"] = Critics(seen + 2, regulariser, unit=1.0, generator=generator)
+    for part, module in parts.items():
+        parameters |= {f"{part}.{name}": t for name, t in module.state_dict().items()}
+    states = 1 if pictures else seen
+    conditions = Conditions(
+        context=2,
+        horizon=7,
+        discount=1.0,
+        scale=10.0,
+        longest=7,
+        quantiles=(0.0, 5.0, 9.0),
+        mean=np.zeros(states, np.float32),
+        deviation=np.ones(states, np.float32),
+    )
+    return DecisionTransformerPolicy(
+        observations,
+        ACTIONS,
+        {name: tensor.contiguous() for name, tensor in parameters.items()},
+        TokenShape(layers=2, heads=2, squashed=True),
+        conditions,
+        sight=sight,
+        regulariser=regulariser,
+        hub={"model_type": "decision_transformer"},
+        target=5.0,
+    )
+
+
+def act(path: Path) -> None:
+    """Load a Decision Transformer and let it act twice."""
+    policy = DecisionTransformerPolicy.load(path)
+    space = policy.observation_space
+    seen = np.zeros((1, *(space.shape or ())), space.dtype)
+    _, state = policy.predict(seen)
+    policy.earned(state, np.ones(1))
+    policy.predict(seen, state)
+
+
 def _training(path: Path) -> None:
     from safetensors.torch import save_file
 
@@ -200,15 +278,22 @@ def _flax(path: Path) -> None:
         np.savez(file, **{name: place.detach().numpy() for name, place in places.items()})
 
 
-def _answers(path: Path) -> None:
+def _rows() -> list[dict[str, Any]]:
     row = {
         "project": "dots", "query": "1-0000000a", "purpose": "ask", "first_clip": "0" * 32,
         "second_clip": "1" * 32, "annotator": "Ann", "kind": "left", "preference": 1.0,
         "counts": True, "swapped": False, "answered_at": 1.7e9, "asked_at": 1.6e9,
         "key": "key-00001", "quorum": 1, "priority": 0.0, "detail": {"a": 1},
     }  # fmt: skip
-    other = row | {"key": "key-00002", "annotator": "Bob"}
-    path.write_text(json.dumps(row) + "\n" + json.dumps(other) + "\n")
+    return [row, row | {"key": "key-00002", "annotator": "Bob"}]
+
+
+def _answers(wanted: str) -> Callable[[Path], object]:
+    def write(path: Path) -> None:
+        with writing_table(path, COLUMNS, wanted) as add:
+            add([[row.get(name) for name in COLUMNS] for row in _rows()])
+
+    return write
 
 
 def _chosen(path: Path) -> None:
@@ -240,6 +325,8 @@ VALID: Final[dict[str, Case]] = {
     "arrow": (_arrow, load_hub_dataset),
     "arrow, compressed": (lambda path: _arrow(path, compression="zstd"), load_hub_dataset),
     "comparisons": (lambda path: save_comparisons(path, _comparisons()), load_comparisons),
+    "segments": (lambda path: save_segments(path, example_segments()), load_segments),
+    "episodes": (lambda path: save_episodes(path, make_episodes(RNG, [3, 2])), load_episodes),
     "arrays": (lambda path: save_comparisons(path, _comparisons()), load_arrays),
     "reward": (_reward, load_reward),
     "reward of pictures": (
@@ -266,6 +353,15 @@ VALID: Final[dict[str, Case]] = {
         lambda path: read_version(path, 1),
     ),
     "offline policy": (lambda path: _iql().policies()[0].save(path), OfflinePolicy.load),
+    "decision transformer": (lambda path: decision_transformer().save(path), act),
+    "decision transformer with critics": (
+        lambda path: decision_transformer(regulariser=DTRConfig(hidden=(4, 4))).save(path),
+        act,
+    ),
+    "decision transformer of pictures": (
+        lambda path: decision_transformer(PICTURES).save(path),
+        act,
+    ),
     "training state": (_training, lambda path: _iql().load_state(load_training(path))),
     "policy": (_ppo, load_policy),
     "state": (_write_state, read_state),
@@ -274,7 +370,9 @@ VALID: Final[dict[str, Case]] = {
         lambda path: read_checkpoint(path, run={"seed": 1}),
     ),
     "flax": (_flax, lambda path: load_flax(_flax_model(), path)),
-    "answers": (_answers, lambda path: list(read_answers(path, "jsonl"))),
+    "answers": (_answers("jsonl"), lambda path: list(read_answers(path, "jsonl"))),
+    "answers in csv": (_answers("csv"), lambda path: list(read_answers(path, "csv"))),
+    "answers in parquet": (_answers("parquet"), lambda path: list(read_answers(path, "parquet"))),
     "chosen": (_chosen, lambda path: read_chosen(path, None, length=None, wanted="jsonl")),
     "settings": (
         lambda path: path.write_text("config:\n  steps: 100\n  agent: {n_steps: 5}\n"),

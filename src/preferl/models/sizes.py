@@ -75,6 +75,7 @@ def least_convolutions(config: CNNRewardConfig, observations: spaces.Space[Any])
     """The same for one network that looks at pictures; its largest layer is the dense one."""
     sides = sorted(observations.shape or ())[-2:]
     kernels = sum(kernel**2 for kernel in config.kernels[1:]) * config.filters**2
+    kernels += config.kernels[0] ** 2 * config.filters
     for kernel, stride in zip(config.kernels, config.strides, strict=True):
         sides = [max(1, (side - kernel) // stride + 1) for side in sides]
     return kernels + config.hidden * config.filters * prod(sides)

@@ -1,8 +1,10 @@
 """What a Decision Transformer goes by as it acts: the last steps, and the return to be earned."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from operator import index
 from typing import Any, Final, Literal, Self, final
 
 import numpy as np
@@ -14,6 +16,9 @@ from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 Spending = Literal["paid", "even"]
 """How the return that is asked for goes down: by what was paid, or evenly over an episode."""
+
+MOST_STEPS: Final = 2**53
+"""Beyond these, a step more is the same number where they are divided."""
 
 STEPS_OF_QUANTILES: Final = 101
 """Recorded returns are remembered at each hundredth."""
@@ -43,6 +48,14 @@ class Conditions:
     quantiles: tuple[float, ...]
     mean: FloatArray
     deviation: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("context", "horizon", "longest"):
+            require_in(name, index(getattr(self, name)), 1, MOST_STEPS)
+        require_in("discount", self.discount, 0, 1)
+        require_in("scale", self.scale, sys.float_info.min, sys.float_info.max)
+        for recorded in self.quantiles:
+            require_in("recorded returns", abs(recorded), 0, sys.float_info.max)
 
     @classmethod
     def of(cls, data: Sequences, *, context: int, discount: float) -> Self:

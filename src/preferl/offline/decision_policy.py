@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Self, final
+from typing import Any, Final, Self, final, get_args
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from preferl.configs import from_json
 from preferl.data.windows import History
 from preferl.errors import SpaceError, StorageError, mismatch
 from preferl.evaluation.policy import PolicyReport
@@ -24,6 +25,7 @@ from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.models.tensors import require_finite
 from preferl.offline.context import Conditions, Context, Spending
+from preferl.offline.decision_sizes import require_fitting
 from preferl.offline.dtr import Critics, DTRConfig
 from preferl.offline.hub import local_folder, push_policy
 from preferl.offline.model_card import model_card
@@ -88,7 +90,20 @@ class DecisionTransformerPolicy:
             spending: how the target goes down.
             target: return to ask for.
             seed: of actions that are drawn.
+
+        Raises:
+            ConfigError: settings to which these parameters do not belong.
+            SpaceError: other spaces.
         """
+        require_fitting(
+            parameters,
+            shape,
+            conditions,
+            observation_space,
+            action_space,
+            sight=sight,
+            regulariser=regulariser,
+        )
         self.observation_space, self.action_space = observation_space, action_space
         self.conditions, self.target, self.spending = conditions, target, spending
         self.learner = "DecisionTransformer" if regulariser is None else "DTR"
@@ -285,17 +300,20 @@ class DecisionTransformerPolicy:
             require_finite(path / WEIGHTS, beside, dtype=torch.float32)
             require_finite(path / HUB_WEIGHTS, model, dtype=torch.float32)
             mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
+            conditions = Conditions.from_json(about["conditions"], mean, deviation)
+            if about["spending"] not in get_args(Spending):
+                raise ValueError(f"spending {about['spending']!r}, none of {get_args(Spending)}")
             return cls(
                 space_from_json(about["observation_space"]),
                 space_from_json(about["action_space"]),
                 model | beside,
-                TokenShape(**about["shape"]),
-                Conditions.from_json(about["conditions"], mean, deviation),
-                sight=SightConfig(**_tuples(about["sight"])),
-                regulariser=about["regulariser"] and DTRConfig(**_tuples(about["regulariser"])),
+                from_json(TokenShape, about["shape"]),
+                conditions,
+                sight=from_json(SightConfig, about["sight"]),
+                regulariser=about["regulariser"] and from_json(DTRConfig, about["regulariser"]),
                 hub=read_object(path / HUB_CONFIG),
                 spending=about["spending"],
-                target=about["target"],
+                target=conditions.target(about["target"]),
                 seed=seed,
             )
 
@@ -393,8 +411,3 @@ def _with(module: Any, name: str, parameters: Mapping[str, Tensor]) -> Any:
     own = {k.removeprefix(f"{name}."): v for k, v in parameters.items() if k.startswith(f"{name}.")}
     module.load_state_dict(own)
     return module.eval().requires_grad_(False)
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows no tuples."""
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}

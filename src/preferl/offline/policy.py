@@ -66,16 +66,9 @@ class OfflinePolicy:
         self.learner = learner
         self._bounds = log_std_bounds
         self._parameters = dict(parameters)
-        self._actor = _Actor(parameters, ActionScale.of(action_space)).eval()
         sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
-        if (self._actor.inputs, self._actor.outputs) != sizes:
-            raise SpaceError(
-                mismatch(
-                    "spaces of a policy",
-                    expected=f"{self._actor.inputs} and {self._actor.outputs} numbers",
-                    got="{} and {}".format(*sizes),
-                )
-            )
+        _require_layers(parameters, *sizes)
+        self._actor = _Actor(parameters, ActionScale.of(action_space)).eval()
         log_std = parameters["log_std"].clamp(*log_std_bounds)
         self._deviation = (log_std.exp() * self._actor.scale.half).numpy()
         self._rng = np.random.default_rng(seed)
@@ -240,6 +233,25 @@ def with_axis(observation: Any) -> Any:
     if isinstance(observation, Mapping):
         return {key: with_axis(part) for key, part in observation.items()}
     return np.asarray(observation)[None]
+
+
+def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int) -> None:
+    """Refuse parameters that are no layers from observations to actions, before any is built."""
+    there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    expected: dict[str, tuple[int, ...]] = {"log_std": (outputs,)}
+    units = inputs
+    for layer in range((len(there) - 1) // 2):
+        made = there.get(f"bias_{layer}", ())[:1]
+        expected |= {f"weight_{layer}": (*made, units), f"bias_{layer}": made}
+        units = made[0] if made else 0
+    if not units or units != outputs or there != expected:
+        raise SpaceError(
+            mismatch(
+                "spaces of a policy",
+                expected=f"layers of parameters from {inputs} to {outputs} numbers",
+                got=there,
+            )
+        )
 
 
 @final

@@ -4,6 +4,7 @@ Everything that depends on the data alone is computed once, for all steps; a min
 gather per array.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -207,6 +208,24 @@ class SequenceCollator:
             "timesteps": torch.from_numpy(data.timesteps[rows]),
             "attention_mask": torch.from_numpy(mask.astype(np.float32)),
         }
+
+
+def action_size(space: spaces.Space[Any]) -> int:
+    """`A`, numbers of an action; of a discrete one, one each.
+
+    Raises:
+        SpaceError: another kind of space.
+    """
+    match space:
+        case spaces.Discrete():
+            return int(space.n)
+        case spaces.Box() if space.dtype is not None and space.dtype.kind == "f":
+            return math.prod(space.shape)
+    raise SpaceError(
+        mismatch(
+            "actions of a Decision Transformer", expected="a Box of floats, or Discrete", got=space
+        )
+    )
 
 
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:

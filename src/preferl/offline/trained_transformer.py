@@ -1,6 +1,5 @@
 """What the trainer of a Decision Transformer trains: the model and what stands beside it."""
 
-import math
 from typing import Any, Final, Literal, final
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from preferl.errors import SpaceError, mismatch
 from preferl.offline.dt_config import ActionLoss, DTConfig
 from preferl.offline.dtr import Critics, regularise
-from preferl.offline.sequences import Sequences, are_pictures
+from preferl.offline.sequences import Sequences, action_size, are_pictures
 from preferl.offline.sight import Sight
 from preferl.offline.tokens import TokenShape, all_actions
 from preferl.offline.transitions import observation_size
@@ -48,7 +47,7 @@ class TrainedTransformer(nn.Module):
 
         self.discrete = isinstance(action_space, spaces.Discrete)
         self._loss: Loss = "choices" if self.discrete else config.action_loss
-        self.outputs = _action_size(action_space)
+        self.outputs = action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
         pictures = are_pictures(observation_space)
         self.sight = Sight(observation_space, config.sight, generator) if pictures else None
@@ -151,19 +150,6 @@ def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "
             squares = (predicted[real] - actions[real]).square().mean(0)
             return (squares + LEAST_SQUARE).log().mean() / 2
     return F.mse_loss(predicted[real], actions[real])
-
-
-def _action_size(space: spaces.Space[Any]) -> int:
-    match space:
-        case spaces.Discrete():
-            return int(space.n)
-        case spaces.Box() if space.dtype is not None and space.dtype.kind == "f":
-            return math.prod(space.shape)
-    raise SpaceError(
-        mismatch(
-            "actions of a Decision Transformer", expected="a Box of floats, or Discrete", got=space
-        )
-    )
 
 
 def _bounded(space: spaces.Space[Any]) -> bool:

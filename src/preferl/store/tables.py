@@ -10,6 +10,7 @@ from sys import float_info
 from typing import Any, Final, Literal, get_args
 
 from preferl._optional import require
+from preferl.bounds import Expansion
 from preferl.errors import ConfigError, DataError, StorageError, mismatch
 from preferl.files import writing
 from preferl.reading import parse_json
@@ -242,11 +243,30 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
-        with parquet.ParquetFile(path) as file:
+        expansion = Expansion.of(path)
+        texts = [field.name for field in parquet.read_schema(path) if _is_text(arrow, field.type)]
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            expansion.add(sum(group.total_byte_size for group in groups))
             for batch in file.iter_batches(BATCH):
+                for column in batch.columns:
+                    expansion.add(_unpacked(arrow, column))
                 yield from batch.to_pylist()
-    except arrow.ArrowInvalid as error:
+    except arrow.ArrowException as error:
         raise DataError(mismatch(f"{path}", expected="a Parquet file", got=error)) from error
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    return any(kind.equals(text()) for text in (arrow.string, arrow.large_string, arrow.binary))
+
+
+def _unpacked(arrow: Any, column: Any) -> int:
+    """Bytes of a column's rows, of which a dictionary holds text once that stands in many."""
+    if not arrow.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    compute = require("pyarrow.compute", extra="parquet")
+    lengths = compute.binary_length(column.dictionary).take(column.indices)
+    return int(compute.sum(lengths).as_py() or 0)
 
 
 def _no_row(path: Path, number: int, got: object, expected: str = "an object of JSON") -> DataError:

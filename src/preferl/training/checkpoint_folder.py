@@ -150,6 +150,12 @@ def _told(path: Path) -> dict[str, Any]:
                 fix="Resume it with the version of preferl that wrote it.",
             )
         )
+    with reading(path, expected="a whole checkpoint", fix=RESTORE):
+        for name in ("run", "versions", "files"):
+            if not isinstance(about[name], dict):
+                raise TypeError(f"{name} of {type(about[name]).__name__}")
+        if not isinstance(about["versions"].get("packages", {}), dict):
+            raise TypeError("versions of packages without names")
     return about
 
 

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Collection
 from typing import Any, Final
 
-_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}
-"""Bytes of a Parquet value in memory; 8 of others."""
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+"""Bytes of a Parquet value in memory; one of text may be all that its column has."""
 
 _LEVELS: Final = 4
 """Bytes that say, of each value, in which list it is."""
@@ -21,7 +21,8 @@ def unpacked_parquet(metadata: Any, columns: Collection[str]) -> int:
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
     return sum(
-        chunk.num_values * (_WIDTHS.get(chunk.physical_type, 8) + _LEVELS)
+        chunk.num_values
+        * (_WIDTHS.get(chunk.physical_type, chunk.total_uncompressed_size) + _LEVELS)
         for chunk in chunks
         if chunk.path_in_schema.partition(".")[0] in columns
     )
@@ -35,10 +36,19 @@ def unpacked_message(message: Any) -> int:
 
     Args:
         message: a `pyarrow.ipc.Message`.
+
+    Raises:
+        ValueError: a table or buffers that point out of the message.
     """
     if message.type != "record batch" or message.body is None:
         return 0
-    about, body = memoryview(message.metadata), memoryview(message.body)
+    try:
+        return _unpacked(memoryview(message.metadata), memoryview(message.body))
+    except struct.error as error:
+        raise ValueError(f"a message that points out of itself: {error}") from error
+
+
+def _unpacked(about: memoryview, body: memoryview) -> int:
     batch = _follow(about, _field(about, _follow(about, 0), 2))
     buffers, compression = _field(about, batch, 2), _field(about, batch, 3)
     if not (buffers and compression):
