@@ -10,7 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from preferl.cli.main import main
+from preferl.cli.reward import FitConfig
 from preferl.data import save_episodes
+from preferl.runs import RunFolder
 from preferl.testing import make_episodes
 from preferl.training.fit import Fit
 
@@ -90,6 +92,24 @@ def test_nothing_is_done_to_a_finished_fit_or_without_one(data, tmp_path, capsys
     assert run(*data, "--out", tmp_path / "it", "--resume") == 2
     assert "finished" in capsys.readouterr().err
     assert files(tmp_path / "it") == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--labels", "nowhere"),
+        ("--hidden", "0"),
+        ("--batch-size", "0"),
+        ("--device", "cud"),
+        ("--checkpoint-seconds", "-1"),
+    ],
+)
+def test_a_typo_leaves_the_finished_fit_at_its_name(data, tmp_path, wrong):
+    finished = RunFolder.create(tmp_path / "it", config=FitConfig(), seed=0)
+    finished.result({})
+    before = files(tmp_path)
+    assert run(*data, "--out", tmp_path / "it", *wrong) != 0
+    assert files(tmp_path) == before
 
 
 def test_other_settings_are_refused_by_name(data, tmp_path, monkeypatch, capsys):

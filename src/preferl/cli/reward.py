@@ -95,12 +95,15 @@ def run_fit(config: FitConfig) -> None:
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
     from preferl.training import FitCheckpoints, save_reward
+    from preferl.training.device import usable_device
 
     console = Console()
     require_openable(config.out, resume=config.resume)
     episodes, comparisons, labels = labelled(config)
     preset = preset_for(config, comparisons)
     build_reward_model(preset.model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
+    usable_device(config.device)
+    checkpoints = FitCheckpoints(config.out / "checkpoints", seconds=config.checkpoint_seconds)
     with open_run(
         config.out,
         config=config,
@@ -108,7 +111,6 @@ def run_fit(config: FitConfig) -> None:
         resume=config.resume,
         may_differ=("resume", "checkpoint_seconds"),
     ) as folder:
-        checkpoints = FitCheckpoints(folder.path("checkpoints"), seconds=config.checkpoint_seconds)
         _say_labels(console, labels)
         reward, report = _fit_in_sight(console, config, episodes, comparisons, checkpoints)
         save_reward(folder.path("reward"), reward)

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import torch
-
-from preferl.errors import ConfigError, mismatch
 from preferl.models.build import build_reward_model
 from preferl.models.encoders import infer_spaces
 from preferl.offline.cloning import BehaviourCloning
 from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.iql import IQL
+from preferl.training.device import require_device
 
 
 def require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
@@ -21,7 +19,7 @@ def require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
         MissingExtraError: the packages of the agents are not installed.
         SpaceError: spaces that the agents do not know.
     """
-    _require_device(config.device)
+    require_device(config.device)
     comparisons = inputs.comparisons
     if config.policy != "bc" and inputs.reward is None and comparisons is not None:
         answers = int(comparisons.answered.sum())
@@ -42,12 +40,3 @@ def _build_agent(config: OfflineConfig, observations: Any, actions: Any) -> None
         BehaviourCloning(observations, actions, seeds=(0,), steps=1, device=config.device)
     else:
         IQL(observations, actions, config.agent, seeds=(0,), steps=1, device=config.device)
-
-
-def _require_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts where it lacks the device
-        raise ConfigError(
-            mismatch("device", expected='one that torch has here, such as "cpu"', got=error)
-        ) from error

@@ -20,6 +20,7 @@ from preferl.functional.preference import (
 from preferl.models.base import RewardModel
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, AnyWindows, gather_windows
+from preferl.training.device import usable_device
 from preferl.training.fit import Fit, OnEpoch
 from preferl.training.fit_checkpoints import FitCheckpoints
 from preferl.training.fit_report import FitReport
@@ -129,11 +130,12 @@ class RewardTrainer:
             config: how; the defaults if None.
             seed: of bootstraps, the order of pairs, and dropout.
             device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
+
+        Raises:
+            ConfigError: torch has no such device here.
         """
         self.config = config or RewardTrainerConfig()
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model = model.to(device)
+        self.model = model.to(usable_device(device))
         self._seed = seed
         self._order = torch.Generator().manual_seed(seed)
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None

@@ -1,0 +1,42 @@
+"""Commands refuse a folder in which another run is at work, at once, and name that run."""
+
+import os
+
+import pytest
+
+from preferl.cli.main import main
+from preferl.folder_lock import FolderLock
+from preferl.online import OnlineConfig
+from preferl.runs import LOCK, RunFolder
+
+COMMANDS = {
+    "demo": ("--smoke",),
+    "data record": ("--env", "Pendulum-v1", "--mix", "random:1"),
+    "online run": (),
+    "offline run": ("--demonstrations", "a", "--labels", "b", "--env", "Pendulum-v1"),
+    "reward fit": ("--demonstrations", "a", "--labels", "b"),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "resume"),
+    [(command, ()) for command in COMMANDS]
+    + [(command, ("--resume",)) for command in COMMANDS if command != "demo"],
+)
+def test_a_second_run_is_refused(tmp_path, capsys, command, resume):
+    out = tmp_path / "run"
+    RunFolder.create(out, config=OnlineConfig(), seed=0)
+    lock = FolderLock(out, LOCK, "run")
+    lock.take()
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    words = (*command.split(), *COMMANDS[command], "--out", str(out))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main([*words, *resume])
+        assert ended.value.code == 1
+        error = " ".join(capsys.readouterr().err.split())
+        assert f"one at work already, process {os.getpid()} " in error
+        assert {path: path.read_bytes() for path in out.iterdir()} == before
+        assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    finally:
+        lock.release()
