@@ -1,4 +1,4 @@
-"""Where networks are."""
+"""Where networks are: names of devices, and whether torch has them here."""
 
 import torch
 
