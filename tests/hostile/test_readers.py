@@ -16,7 +16,7 @@ from measure_hostile import measure
 from valid_files import VALID
 
 NIGHTLY = os.environ.get("PREFERL_NIGHTLY") == "1"
-EXAMPLES = 300 if NIGHTLY else 5
+EXAMPLES = 300 if NIGHTLY else 3
 MOST_MEGABYTES, MOST_SECONDS = 200, 2
 
 HOSTILE: list[Any] = [
