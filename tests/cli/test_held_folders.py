@@ -5,9 +5,10 @@ import os
 import pytest
 
 from preferl.cli.main import main
-from preferl.folder_lock import FolderLock
 from preferl.online import OnlineConfig
-from preferl.runs import LOCK, RunFolder
+from preferl.runs import RunFolder
+from preferl.runs.folder import LOCK
+from preferl.runs.lock import FolderLock
 
 COMMANDS = {
     "demo": ("--smoke",),

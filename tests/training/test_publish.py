@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl import folder_lock
 from preferl.errors import CheckpointError, ConfigError, StorageError
-from preferl.folder_lock import FolderLock
 from preferl.models import MLPReward, MLPRewardConfig
+from preferl.runs import lock as folder_lock
+from preferl.runs.lock import FolderLock
 from preferl.training import publish as publishing
 from preferl.training.publish import LOCK, PublishedReward, Publisher, publish
 from preferl.training.reward_function import RewardFunction

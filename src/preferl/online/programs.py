@@ -12,8 +12,8 @@ from typing import Any, final
 
 from preferl.errors import StorageError, mismatch
 from preferl.files import write_json
-from preferl.folder_lock import boot_id
 from preferl.reading import read_json
+from preferl.runs.lock import boot_id
 
 
 @final

@@ -16,7 +16,7 @@ from typing import Any, Final, Self, final
 
 from preferl.errors import ConfigError, StorageError, mismatch, require_in
 from preferl.files import writing
-from preferl.folder_lock import FolderLock
+from preferl.runs.lock import FolderLock
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 from preferl.training.versions import (

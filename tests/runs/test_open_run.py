@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
-from preferl.folder_lock import FolderLock
-from preferl.runs import LOCK, RunFolder, open_run, require_openable
+from preferl.runs import RunFolder, open_run, require_openable
+from preferl.runs.folder import LOCK
+from preferl.runs.lock import FolderLock
 
 HOLD = """
 import sys, time

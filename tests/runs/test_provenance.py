@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from preferl.provenance import git_revision
 from preferl.runs import versions
+from preferl.runs.provenance import git_revision
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -17,11 +17,9 @@ from typing import Any, Final, Self, TypeVar, final
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
 from preferl.files import make_folder, sync, sync_all, write_json
-from preferl.folder_lock import FolderLock
-from preferl.provenance import versions
 from preferl.reading import read_object, reading
-
-__all__ = ["RunFolder", "open_run", "require_openable", "versions"]
+from preferl.runs.lock import FolderLock
+from preferl.runs.provenance import versions
 
 Config = TypeVar("Config")
 
