@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from preferl import files
 from preferl.errors import StorageError
-from preferl.files import write_json, write_text, writing
+from preferl.files import remove_drafts, write_json, write_text, writing
 
 
 def names(folder: Path) -> list[str]:
@@ -153,3 +153,22 @@ def test_whoever_is_first_wins(tmp_path):
             two.write_text("two")
     assert (tmp_path / "it").read_text() == "two"
     assert names(tmp_path) == ["it"]
+
+
+def test_what_killed_writers_left_is_removed_and_what_they_set_aside_is_back(tmp_path):
+    write_text(tmp_path / "kept" / "whole", "whole")
+    left = tmp_path / "kept" / ".whole.abcd1234"
+    left.mkdir()
+    (left / "whole").write_text("ha")
+    between = tmp_path / ".policy.0a_b1c2d"
+    (between / "policy").mkdir(parents=True)
+    (between / "old").mkdir()
+    (between / "old" / "weights").write_text("old")
+    foreign = tmp_path / ".cache.abcd1234"
+    foreign.mkdir()
+    (foreign / "something").write_text("of somebody else")
+
+    remove_drafts(tmp_path)
+
+    files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert files == {"kept/whole", "policy/weights", ".cache.abcd1234/something"}

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,6 +22,9 @@ _HERE: Final = -100
 
 _EXCHANGE: Final = 2
 """`RENAME_EXCHANGE` of Linux's `renameat2`."""
+
+_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
+"""The folder in which `writing` makes what comes to be at a name."""
 
 
 @contextmanager
@@ -74,6 +78,32 @@ def writing(
                 fix="Choose another path, change its permissions or free some space.",
             )
         ) from error
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what writers left in a folder, and below it, when they were killed.
+
+    Nobody else may write there meanwhile. Where a writer was killed between two renames, the folder
+    that it set aside is put back.
+
+    Raises:
+        StorageError: something cannot be removed.
+    """
+    for holder in sorted(folder.rglob(".*.*")):
+        name = _DRAFT.fullmatch(holder.name)
+        if not (name and holder.is_dir()):
+            continue
+        if not {inside.name for inside in holder.iterdir()} <= {name[1], "old"}:
+            continue
+        path, aside = holder.with_name(name[1]), holder / "old"
+        try:
+            if aside.exists() and not path.exists():
+                aside.rename(path)
+            shutil.rmtree(holder)
+        except OSError as error:
+            raise StorageError(
+                mismatch(f"{holder}", expected="a draft that can be removed", got=error)
+            ) from error
 
 
 def _mask() -> int:

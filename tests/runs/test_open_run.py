@@ -230,3 +230,12 @@ def test_options_of_the_command_are_not_written(tmp_path, monkeypatch):
         assert '"command": "preferl reward fit"' in text
         shutil.copy(tmp_path / "run" / LOCK, tmp_path / "kept")
     assert not (tmp_path / "run" / LOCK).exists()
+
+
+def test_a_resumed_run_holds_nothing_that_a_killed_writer_left(tmp_path):
+    with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
+        before = names(folder.folder)
+        draft = folder.path(".reward.abcd1234/reward")
+        draft.write_text("ha")
+    with open_run(tmp_path / "run", config=Fit(), seed=0, resume=True) as folder:
+        assert names(folder.folder) == before

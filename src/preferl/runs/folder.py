@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
-from preferl.files import make_folder, sync, sync_all, write_json
+from preferl.files import make_folder, remove_drafts, sync, sync_all, write_json
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
 from preferl.runs.provenance import versions
@@ -188,6 +188,7 @@ def open_run(
             require_openable(path, resume=True, held=True)  # again, now that nobody else is there
             _require_same_settings(folder, config, may_differ)
             _require_same_data(folder, data)
+            remove_drafts(path)
         yield folder
     finally:
         lock.release()
