@@ -50,11 +50,11 @@ class RewardReport:
         interval: 95 % interval of `accuracy` (Wilson 1927).
         log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance.
         calibration: of the probability that the first is preferred.
-        likelihood: noise and scale by which both were computed.
         spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
         epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
             1 opposite.
         notes: why numbers are missing.
+        likelihood: noise and scale by which `log_loss` and `calibration` were computed.
     """
 
     accuracy: float | None
@@ -64,10 +64,10 @@ class RewardReport:
     interval: tuple[float, float]
     log_loss: float | None
     calibration: Calibration
-    likelihood: Likelihood = field(default_factory=Likelihood)
     spearman: float | None = None
     epic: float | None = None
     notes: tuple[str, ...] = ()
+    likelihood: Likelihood = field(default_factory=Likelihood)
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain numbers, lists and text."""

@@ -1,5 +1,6 @@
 """Minari data sets: nested spaces, endings kept apart, states for drawing."""
 
+import json
 import sys
 
 import gymnasium as gym
@@ -145,4 +146,10 @@ def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypa
     dataset.storage.update_metadata({"env_spec": spec.to_json()})
     assert minari.load_dataset("test/door/human-v0").env_spec.entry_point == "evilmod:X"
     assert len(load_minari("test/door/human-v0")) == 2
+    assert "evilmod" not in sys.modules
+    metadata = dataset.storage.data_path / "metadata.json"
+    about = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({k: v for k, v in about.items() if "space" not in k}))
+    with pytest.raises(DataError, match="lacks its spaces.*evilmod:"):
+        load_minari("test/door/human-v0")
     assert "evilmod" not in sys.modules

@@ -9,10 +9,10 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import open_hdf5
-from preferl.errors import DataError, mismatch
+from preferl.errors import ConfigError, DataError, mismatch
 from preferl.reading import parse_json, read_object
 from preferl.shapes import Array, Observations, leaves, map_observations, take
-from preferl.trust import admitted
+from preferl.trust import ALLOWED, admitted
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
@@ -69,12 +69,28 @@ def _open(name: str, download: bool) -> Any:
 def _check(folder: Path, name: str) -> None:
     """Refuse what Minari would follow: modules that the data name, and links to other files."""
     about = read_object(folder / "metadata.json")
-    spec = about.get("env_spec")
-    for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
-        admitted(module, source=f"Minari data set {name!r}")
+    if not {"observation_space", "action_space"} <= about.keys():  # Minari asks the environment
+        spec = about.get("env_spec")
+        for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
+            _require_allowed(module, name)
     for file in sorted(folder.rglob("*.hdf5")):
         with open_hdf5(file):
             pass  # looked at as it is opened
+
+
+def _require_allowed(module: str, name: str) -> None:
+    try:
+        admitted(module, source=f"Minari data set {name!r}")
+    except ConfigError as error:
+        raise DataError(
+            mismatch(
+                f"Minari data set {name!r}, which lacks its spaces",
+                expected=f"an environment of {', '.join(sorted(ALLOWED))}",
+                got=module,
+                fix="If you trust its code, load it with minari.load_dataset and pass what it "
+                "returns.",
+            )
+        ) from error
 
 
 def _modules(spec: Any) -> Iterator[str]:
