@@ -150,6 +150,6 @@ def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypa
     metadata = dataset.storage.data_path / "metadata.json"
     about = json.loads(metadata.read_text())
     metadata.write_text(json.dumps({k: v for k, v in about.items() if "space" not in k}))
-    with pytest.raises(DataError, match="lacks its spaces.*evilmod:"):
+    with pytest.raises(DataError, match=r"lacks its spaces.*evilmod:"):
         load_minari("test/door/human-v0")
     assert "evilmod" not in sys.modules
