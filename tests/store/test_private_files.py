@@ -3,6 +3,8 @@
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -114,3 +116,24 @@ def test_a_new_key_reaches_the_disk_with_its_folder(tmp_path, monkeypatch):
     with Store.open(tmp_path) as store:
         store.key()
     assert [getattr(order[0], "name", order[0]), *order[1:]] == ["key", "link", tmp_path]
+
+
+def test_to_open_a_store_again_lets_go_of_no_lock(tmp_path):
+    """SQLite warns of it: whoever closes a file ends all locks of the process on that file."""
+    code = """
+import sys
+from preferl.store import Store
+with Store.open(sys.argv[1]) as store:
+    print(len(store.projects.all()))
+"""
+
+    def seen_by_others() -> str:
+        command = [sys.executable, "-c", code, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    with Store.open(tmp_path) as store:
+        store.projects.create("first")
+        Store.open(tmp_path).close()
+        assert seen_by_others() == "1"  # the last one to close a database removes its log
+        store.projects.create("second")
+        assert seen_by_others() == "2"

@@ -4,7 +4,6 @@ On SQLite a transaction that writes says so when it begins, so that it never has
 way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL).
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,6 +24,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.files import writing
 from preferl.store.whole import damaged, is_damaged
 
 BUSY_SECONDS = 10.0
@@ -113,13 +113,17 @@ def sqlite_url(file: Path) -> URL:
 def keep_private(file: Path) -> None:
     """Let nobody but its owner read a SQLite file, made empty if it is not there.
 
-    SQLite gives its log the mode of the file. A file of somebody else is left as it is.
+    SQLite gives its log the mode of the file. A file of somebody else is left as it is. The file is
+    never opened here: closing it would end the locks that this process has on it, and another
+    process would then remove the log in which answers are.
 
     Raises:
         StorageError: the file cannot be made.
     """
     try:
-        os.close(os.open(file, os.O_CREAT | os.O_RDONLY, 0o600))
+        if not file.exists():
+            with writing(file, private=True, first=True) as draft:
+                draft.touch()
         for path in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
             with suppress(PermissionError, FileNotFoundError):
                 if path.stat().st_mode & 0o077:
