@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, final
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 
 RATIO: Final = 100
 """Bytes in memory for each byte of the file. Compressed states of robots stay below 10 and
@@ -81,14 +81,11 @@ class Expansion:
             DataError: more than the size of the file explains.
         """
         if size > self.left:
-            raise DataError(
-                mismatch(
-                    f"{self._name}",
-                    expected=f"at most {self._held + self.left:,} bytes in memory of a file of "
-                    f"{self._stored:,}",
-                    got=f"{self._held + size:,} or more",
-                    fix="If you trust its maker, allow it: --allow-large "
-                    "(preferl.data.allow_large()).",
-                )
+            raise DataError.mismatch(
+                f"{self._name}",
+                expected=f"at most {self._held + self.left:,} bytes in memory of a file of "
+                f"{self._stored:,}",
+                got=f"{self._held + size:,} or more",
+                fix="If you trust its maker, allow it: --allow-large (preferl.data.allow_large()).",
             )
         self._held += size

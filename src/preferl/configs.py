@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
@@ -39,7 +39,7 @@ def to_json(config: object) -> dict[str, Any]:
     {'epochs': 3, 'optimiser': {'rate': 0.0003}}
     """
     if not is_dataclass(config) or isinstance(config, type):
-        raise ConfigError(mismatch("config", expected="a dataclass", got=type(config).__name__))
+        raise ConfigError.mismatch("config", expected="a dataclass", got=type(config).__name__)
     return cast("dict[str, Any]", _encode(config, type(config), _or_word))
 
 
@@ -93,12 +93,10 @@ def _encode_leaf(value: Any, number: Callable[[float], Any]) -> Any:
         return str(value)
     if callable(value) and getattr(value, "__qualname__", None):
         return f"{value.__module__}:{value.__qualname__}"
-    raise ConfigError(
-        mismatch(
-            "a value to be written",
-            expected="numbers, text, lists, mappings, dataclasses or named functions",
-            got=type(value).__name__,
-        )
+    raise ConfigError.mismatch(
+        "a value to be written",
+        expected="numbers, text, lists, mappings, dataclasses or named functions",
+        got=type(value).__name__,
     )
 
 
@@ -117,8 +115,8 @@ def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
     known = {f.name: f for f in fields(cls) if f.init}
     unknown = sorted(set(data) - set(known))
     if unknown:
-        raise ConfigError(
-            mismatch(f"keys of {name}", expected=f"some of {sorted(known)}", got=unknown)
+        raise ConfigError.mismatch(
+            f"keys of {name}", expected=f"some of {sorted(known)}", got=unknown
         )
     missing = [
         key
@@ -126,7 +124,7 @@ def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
         if key not in data and f.default is MISSING and f.default_factory is MISSING
     ]
     if missing:
-        raise ConfigError(mismatch(f"keys of {name}", expected=missing, got=sorted(data)))
+        raise ConfigError.mismatch(f"keys of {name}", expected=missing, got=sorted(data))
     hints = typing.get_type_hints(cls)
     prefix = f"{where}." if where else ""
     return cls(**{key: _decode(hints[key], value, prefix + key) for key, value in data.items()})
@@ -220,13 +218,11 @@ def _named_function(name: str, where: str) -> Any:
 
 
 def _no_function(where: str, name: str) -> ConfigError:
-    return ConfigError(
-        mismatch(
-            where,
-            expected="the name of a function of preferl, as module:name where it is defined",
-            got=repr(name),
-            fix="Set functions of your own in code, with dataclasses.replace.",
-        )
+    return ConfigError.mismatch(
+        where,
+        expected="the name of a function of preferl, as module:name where it is defined",
+        got=repr(name),
+        fix="Set functions of your own in code, with dataclasses.replace.",
     )
 
 
@@ -235,4 +231,4 @@ def _tagged(hint: Any) -> list[Any]:
 
 
 def _wrong(where: str, expected: object, got: object) -> ConfigError:
-    return ConfigError(mismatch(where, expected=expected, got=repr(got)))
+    return ConfigError.mismatch(where, expected=expected, got=repr(got))

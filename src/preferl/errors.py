@@ -15,9 +15,20 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
+from typing import Self
+
 
 class PreferlError(Exception):
     """Base of all errors raised on purpose."""
+
+    @classmethod
+    def mismatch(cls, what: str, *, expected: object, got: object, fix: str = "") -> Self:
+        """Build an error of this kind, worded by `mismatch`.
+
+        >>> print(SpaceError.mismatch("actions", expected="a Box", got="Discrete(2)"))
+        actions: expected a Box, got Discrete(2).
+        """
+        return cls(mismatch(what, expected=expected, got=got, fix=fix))
 
 
 class DataError(PreferlError, ValueError):
@@ -73,4 +84,4 @@ def require_in(what: str, value: float, low: float, high: float, *, fix: str = "
     """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range."""
     if not low <= value <= high:
         expected = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}]"
-        raise ConfigError(mismatch(what, expected=expected, got=value, fix=fix))
+        raise ConfigError.mismatch(what, expected=expected, got=value, fix=fix)

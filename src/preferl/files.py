@@ -15,7 +15,7 @@ from typing import Final
 
 from safetensors import SafetensorError
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 
 _HERE: Final = -100
 """`AT_FDCWD` of Linux: paths are those of the working directory."""
@@ -70,13 +70,11 @@ def writing(
     except StorageError:
         raise
     except (OSError, SafetensorError) as error:  # safetensors raises its own where a disk is full
-        raise StorageError(
-            mismatch(
-                f"{path}",
-                expected="a place that can be written to",
-                got=error,
-                fix="Choose another path, change its permissions or free some space.",
-            )
+        raise StorageError.mismatch(
+            f"{path}",
+            expected="a place that can be written to",
+            got=error,
+            fix="Choose another path, change its permissions or free some space.",
         ) from error
 
 
@@ -101,8 +99,8 @@ def remove_drafts(folder: Path) -> None:
                 aside.rename(path)
             shutil.rmtree(holder)
         except OSError as error:
-            raise StorageError(
-                mismatch(f"{holder}", expected="a draft that can be removed", got=error)
+            raise StorageError.mismatch(
+                f"{holder}", expected="a draft that can be removed", got=error
             ) from error
 
 

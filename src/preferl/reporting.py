@@ -11,7 +11,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.errors import ConfigError, DataError, StorageError
 from preferl.reading import parse_json
 from preferl.shapes import FloatArray
 
@@ -47,8 +47,8 @@ class JsonlSink:
             _drop_unfinished_line(path)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise StorageError(
-                mismatch(f"{path}", expected="a file that can be written", got=error)
+            raise StorageError.mismatch(
+                f"{path}", expected="a file that can be written", got=error
             ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
@@ -124,14 +124,12 @@ class WandbSink:
         try:
             self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
         except wandb.Error as error:
-            raise ConfigError(
-                mismatch(
-                    "Weights & Biases",
-                    expected="somebody who is signed in, and may write to the project",
-                    got=error,
-                    fix="Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run "
-                    "here, to be uploaded later with `wandb sync`.",
-                )
+            raise ConfigError.mismatch(
+                "Weights & Biases",
+                expected="somebody who is signed in, and may write to the project",
+                got=error,
+                fix="Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run "
+                "here, to be uploaded later with `wandb sync`.",
             ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
@@ -193,8 +191,8 @@ def require_places(places: Sequence[str]) -> None:
         MissingExtraError: wandb is asked for and not installed.
     """
     if not set(places) <= set(PLACES) or len(set(places)) < len(places):
-        raise ConfigError(
-            mismatch("report_to", expected=f"some of {', '.join(PLACES)}", got=", ".join(places))
+        raise ConfigError.mismatch(
+            "report_to", expected=f"some of {', '.join(PLACES)}", got=", ".join(places)
         )
     if "wandb" in places:
         require("wandb", extra="wandb")
@@ -246,9 +244,9 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(mismatch(f"{path}", expected="text in UTF-8", got=error)) from error
+        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
     except OSError as error:
-        raise StorageError(mismatch(f"{path}", expected="a readable file", got=error)) from error
+        raise StorageError.mismatch(f"{path}", expected="a readable file", got=error) from error
     lines = text.split("\n")[:-1]
     rows = [_row(line, number, path) for number, line in enumerate(lines, start=1)]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -262,8 +260,8 @@ def _row(line: str, number: int, path: Path | str) -> dict[str, float]:
             str(name): math.nan if value is None else float(value) for name, value in values.items()
         }
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise DataError(
-            mismatch(f"line {number} of {path}", expected="a JSON object of numbers", got=line)
+        raise DataError.mismatch(
+            f"line {number} of {path}", expected="a JSON object of numbers", got=line
         ) from error
 
 

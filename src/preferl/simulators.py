@@ -74,8 +74,8 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     except (UnregisteredEnv, ModuleNotFoundError) as error:
         raise _unknown(env_id, error) from error
     except GymnasiumError as error:
-        raise ConfigError(
-            mismatch(f"environment {env_id!r}", expected="one that can be made", got=error)
+        raise ConfigError.mismatch(
+            f"environment {env_id!r}", expected="one that can be made", got=error
         ) from error
     return env
 

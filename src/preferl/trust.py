@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 ALLOWED: Final = frozenset(
     {"gymnasium", "gymnasium_robotics", "ale_py", "shimmy", "metaworld"}
@@ -43,18 +43,16 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     'gymnasium.envs:Pendulum-v1'
     """
     if not isinstance(name, str):
-        raise ConfigError(mismatch(f"name in {source}", expected="text", got=repr(name)))
+        raise ConfigError.mismatch(f"name in {source}", expected="text", got=repr(name))
     for module in _modules_of(name):
         if not (_needs_no_trust(module) or _is_below(module, trust)):
-            raise ConfigError(
-                mismatch(
-                    f"{name!r}, which {source} names",
-                    expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
-                    "one that you trust",
-                    got=f"{module!r}",
-                    fix=f"If you know its code and trust it, pass --trust {module} "
-                    f"(trust=[{module!r}] in Python).",
-                )
+            raise ConfigError.mismatch(
+                f"{name!r}, which {source} names",
+                expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
+                "one that you trust",
+                got=f"{module!r}",
+                fix=f"If you know its code and trust it, pass --trust {module} "
+                f"(trust=[{module!r}] in Python).",
             )
     return name
 
@@ -81,8 +79,8 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            mismatch(what, expected="module:Name", got=f"{name!r} ({error})")
+        raise ConfigError.mismatch(
+            what, expected="module:Name", got=f"{name!r} ({error})"
         ) from error
     return found
 
@@ -157,14 +155,14 @@ def _modules_of(*names: str | None) -> tuple[str, ...]:
 def _parts(name: str, what: str = "name") -> tuple[str, str]:
     module, colon, rest = name.partition(":")
     if not (colon and _is_dotted(module) and rest) or ":" in rest:
-        raise ConfigError(mismatch(what, expected="module:Name", got=repr(name)))
+        raise ConfigError.mismatch(what, expected="module:Name", got=repr(name))
     return module, rest
 
 
 def _require_modules(trust: Collection[str]) -> None:
     for module in trust:
         if not _is_dotted(module):
-            raise ConfigError(mismatch("trust", expected="the names of modules", got=repr(module)))
+            raise ConfigError.mismatch("trust", expected="the names of modules", got=repr(module))
 
 
 def _is_dotted(module: str) -> bool:

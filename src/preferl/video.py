@@ -9,7 +9,7 @@ from typing import Any
 import av
 import numpy as np
 
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
 
 SMALLEST = 256
@@ -44,11 +44,11 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     b'ftyp'
     """
     if fps < 1:
-        raise ConfigError(mismatch("fps", expected="at least 1", got=fps))
+        raise ConfigError.mismatch("fps", expected="at least 1", got=fps)
     pictures = _colour(frames)
     first = next(pictures, None)
     if first is None:
-        raise DataError(mismatch("frames", expected="one or more", got="none"))
+        raise DataError.mismatch("frames", expected="one or more", got="none")
     # The index can only move to the front of a file that has a name.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
@@ -69,12 +69,10 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
             or picture.shape != size
             or not picture.size
         ):
-            raise DataError(
-                mismatch(
-                    "frames",
-                    expected=f"[T, height, width, 3 or 1] of uint8{_like(size, picture)}",
-                    got=f"one of {frame.shape} of {frame.dtype}",
-                )
+            raise DataError.mismatch(
+                "frames",
+                expected=f"[T, height, width, 3 or 1] of uint8{_like(size, picture)}",
+                got=f"one of {frame.shape} of {frame.dtype}",
             )
         yield np.broadcast_to(picture, (*picture.shape[:2], 3))
 

@@ -21,7 +21,7 @@ from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_prot
 from preferl.annotate.live import HELD
 from preferl.annotate.logs import bounded
 from preferl.annotate.settings import AnnotateSettings
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.files import writing
 from preferl.store.schema import Project
 from preferl.store.store import Store
@@ -154,13 +154,11 @@ def _bind(settings: AnnotateSettings) -> socket.socket:
             backlog=BACKLOG,
         )
     except OSError as error:
-        raise ConfigError(
-            mismatch(
-                f"{settings.host}:{settings.port}",
-                expected="an address and port that are free",
-                got=error,
-                fix="The page may be served already. Choose another port, or 0 for any.",
-            )
+        raise ConfigError.mismatch(
+            f"{settings.host}:{settings.port}",
+            expected="an address and port that are free",
+            got=error,
+            fix="The page may be served already. Choose another port, or 0 for any.",
         ) from error
 
 

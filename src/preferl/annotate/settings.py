@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import final
 from urllib.parse import urlsplit
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.store.key import SHORTEST
 
 
@@ -65,20 +65,18 @@ class AnnotateSettings:
             "http",
             "https",
         ):
-            raise ConfigError(
-                mismatch("public_url", expected="http:// or https://", got=self.public_url)
+            raise ConfigError.mismatch(
+                "public_url", expected="http:// or https://", got=self.public_url
             )
         needed = self.secret is not None or not self.only_here
         if needed and len(self.secret or "") < SHORTEST:
-            raise ConfigError(
-                mismatch(
-                    "PREFERL_SECRET"
-                    + ("" if self.only_here else f", as {self.host} is open to other machines"),
-                    expected=f"at least {SHORTEST} characters in the environment",
-                    got=f"{len(self.secret or '')}",
-                    fix="Make one: export PREFERL_SECRET=$(python3 -c "
-                    "'import secrets; print(secrets.token_urlsafe(32))')",
-                )
+            raise ConfigError.mismatch(
+                "PREFERL_SECRET"
+                + ("" if self.only_here else f", as {self.host} is open to other machines"),
+                expected=f"at least {SHORTEST} characters in the environment",
+                got=f"{len(self.secret or '')}",
+                fix="Make one: export PREFERL_SECRET=$(python3 -c "
+                "'import secrets; print(secrets.token_urlsafe(32))')",
             )
 
     @property

@@ -9,7 +9,7 @@ import tyro
 
 from preferl.cli.labels import StoreConfig, begun, opened, require_store
 from preferl.cli.optional import Trust
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 if TYPE_CHECKING:
     from preferl.annotate.settings import AnnotateSettings
@@ -295,7 +295,7 @@ def run_import(config: ImportConfig) -> None:
             found = import_drlhp(store, project.id, config.path, name=config.name)
         elif episodes is None:
             fix = "Give --demonstrations with the episodes that they count in."
-            raise ConfigError(mismatch("episodes", expected="some", got="none", fix=fix))
+            raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
         else:
             found = import_labels(
                 store,

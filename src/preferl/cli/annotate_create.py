@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from preferl.cli.labels import FOLDER, NAME
-from preferl.errors import ConfigError, DataError, PreferlError, mismatch, require_in
+from preferl.errors import ConfigError, DataError, PreferlError, require_in
 from preferl.reading import read_object
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ def load_episodes_of(config: CreateConfig) -> "Episodes":
     }
     given = [option for option, value in named.items() if value is not None]
     if len(given) != 1:
-        raise ConfigError(
-            mismatch("episodes", expected=f"one of {', '.join(named)}", got=given or "none")
+        raise ConfigError.mismatch(
+            "episodes", expected=f"one of {', '.join(named)}", got=given or "none"
         )
     if config.run is not None:
         return episodes_of_run(config.run)
@@ -176,13 +176,11 @@ def episodes_of_run(folder: Path) -> "Episodes":
         told = told | (told.get("run") or told.get("config") or {})
         source = told["demonstrations"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            mismatch(
-                f"{folder}",
-                expected="a run from recorded episodes, or a folder that holds some",
-                got="neither",
-                fix="Save episodes with preferl.data.save_episodes, and name their folder.",
-            )
+        raise DataError.mismatch(
+            f"{folder}",
+            expected="a run from recorded episodes, or a folder that holds some",
+            got="neither",
+            fix="Save episodes with preferl.data.save_episodes, and name their folder.",
         ) from error
     return load_source(source, task=told.get("task"))
 
@@ -205,13 +203,11 @@ def _sampler(config: CreateConfig) -> "PairSampler":
     from preferl.feedback.sampling import InformativePairs, UniformPairs
 
     if (config.sampler == "informative") != (config.reward is not None):
-        raise ConfigError(
-            mismatch(
-                "reward",
-                expected="a fitted one for informative pairs, and only for them",
-                got=config.reward,
-                fix="Give --sampler informative together with --reward FOLDER.",
-            )
+        raise ConfigError.mismatch(
+            "reward",
+            expected="a fitted one for informative pairs, and only for them",
+            got=config.reward,
+            fix="Give --sampler informative together with --reward FOLDER.",
         )
     if config.reward is not None:
         from preferl.training import load_reward
@@ -266,4 +262,4 @@ def _text(path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(mismatch(f"{path}", expected="a text file", got=error)) from error
+        raise DataError.mismatch(f"{path}", expected="a text file", got=error) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import tyro
 
 from preferl.cli.labels import StoreConfig, opened
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 if TYPE_CHECKING:
     from preferl.evaluation.page import Fact
@@ -71,7 +71,7 @@ def run_label_report(config: LabelReportConfig) -> None:
 
     ending = None if config.out is None else config.out.suffix.lower()
     if ending not in (None, ".html", ".json"):
-        raise ConfigError(mismatch("out", expected="a name ending in .html or .json", got=ending))
+        raise ConfigError.mismatch("out", expected="a name ending in .html or .json", got=ending)
     with opened(config.labels) as (store, project):
         numbers = label_numbers(store, project, config.seed)
     console = Console()

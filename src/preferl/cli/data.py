@@ -41,15 +41,13 @@ def run_inspect(config: InspectConfig) -> None:
     """
     from preferl.data import Episodes
     from preferl.data.sources import load_labels
-    from preferl.errors import ConfigError, mismatch
+    from preferl.errors import ConfigError
 
     found = _load(config)
     if not isinstance(found, Episodes):
         if config.labels is not None:
             fix = "Give --labels with the episodes that they index."
-            raise ConfigError(
-                mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
-            )
+            raise ConfigError.mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
         _print_table(f"Comparisons in {config.path}", _comparison_rows(found))
         return
     _print_table(f"Episodes in {config.path}", _episode_rows(found))

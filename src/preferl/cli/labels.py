@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 
 if TYPE_CHECKING:
     from preferl.store.schema import Project
@@ -72,11 +72,9 @@ def require_store(store: str) -> None:
     from preferl.store.store import LABELS
 
     if "://" not in store and not (Path(store) / LABELS).is_file():
-        raise StorageError(
-            mismatch(
-                f"store {store}",
-                expected="a folder of labels",
-                got="none",
-                fix="Make one with `preferl annotate create`, or name it with --store.",
-            )
+        raise StorageError.mismatch(
+            f"store {store}",
+            expected="a folder of labels",
+            got="none",
+            fix="Make one with `preferl annotate create`, or name it with --store.",
         )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from preferl.cli.optional import Trust
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.online import JudgeConfig, OnlineConfig
 from preferl.trust import admitted, typed
 
@@ -55,8 +55,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
 
     preset, file = _option(arguments, "--preset"), _option(arguments, "--config")
     if preset and file:
-        raise ConfigError(
-            mismatch("settings", expected="--preset or --config", got="both", fix="Drop one.")
+        raise ConfigError.mismatch(
+            "settings", expected="--preset or --config", got="both", fix="Drop one."
         )
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
     if file and "env" in settings and _option(arguments, "--env") is None:
@@ -111,6 +111,6 @@ def _read(path: Path) -> dict[str, Any]:
         if _entries(data, {}) > MOST_SETTINGS:
             raise ValueError("aliases that stand for more than all other settings")
     if not isinstance(data, dict):
-        raise ConfigError(mismatch(f"{path}", expected="settings by name", got=type(data).__name__))
+        raise ConfigError.mismatch(f"{path}", expected="settings by name", got=type(data).__name__)
     settings: dict[str, Any] = data.get("config", data)
     return settings

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preferl.cli.labels import StoreConfig, opened
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 if TYPE_CHECKING:
     from preferl.cli.reward import EvaluateConfig, FitConfig
@@ -24,12 +24,12 @@ def labelled(config: "FitConfig") -> "tuple[Episodes, Comparisons, LabelReport]"
     if (config.store is None) == (config.labels is None):
         expected = "--store, or --labels and --demonstrations"
         got = "both" if config.store is not None else "neither"
-        raise ConfigError(mismatch("labels", expected=expected, got=got))
+        raise ConfigError.mismatch("labels", expected=expected, got=got)
     if config.labels is not None and config.demonstrations is not None:
         return read(config.demonstrations, config.labels, config)
     if config.store is None:
         fix = "Give --demonstrations with the episodes that the labels count in."
-        raise ConfigError(mismatch("episodes", expected="some", got="none", fix=fix))
+        raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
     comparisons = _stored(config)
     if config.demonstrations is None:
         episodes = comparisons.segments.episodes()

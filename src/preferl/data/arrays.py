@@ -13,7 +13,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.npy import load_npy
 from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
-from preferl.errors import DataError, StorageError, mismatch
+from preferl.errors import DataError, StorageError
 from preferl.files import writing
 from preferl.reading import inside, read_object, reading
 from preferl.shapes import Array, Observations
@@ -47,13 +47,11 @@ def save_arrays(
     path = Path(path)
     _require_writable(arrays)
     if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
-        raise StorageError(
-            mismatch(
-                f"{path}",
-                expected="a new or empty folder, or one written by preferl",
-                got="a folder that holds something else",
-                fix="Choose another name: what is there would be replaced.",
-            )
+        raise StorageError.mismatch(
+            f"{path}",
+            expected="a new or empty folder, or one written by preferl",
+            got="a folder that holds something else",
+            fix="Choose another name: what is there would be replaced.",
         )
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
@@ -101,13 +99,11 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
 def _require_format(path: Path, about: Mapping[str, Any]) -> None:
     found = about.get("format")
     if found != FORMAT:
-        raise DataError(
-            mismatch(
-                f"format of {path}",
-                expected=FORMAT,
-                got=found,
-                fix="Read it with the version of preferl that wrote it.",
-            )
+        raise DataError.mismatch(
+            f"format of {path}",
+            expected=FORMAT,
+            got=found,
+            fix="Read it with the version of preferl that wrote it.",
         )
 
 
@@ -116,15 +112,13 @@ def _load_array(file: Path, memory_map: bool) -> Array:
         return load_npy(file, memory_map=memory_map)
     except (OSError, ValueError) as error:
         there = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-        raise DataError(
-            mismatch(
-                f"{file}",
-                expected="a whole .npy file",
-                got=error,
-                fix="It cannot be read now; try again when what the system names is mended."
-                if there
-                else "The file is damaged or gone; restore it from a copy.",
-            )
+        raise DataError.mismatch(
+            f"{file}",
+            expected="a whole .npy file",
+            got=error,
+            fix="It cannot be read now; try again when what the system names is mended."
+            if there
+            else "The file is damaged or gone; restore it from a copy.",
         ) from error
 
 
@@ -266,20 +260,20 @@ def content_id(*arrays: Array) -> str:
 
 def _require_plain(name: str, array: Array) -> None:
     if array.dtype.hasobject:
-        raise DataError(mismatch(name, expected="numbers or strings", got="Python objects"))
+        raise DataError.mismatch(name, expected="numbers or strings", got="Python objects")
 
 
 def _require_writable(arrays: Mapping[str, Array]) -> None:
     for name, array in arrays.items():
         _require_plain(f"array {name!r}", array)
         if not all(part.strip(".") for part in name.split("/")):
-            raise DataError(mismatch("array name", expected="words joined by '/'", got=repr(name)))
+            raise DataError.mismatch("array name", expected="words joined by '/'", got=repr(name))
 
 
 def _load(path: Path, kind: str, memory_map: bool) -> tuple[dict[str, Array], dict[str, Any]]:
     arrays, about = load_arrays(path, memory_map=memory_map)
     if about.get("kind") != kind:
-        raise DataError(mismatch(f"{path}", expected=kind, got=about.get("kind")))
+        raise DataError.mismatch(f"{path}", expected=kind, got=about.get("kind"))
     return arrays, about
 
 
@@ -295,5 +289,5 @@ def _nested(name: str, arrays: Mapping[str, Array]) -> Observations:
     prefix = f"{name}/"
     found = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
     if not found:
-        raise DataError(mismatch("array folder", expected=f"an array {name!r}", got=list(arrays)))
+        raise DataError.mismatch("array folder", expected=f"an array {name!r}", got=list(arrays))
     return found

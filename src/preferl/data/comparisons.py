@@ -7,7 +7,7 @@ from typing import Self, final
 import numpy as np
 
 from preferl.data.segments import Segments, join_segments
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import BoolArray, FloatArray, IntArray
 
 
@@ -38,23 +38,21 @@ class Comparisons:
     def __post_init__(self) -> None:
         count = len(self.pairs)
         if self.pairs.ndim != 2 or self.pairs.shape[1] != 2:
-            raise DataError(
-                mismatch("Comparisons.pairs", expected="shape [P, 2]", got=self.pairs.shape)
+            raise DataError.mismatch(
+                "Comparisons.pairs", expected="shape [P, 2]", got=self.pairs.shape
             )
         check_preference(self.preference, count)
         if self.weight.shape != (count,) or not (self.weight >= 0).all():
-            raise DataError(
-                mismatch(
-                    "Comparisons.weight",
-                    expected=f"{count} numbers of at least 0",
-                    got=f"shape {self.weight.shape}"
-                    if self.weight.shape != (count,)
-                    else f"{self.weight.min()}",
-                )
+            raise DataError.mismatch(
+                "Comparisons.weight",
+                expected=f"{count} numbers of at least 0",
+                got=f"shape {self.weight.shape}"
+                if self.weight.shape != (count,)
+                else f"{self.weight.min()}",
             )
         if self.annotator is not None and self.annotator.shape != (count,):
-            raise DataError(
-                mismatch("Comparisons.annotator", expected=f"[{count}]", got=self.annotator.shape)
+            raise DataError.mismatch(
+                "Comparisons.annotator", expected=f"[{count}]", got=self.annotator.shape
             )
         _require_rows(self.pairs, len(self.segments))
 
@@ -159,32 +157,26 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
 
 def _require_rows(pairs: IntArray, segments: int) -> None:
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= segments):
-        raise DataError(
-            mismatch(
-                "Comparisons.pairs",
-                expected=f"rows of {segments} segments",
-                got=f"rows {pairs.min()} to {pairs.max()}",
-            )
+        raise DataError.mismatch(
+            "Comparisons.pairs",
+            expected=f"rows of {segments} segments",
+            got=f"rows {pairs.min()} to {pairs.max()}",
         )
 
 
 def check_preference(preference: FloatArray, count: int) -> None:
     """Raise `DataError` unless there are `count` preferences in [0, 1] or NaN."""
     if preference.shape != (count,):
-        raise DataError(
-            mismatch(
-                "preference",
-                expected=f"one number per pair, shape ({count},)",
-                got=f"shape {preference.shape}",
-            )
+        raise DataError.mismatch(
+            "preference",
+            expected=f"one number per pair, shape ({count},)",
+            got=f"shape {preference.shape}",
         )
     wrong = (preference < 0) | (preference > 1)
     if wrong.any():
-        raise DataError(
-            mismatch(
-                "preference",
-                expected="the probability in [0, 1] that the first is preferred, NaN if declined",
-                got=f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}",
-                fix="Labels of other projects are converted by preferl.data.sources.labels.",
-            )
+        raise DataError.mismatch(
+            "preference",
+            expected="the probability in [0, 1] that the first is preferred, NaN if declined",
+            got=f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}",
+            fix="Labels of other projects are converted by preferl.data.sources.labels.",
         )

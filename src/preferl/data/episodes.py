@@ -8,7 +8,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from preferl.data.on_disk import concatenate_rows
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -59,10 +59,8 @@ class Episodes:
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-            raise DataError(
-                mismatch(
-                    "Episodes.lengths", expected="[K] whole numbers of at least 1", got=lengths
-                )
+            raise DataError.mismatch(
+                "Episodes.lengths", expected="[K] whole numbers of at least 1", got=lengths
             )
         steps = int(lengths.sum())
         named = {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
@@ -71,12 +69,10 @@ class Episodes:
         for name, array in named.items():
             _require_rows(f"Episodes.{name}", array, steps)
         if self.rewards.ndim != 1 or self.terminated.ndim != 1:
-            raise DataError(
-                mismatch(
-                    "Episodes.rewards and .terminated",
-                    expected="one axis [T]",
-                    got=f"shapes {self.rewards.shape} and {self.terminated.shape}",
-                )
+            raise DataError.mismatch(
+                "Episodes.rewards and .terminated",
+                expected="one axis [T]",
+                got=f"shapes {self.rewards.shape} and {self.terminated.shape}",
             )
         require_alike("Episodes.final_observations", [self.observations, self.final_observations])
         map_observations(
@@ -92,19 +88,17 @@ class Episodes:
         ):
             _require_finite(f"Episodes.{name}", value)
         if self.terminated.dtype != bool:
-            raise DataError(
-                mismatch("Episodes.terminated", expected="booleans", got=self.terminated.dtype)
+            raise DataError.mismatch(
+                "Episodes.terminated", expected="booleans", got=self.terminated.dtype
             )
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
         if inside.any():
-            raise DataError(
-                mismatch(
-                    "Episodes.terminated",
-                    expected="true only at the last step of an episode",
-                    got=f"true inside an episode at step {int(inside.argmax())}",
-                    fix="Check that `lengths` holds every episode's boundary.",
-                )
+            raise DataError.mismatch(
+                "Episodes.terminated",
+                expected="true only at the last step of an episode",
+                got=f"true inside an episode at step {int(inside.argmax())}",
+                fix="Check that `lengths` holds every episode's boundary.",
             )
 
     def __len__(self) -> int:
@@ -221,10 +215,8 @@ def require_alike(name: str, parts: Sequence[Any]) -> None:
     shapes = [_row_shapes(part) for part in parts]
     for k, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise DataError(
-                mismatch(
-                    name, expected=f"rows of {shapes[0]}, as in part 0", got=f"{shape} in part {k}"
-                )
+            raise DataError.mismatch(
+                name, expected=f"rows of {shapes[0]}, as in part 0", got=f"{shape} in part {k}"
             )
 
 
@@ -236,24 +228,20 @@ def _row_shapes(value: Any) -> Any:
 
 def _require_rows(name: str, array: Array, rows: int) -> None:
     if len(array) != rows:
-        raise DataError(
-            mismatch(
-                name,
-                expected=f"{rows} rows, the sum of the episodes' lengths",
-                got=f"{len(array)} rows",
-            )
+        raise DataError.mismatch(
+            name,
+            expected=f"{rows} rows, the sum of the episodes' lengths",
+            got=f"{len(array)} rows",
         )
 
 
 def _require_observations(observations: Array, final: Array, steps: int, episodes: int) -> None:
     _require_rows("Episodes.observations", observations, steps)
     if len(final) != episodes:
-        raise DataError(
-            mismatch(
-                "Episodes.final_observations",
-                expected=f"shape {(episodes, *observations.shape[1:])}, one row per episode",
-                got=f"shape {final.shape}",
-            )
+        raise DataError.mismatch(
+            "Episodes.final_observations",
+            expected=f"shape {(episodes, *observations.shape[1:])}, one row per episode",
+            got=f"shape {final.shape}",
         )
 
 
@@ -261,11 +249,9 @@ def _require_finite(name: str, values: Observations) -> None:
     for array in leaves(values):
         if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
             row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
-            raise DataError(
-                mismatch(
-                    name,
-                    expected="finite numbers",
-                    got=f"NaN or infinity, first in row {row}",
-                    fix="Repair or drop that step before it becomes training data.",
-                )
+            raise DataError.mismatch(
+                name,
+                expected="finite numbers",
+                got=f"NaN or infinity, first in row {row}",
+                fix="Repair or drop that step before it becomes training data.",
             )

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 
 from preferl.bounds import Expansion
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array
 
 DAMAGED: Final = (
@@ -71,12 +71,10 @@ def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Arra
             held = {name.removesuffix(".npy"): name for name in archive.namelist()}
             missing = [name for name in names or () if name not in held]
             if missing:
-                raise DataError(
-                    mismatch(
-                        f"{path}",
-                        expected=f"the arrays {', '.join(names or ())}",
-                        got=f"no {', '.join(missing)} among {list(held)}",
-                    )
+                raise DataError.mismatch(
+                    f"{path}",
+                    expected=f"the arrays {', '.join(names or ())}",
+                    got=f"no {', '.join(missing)} among {list(held)}",
                 )
             wanted = held if names is None else names
             return {name: _member(archive, held[name], expansion) for name in wanted}

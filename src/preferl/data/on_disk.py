@@ -8,7 +8,7 @@ from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
@@ -141,13 +141,11 @@ class _File:
     def __getitem__(self, rows: IntArray) -> Array:
         """Rows in memory; those of an old file that has been replaced would be of other clips."""
         if _identity(self.path) != self.identity:
-            raise DataError(
-                mismatch(
-                    f"{self.path}",
-                    expected="the file that these pictures were found in",
-                    got="another file or none",
-                    fix="Load the folder again.",
-                )
+            raise DataError.mismatch(
+                f"{self.path}",
+                expected="the file that these pictures were found in",
+                got="another file or none",
+                fix="Load the folder again.",
             )
         stored: Array = np.memmap(
             self.path, self.dtype, "r", self.offset, self.shape, cast("Any", self.order)

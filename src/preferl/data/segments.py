@@ -7,7 +7,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.data.on_disk import select_rows
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -93,7 +93,7 @@ class Segments:
 
     def __post_init__(self) -> None:
         if self.length < 1:
-            raise ConfigError(mismatch("segment length", expected="at least 1", got=self.length))
+            raise ConfigError.mismatch("segment length", expected="at least 1", got=self.length)
         steps = len(self.rewards)
         columns = {"actions": self.actions} | (
             {} if self.states is None else {"states": self.states}
@@ -102,22 +102,18 @@ class Segments:
             columns[f"observations {leaf.shape}"] = leaf
         for name, array in columns.items():
             if len(array) != steps:
-                raise DataError(
-                    mismatch(f"Segments.{name}", expected=f"{steps} rows", got=len(array))
+                raise DataError.mismatch(
+                    f"Segments.{name}", expected=f"{steps} rows", got=len(array)
                 )
         if self.start.shape != self.real.shape or self.start.ndim != 1:
-            raise DataError(
-                mismatch(
-                    "Segments.start and .real",
-                    expected="one axis [N] each",
-                    got=f"shapes {self.start.shape} and {self.real.shape}",
-                )
+            raise DataError.mismatch(
+                "Segments.start and .real",
+                expected="one axis [N] each",
+                got=f"shapes {self.start.shape} and {self.real.shape}",
             )
         if self.origin is not None and self.origin.shape != (len(self.start), 3):
-            raise DataError(
-                mismatch(
-                    "Segments.origin", expected=f"shape {(len(self), 3)}", got=self.origin.shape
-                )
+            raise DataError.mismatch(
+                "Segments.origin", expected=f"shape {(len(self), 3)}", got=self.origin.shape
             )
         if len(self.start) and (
             self.start.min() < 0
@@ -125,12 +121,10 @@ class Segments:
             or self.real.max() > self.length
             or (self.start + self.real).max() > steps
         ):
-            raise DataError(
-                mismatch(
-                    "Segments.start and .real",
-                    expected=f"windows of 1 to {self.length} steps inside {steps} steps",
-                    got=f"rows {int(self.start.min())} to {int((self.start + self.real).max())}",
-                )
+            raise DataError.mismatch(
+                "Segments.start and .real",
+                expected=f"windows of 1 to {self.length} steps inside {steps} steps",
+                got=f"rows {int(self.start.min())} to {int((self.start + self.real).max())}",
             )
 
     def __len__(self) -> int:
@@ -251,13 +245,11 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
     """
     start = np.asarray(start, np.int64)
     if len(start) and (start.min() < 0 or start.max() + length > episodes.steps):
-        raise DataError(
-            mismatch(
-                "segment starts",
-                expected=f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps",
-                got=f"rows in [{start.min()}, {start.max()}]",
-                fix="Load the data set that the labels were made for.",
-            )
+        raise DataError.mismatch(
+            "segment starts",
+            expected=f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps",
+            got=f"rows in [{start.min()}, {start.max()}]",
+            fix="Load the data set that the labels were made for.",
         )
     return _windows(episodes, start, np.full(len(start), length), length)
 
@@ -298,22 +290,20 @@ def sample_segments(
     [0, 2, 3]
     """
     if count < 0 or length < 1:
-        raise ConfigError(
-            mismatch("segments", expected="count >= 0 and length >= 1", got=(count, length))
+        raise ConfigError.mismatch(
+            "segments", expected="count >= 0 and length >= 1", got=(count, length)
         )
     if short not in get_args(Short):
-        raise ConfigError(mismatch("short", expected=get_args(Short), got=repr(short)))
+        raise ConfigError.mismatch("short", expected=get_args(Short), got=repr(short))
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())
     if total == 0:
         longest = int(episodes.lengths.max()) if len(episodes) else 0
-        raise DataError(
-            mismatch(
-                "segment length",
-                expected=f"at most {longest}, the longest of {len(episodes)} episodes",
-                got=length,
-                fix='Shorten the segments, record longer episodes, or pass short="pad".',
-            )
+        raise DataError.mismatch(
+            "segment length",
+            expected=f"at most {longest}, the longest of {len(episodes)} episodes",
+            got=length,
+            fix='Shorten the segments, record longer episodes, or pass short="pad".',
         )
     drawn = rng.choice(total, count, replace=count > total, shuffle=True)
     ends = np.cumsum(windows)

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array, BoolArray, IntArray, leaves
 
 
@@ -33,20 +33,18 @@ def split(
         DataError: too few pairs or episodes to have both halves.
     """
     if not 0 < validation < 1:
-        raise ConfigError(mismatch("validation share", expected="in (0, 1)", got=validation))
+        raise ConfigError.mismatch("validation share", expected="in (0, 1)", got=validation)
     if by == "episode":
         return _by_episode(comparisons, rng, validation)
     group = _same_question(comparisons)
     groups = int(group.max()) + 1 if len(group) else 0
     held = round(groups * validation)
     if held == 0 or held == groups:
-        raise DataError(
-            mismatch(
-                "comparisons to split",
-                expected=f"enough for a validation share of {validation:g} and the rest",
-                got=f"{groups} different pairs",
-                fix="Ask more questions or change the share.",
-            )
+        raise DataError.mismatch(
+            "comparisons to split",
+            expected=f"enough for a validation share of {validation:g} and the rest",
+            got=f"{groups} different pairs",
+            fix="Ask more questions or change the share.",
         )
     inside = np.isin(group, rng.permutation(groups)[:held])
     return comparisons[~inside], comparisons[inside]
@@ -61,7 +59,7 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
     group = _same_question(comparisons)
     groups = int(group.max()) + 1 if len(group) else 0
     if not 2 <= count <= groups:
-        raise DataError(mismatch("folds", expected=f"2 to {groups} (pairs)", got=count))
+        raise DataError.mismatch("folds", expected=f"2 to {groups} (pairs)", got=count)
     return rng.permutation(np.arange(groups) % count)[group]
 
 
@@ -113,13 +111,11 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
     train: BoolArray = (touched == 0).all(axis=1)
     validate: BoolArray = (touched == last - first + 1).all(axis=1)
     if not train.any() or not validate.any():
-        raise DataError(
-            mismatch(
-                "comparisons to split by episode",
-                expected="pairs wholly inside and wholly outside the held episodes",
-                got=f"{int(train.sum())} outside and {int(validate.sum())} inside",
-                fix="Hold out more or fewer episodes, or split by pair.",
-            )
+        raise DataError.mismatch(
+            "comparisons to split by episode",
+            expected="pairs wholly inside and wholly outside the held episodes",
+            got=f"{int(train.sum())} outside and {int(validate.sum())} inside",
+            fix="Hold out more or fewer episodes, or split by pair.",
         )
     return comparisons[train], comparisons[validate]
 

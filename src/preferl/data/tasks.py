@@ -12,7 +12,7 @@ from typing import Any, Literal, final, get_args, overload
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.shapes import FloatArray
 
 Hyperparameters = Literal["mujoco", "antmaze", "adroit"]
@@ -67,20 +67,16 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.random == self.expert:
-            raise ConfigError(
-                mismatch(
-                    "Task.expert", expected="another return than random's", got=f"{self.expert:g}"
-                )
+            raise ConfigError.mismatch(
+                "Task.expert", expected="another return than random's", got=f"{self.expert:g}"
             )
         require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
         require_in("Task.query_length", self.query_length, 1, float("inf"))
         if self.hyperparameters not in get_args(Hyperparameters):
-            raise ConfigError(
-                mismatch(
-                    "Task.hyperparameters",
-                    expected=f"one of {get_args(Hyperparameters)}",
-                    got=repr(self.hyperparameters),
-                )
+            raise ConfigError.mismatch(
+                "Task.hyperparameters",
+                expected=f"one of {get_args(Hyperparameters)}",
+                got=repr(self.hyperparameters),
             )
 
 
@@ -97,13 +93,11 @@ def find_task(task: str | Task) -> Task:
         return task
     if task not in TASKS:
         near = get_close_matches(task, TASKS, n=5, cutoff=0.5)
-        raise ConfigError(
-            mismatch(
-                "task",
-                expected=f"a name such as {', '.join(near or ('door-human-v1', 'Lift_ph'))}",
-                got=repr(task),
-                fix="See preferl.data.TASKS for all names, or pass a Task of your own.",
-            )
+        raise ConfigError.mismatch(
+            "task",
+            expected=f"a name such as {', '.join(near or ('door-human-v1', 'Lift_ph'))}",
+            got=repr(task),
+            fix="See preferl.data.TASKS for all names, or pass a Task of your own.",
         )
     return TASKS[task]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.data.episodes import Episodes
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array, Observations, map_observations
 
 
@@ -23,21 +23,15 @@ def require_new_minari(name: str) -> None:
     try:
         require("minari.dataset.minari_dataset", extra="minari").parse_dataset_id(name)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            mismatch(
-                f"Minari id {name!r}",
-                expected="a name such as mine/cheetah/mixed-v0",
-                got=error,
-            )
+        raise DataError.mismatch(
+            f"Minari id {name!r}", expected="a name such as mine/cheetah/mixed-v0", got=error
         ) from error
     if name in minari.list_local_datasets():
-        raise DataError(
-            mismatch(
-                f"Minari id {name!r}",
-                expected="one that is not on this machine",
-                got="one that is",
-                fix=f"Raise its version, or remove it: minari delete {name}",
-            )
+        raise DataError.mismatch(
+            f"Minari id {name!r}",
+            expected="one that is not on this machine",
+            got="one that is",
+            fix=f"Raise its version, or remove it: minari delete {name}",
         )
 
 

@@ -24,7 +24,7 @@ from typing import cast
 import numpy as np
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations, take
 from preferl.statistics import pearson
@@ -74,7 +74,7 @@ def epic_distance(
     0.0
     """
     if not 0 <= discount <= 1:
-        raise ConfigError(mismatch("discount", expected="in [0, 1]", got=discount))
+        raise ConfigError.mismatch("discount", expected="in [0, 1]", got=discount)
     rows = rng.choice(episodes.steps, min(transitions, episodes.steps), replace=False)
     actions = episodes.actions[rng.integers(episodes.steps, size=shaping)]
     follow = _following(episodes, rng.integers(episodes.steps, size=shaping))
@@ -118,7 +118,7 @@ def markovian(reward: AnyReward) -> TransitionReward:
     """
     reward = as_reward(reward)
     if reward.context != 1:
-        raise ConfigError(mismatch("context of a reward for EPIC", expected=1, got=reward.context))
+        raise ConfigError.mismatch("context of a reward for EPIC", expected=1, got=reward.context)
 
     def of_lone_steps(
         observations: Observations, actions: Array, following: Observations

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.policy import EnvSource, make_env
 from preferl.evaluation.protocols import PaidPolicy, Policy
@@ -98,13 +98,11 @@ def _shoot(
 def _frame(stage: gymnasium.Env[Any, Any]) -> Array:
     frame = stage.render()
     if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-        raise ConfigError(
-            mismatch(
-                "what the environment renders",
-                expected="a picture [height, width, 3]",
-                got=type(frame).__name__,
-                fix="Film an environment that supports render_mode='rgb_array'.",
-            )
+        raise ConfigError.mismatch(
+            "what the environment renders",
+            expected="a picture [height, width, 3]",
+            got=type(frame).__name__,
+            fix="Film an environment that supports render_mode='rgb_array'.",
         )
     return frame.astype(np.uint8)
 

@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policy import EnvSource, PolicyReport, evaluate_policy
 from preferl.evaluation.protocols import Policy
 from preferl.threads import torch_threads
@@ -98,13 +98,11 @@ def _spread(
             reports[waiting[done]] = done.result()
             tell(waiting[done], reports[waiting[done]])
     except BrokenProcessPool as error:
-        raise ConfigError(
-            mismatch(
-                "processes",
-                expected=f"{processes} that judge policies",
-                got="one that ended",
-                fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
-            )
+        raise ConfigError.mismatch(
+            "processes",
+            expected=f"{processes} that judge policies",
+            got="one that ended",
+            fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -115,13 +113,11 @@ def _require_sendable(name: str, policy: Policy, env: EnvSource, how: dict[str, 
     try:
         ForkingPickler.dumps((policy, env, how))
     except Exception as error:  # whatever the class of someone else raises
-        raise ConfigError(
-            mismatch(
-                f"policy {name!r} and its environment",
-                expected="what pickle can send to another process",
-                got=error,
-                fix="Pass processes=1, or the id of a registered environment.",
-            )
+        raise ConfigError.mismatch(
+            f"policy {name!r} and its environment",
+            expected="what pickle can send to another process",
+            got=error,
+            fix="Pass processes=1, or the id of a registered environment.",
         ) from error
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, final, runtime_checkable
 import numpy as np
 from gymnasium import spaces
 
-from preferl.errors import SpaceError, mismatch
+from preferl.errors import SpaceError
 from preferl.evaluation.protocols import Policy
 from preferl.shapes import Array
 
@@ -86,13 +86,11 @@ def on_raw_observations(policy: Policy) -> Policy:
         return policy
     seen, normalised = policy.observation_space, normaliser.observation_space
     if _shapes(seen) != _shapes(normalised):
-        raise SpaceError(
-            mismatch(
-                "observations of the policy",
-                expected=f"those that VecNormalize has statistics of, {_shapes(normalised)}",
-                got=_shapes(seen),
-                fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
-            )
+        raise SpaceError.mismatch(
+            "observations of the policy",
+            expected=f"those that VecNormalize has statistics of, {_shapes(normalised)}",
+            got=_shapes(seen),
+            fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
         )
     return NormalisedPolicy(policy, normaliser)
 
@@ -106,13 +104,11 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
         return array
     if len(shape) == 3 and array.ndim >= 3 and _ends_in(np.moveaxis(array, -1, -3), shape):
         return np.moveaxis(array, -1, -3)
-    raise SpaceError(
-        mismatch(
-            "observation",
-            expected=f"shape {shape}, which VecNormalize has statistics of",
-            got=array.shape,
-            fix="Evaluate in the environment that the policy was trained in, with its wrappers.",
-        )
+    raise SpaceError.mismatch(
+        "observation",
+        expected=f"shape {shape}, which VecNormalize has statistics of",
+        got=array.shape,
+        fix="Evaluate in the environment that the policy was trained in, with its wrappers.",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.files import write_text
 
 
@@ -54,12 +54,10 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise DataError(
-                    mismatch(
-                        f"row {row} of table {self.caption!r}",
-                        expected=f"{len(self.columns)} cells",
-                        got=len(row),
-                    )
+                raise DataError.mismatch(
+                    f"row {row} of table {self.caption!r}",
+                    expected=f"{len(self.columns)} cells",
+                    got=len(row),
                 )
 
 

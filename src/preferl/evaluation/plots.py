@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.evaluation.drawing import (
     HALF,
     INK,
@@ -114,7 +114,7 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
     if true is not None and np.shape(true) != mean.shape:
-        raise DataError(mismatch("true reward", expected=mean.shape, got=np.shape(true)))
+        raise DataError.mismatch("true reward", expected=mean.shape, got=np.shape(true))
     with matplotlib.rc_context(STYLE):
         figure, axes = canvas(WIDE, 250)
         if len(members) > 1:
@@ -269,7 +269,7 @@ def attention_map(attention: FloatArray) -> str:
     """
     shares = _shares("attention", attention, 2)
     if shares.shape[0] != shares.shape[1]:
-        raise DataError(mismatch("attention", expected="a square [L, L]", got=shares.shape))
+        raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
     with matplotlib.rc_context(STYLE):
         figure, axes = canvas(HALF, 380)
         _pixels(axes, shares)
@@ -308,7 +308,7 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
 def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
     shares = np.asarray(values, np.float64)
     if shares.ndim != axes or not shares.size:
-        raise DataError(mismatch(name, expected=f"{axes} axes with steps", got=shares.shape))
+        raise DataError.mismatch(name, expected=f"{axes} axes with steps", got=shares.shape)
     return shares
 
 
@@ -324,12 +324,10 @@ def _pixels(axes: Axes, shares: FloatArray) -> None:
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     if runs.shape[1] != len(curve.steps):
-        raise DataError(
-            mismatch(
-                f"curve {curve.label!r}",
-                expected=f"{len(curve.steps)} values, one per step",
-                got=runs.shape[1],
-            )
+        raise DataError.mismatch(
+            f"curve {curve.label!r}",
+            expected=f"{len(curve.steps)} values, one per step",
+            got=runs.shape[1],
         )
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:

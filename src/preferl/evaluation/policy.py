@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from preferl.errors import DataError, mismatch, require_in
+from preferl.errors import DataError, require_in
 from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.protocols import PaidPolicy, Policy
 from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
@@ -99,8 +99,8 @@ class PolicyReport:
                 None if success is None else np.array(success, bool),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                mismatch("policy report", expected="returns, lengths and success", got=repr(error))
+            raise DataError.mismatch(
+                "policy report", expected="returns, lengths and success", got=repr(error)
             ) from error
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table
 from preferl.evaluation.plots import (
     Curve,
@@ -54,7 +54,7 @@ def run_report(
         DataError: `taught` is not one of the policies.
     """
     if taught not in policies:
-        raise DataError(mismatch("taught policy", expected=f"one of {list(policies)}", got=taught))
+        raise DataError.mismatch("taught policy", expected=f"one of {list(policies)}", got=taught)
     sections = [_behaviour(policies, taught), _clips(clips), _learning(policies, taught, curves)]
     sections.append(_reward(reward, controls or {}, reward_figures))
     return Report(

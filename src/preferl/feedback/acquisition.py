@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from preferl.errors import FeedbackError, mismatch
+from preferl.errors import FeedbackError
 from preferl.shapes import FloatArray
 
 Acquisition = Callable[[FloatArray], FloatArray]
@@ -82,12 +82,10 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
     if logits.ndim != 2 or len(logits) < 2:
-        raise FeedbackError(
-            mismatch(
-                "members of the reward model",
-                expected="at least 2, since the variance over one says nothing",
-                got=f"logits of shape {logits.shape}",
-                fix="Train an ensemble, choose `entropy`, or ask with UniformPairs.",
-            )
+        raise FeedbackError.mismatch(
+            "members of the reward model",
+            expected="at least 2, since the variance over one says nothing",
+            got=f"logits of shape {logits.shape}",
+            fix="Train an ensemble, choose `entropy`, or ask with UniformPairs.",
         )
     return logits

@@ -13,7 +13,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import FeedbackError, mismatch, require_in
+from preferl.errors import FeedbackError, require_in
 from preferl.feedback.protocols import PairSampler
 from preferl.feedback.sampling import (
     MOST_OVERSAMPLING,
@@ -83,8 +83,8 @@ class CoveringPairs:
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
         if len(pairs) < count:
-            raise FeedbackError(
-                mismatch("candidate pairs", expected=f"at least {count}", got=len(pairs))
+            raise FeedbackError.mismatch(
+                "candidate pairs", expected=f"at least {count}", got=len(pairs)
             )
         if count == 0:
             return pairs[:0]
@@ -152,12 +152,10 @@ def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
 def _check_features(features: FloatArray, count: int) -> FloatArray:
     features = np.asarray(features, np.float64)
     if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
-        raise FeedbackError(
-            mismatch(
-                "features of segments",
-                expected=f"finite numbers of shape [{count}, F]",
-                got=f"shape {features.shape}"
-                + ("" if np.isfinite(features).all() else " with NaN or infinity"),
-            )
+        raise FeedbackError.mismatch(
+            "features of segments",
+            expected=f"finite numbers of shape [{count}, F]",
+            got=f"shape {features.shape}"
+            + ("" if np.isfinite(features).all() else " with NaN or infinity"),
         )
     return features

@@ -161,14 +161,12 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
-        raise FeedbackError(
-            mismatch(
-                "pairs",
-                expected=f"whole numbers of shape [P, 2], rows of {count} segments",
-                got=f"rows {pairs.min()} to {pairs.max()}"
-                if whole
-                else f"{pairs.dtype} of shape {pairs.shape}",
-            )
+        raise FeedbackError.mismatch(
+            "pairs",
+            expected=f"whole numbers of shape [P, 2], rows of {count} segments",
+            got=f"rows {pairs.min()} to {pairs.max()}"
+            if whole
+            else f"{pairs.dtype} of shape {pairs.shape}",
         )
     return pairs
 

@@ -11,7 +11,7 @@ from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.shapes import FloatArray
 
 
@@ -39,9 +39,9 @@ class Likelihood:
 
     def __post_init__(self) -> None:
         if not 0 <= self.noise < 1:
-            raise ConfigError(mismatch("noise", expected="in [0, 1)", got=self.noise))
+            raise ConfigError.mismatch("noise", expected="in [0, 1)", got=self.noise)
         if not 0 < self.scale < math.inf:
-            raise ConfigError(mismatch("scale", expected="above 0 and finite", got=self.scale))
+            raise ConfigError.mismatch("scale", expected="above 0 and finite", got=self.scale)
 
     def probability(self, logits: FloatArray) -> FloatArray:
         """That the first is preferred, of logits of any shape."""

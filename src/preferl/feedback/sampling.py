@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from preferl.data.segments import Segments
-from preferl.errors import FeedbackError, mismatch, require_in
+from preferl.errors import FeedbackError, require_in
 from preferl.feedback.acquisition import Acquisition, probability_variance
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.protocols import PairSampler, WantsSegments
@@ -52,13 +52,11 @@ class UniformPairs:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
         if len(windows) < 2:
-            raise FeedbackError(
-                mismatch(
-                    "segments to pair",
-                    expected="at least 2 different windows",
-                    got=len(windows),
-                    fix="Record more steps or shorten the segments.",
-                )
+            raise FeedbackError.mismatch(
+                "segments to pair",
+                expected="at least 2 different windows",
+                got=len(windows),
+                fix="Record more steps or shorten the segments.",
             )
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
@@ -139,12 +137,10 @@ def segments_wanted(
         return ceil(2 * questions * oversampling)
     wanted: Any = asked.segments_for(questions)
     if not isinstance(wanted, int | np.integer) or wanted < (2 if questions else 0):
-        raise FeedbackError(
-            mismatch(
-                f"segments_for({questions}) of {type(sampler).__name__}",
-                expected="a whole number of at least 2, since a question shows two",
-                got=wanted,
-            )
+        raise FeedbackError.mismatch(
+            f"segments_for({questions}) of {type(sampler).__name__}",
+            expected="a whole number of at least 2, since a question shows two",
+            got=wanted,
         )
     return int(wanted)
 
@@ -183,13 +179,11 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
 def _check_scores(scores: FloatArray, count: int) -> FloatArray:
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2 or scores.shape[1] != count or not np.isfinite(scores).all():
-        raise FeedbackError(
-            mismatch(
-                "scores of segments",
-                expected=f"finite numbers of shape [members, {count}]",
-                got=f"shape {scores.shape}"
-                + ("" if np.isfinite(scores).all() else " with NaN or infinity"),
-            )
+        raise FeedbackError.mismatch(
+            "scores of segments",
+            expected=f"finite numbers of shape [members, {count}]",
+            got=f"shape {scores.shape}"
+            + ("" if np.isfinite(scores).all() else " with NaN or infinity"),
         )
     return scores
 
@@ -197,11 +191,9 @@ def _check_scores(scores: FloatArray, count: int) -> FloatArray:
 def _check_value(value: FloatArray, count: int) -> FloatArray:
     value = np.asarray(value, np.float64)
     if value.shape != (count,) or np.isnan(value).any():
-        raise FeedbackError(
-            mismatch(
-                "acquisition",
-                expected=f"one number per pair, shape ({count},)",
-                got="NaN" if value.shape == (count,) else f"shape {value.shape}",
-            )
+        raise FeedbackError.mismatch(
+            "acquisition",
+            expected=f"one number per pair, shape ({count},)",
+            got="NaN" if value.shape == (count,) else f"shape {value.shape}",
         )
     return value

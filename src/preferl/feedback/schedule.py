@@ -13,7 +13,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.protocols import PairSampler
 from preferl.feedback.sampling import MOST_OVERSAMPLING, segments_wanted
 from preferl.shapes import FloatArray, IntArray
@@ -151,8 +151,8 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     whole = sum(exact, Fraction(0))
     if whole == 0:
         if total or not exact:
-            raise ConfigError(
-                mismatch("weights", expected="at least one above 0", got=list(map(float, exact)))
+            raise ConfigError.mismatch(
+                "weights", expected="at least one above 0", got=list(map(float, exact))
             )
         return np.zeros(len(exact), np.int64)
     shares = [total * weight / whole for weight in exact]
@@ -166,7 +166,7 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 def _fractions(weights: FloatArray | Sequence[float]) -> list[Fraction]:
     numbers = [float(weight) for weight in weights]
     if not all(isfinite(number) and number >= 0 for number in numbers):
-        raise ConfigError(mismatch("weights", expected="numbers of at least 0", got=numbers))
+        raise ConfigError.mismatch("weights", expected="numbers of at least 0", got=numbers)
     return [Fraction(number) for number in numbers]
 
 
@@ -175,19 +175,17 @@ def _weights(schedule: ScheduleName | Schedule, turns: int) -> FloatArray:
     if isinstance(schedule, str):
         if schedule not in _NAMED:
             expected = f"one of {', '.join(_NAMED)}, or a function"
-            raise ConfigError(mismatch("schedule", expected=expected, got=repr(schedule)))
+            raise ConfigError.mismatch("schedule", expected=expected, got=repr(schedule))
         schedule = _NAMED[schedule]
     moments = np.arange(1, turns) / turns
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any() or not weights.any():
         at = float(moments[wrong.argmax()])
-        raise ConfigError(
-            mismatch(
-                "schedule",
-                expected="weights of at least 0, not all of them 0",
-                got=f"{weights[wrong.argmax()]} at elapsed = {at:g}",
-            )
+        raise ConfigError.mismatch(
+            "schedule",
+            expected="weights of at least 0, not all of them 0",
+            got=f"{weights[wrong.argmax()]} at elapsed = {at:g}",
         )
     return weights
 
@@ -196,6 +194,6 @@ def _count(name: str, value: int, low: int = 0) -> int:
     try:
         number = operator.index(value)
     except TypeError as error:
-        raise ConfigError(mismatch(name, expected="a whole number", got=repr(value))) from error
+        raise ConfigError.mismatch(name, expected="a whole number", got=repr(value)) from error
     require_in(name, number, low, inf)
     return number

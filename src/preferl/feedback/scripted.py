@@ -11,7 +11,7 @@ from typing import Literal, Self, final
 import numpy as np
 
 from preferl.data.segments import Clips, Segments
-from preferl.errors import ConfigError, FeedbackError, mismatch, require_in
+from preferl.errors import ConfigError, FeedbackError, require_in
 from preferl.feedback.acquisition import sigmoid
 from preferl.shapes import BoolArray, FloatArray
 
@@ -82,11 +82,11 @@ class ScriptedTeacher:
         for name in ("discount", "recency", "guess_rate", "error_rate"):
             require_in(name, getattr(self, name), 0, 1)
         if self.skip_below is not None and self.skip_below != self.skip_below:
-            raise ConfigError(mismatch("skip_below", expected="a return or None", got="NaN"))
+            raise ConfigError.mismatch("skip_below", expected="a return or None", got="NaN")
         require_in("equal_within", self.equal_within, 0, inf)
         if not 0 < self.largest_logit < inf:
-            raise ConfigError(
-                mismatch("largest_logit", expected="a positive number", got=self.largest_logit)
+            raise ConfigError.mismatch(
+                "largest_logit", expected="a positive number", got=self.largest_logit
             )
 
     @classmethod
@@ -108,7 +108,7 @@ class ScriptedTeacher:
             scale: None as in B-Pref, whose segments return at most 50; see `ScriptedTeacher`.
         """
         if not rationality > 0:
-            raise ConfigError(mismatch("rationality", expected="above 0", got=rationality))
+            raise ConfigError.mismatch("rationality", expected="above 0", got=rationality)
         return cls(temperature=1 / rationality, scale=scale)
 
     @classmethod
@@ -218,19 +218,17 @@ def _check_scale(scale: Scale) -> None:
         return
     if isinstance(scale, str) or not 0 < scale < inf:
         expected = '"deviation", "length", a positive number or None'
-        raise ConfigError(mismatch("scale", expected=expected, got=repr(scale)))
+        raise ConfigError.mismatch("scale", expected=expected, got=repr(scale))
 
 
 def _margin(typical: float, margin: float, worst: float) -> float:
     require_in("margin", margin, 0, 1)
     if not (isfinite(typical) and isfinite(worst) and typical > worst):
-        raise ConfigError(
-            mismatch(
-                "typical",
-                expected=f"a mean return of segments above worst = {worst:g}",
-                got=typical,
-                fix="Where returns are negative, pass the least a segment can return as `worst`.",
-            )
+        raise ConfigError.mismatch(
+            "typical",
+            expected=f"a mean return of segments above worst = {worst:g}",
+            got=typical,
+            fix="Where returns are negative, pass the least a segment can return as `worst`.",
         )
     return margin * (typical - worst)
 
@@ -238,21 +236,17 @@ def _margin(typical: float, margin: float, worst: float) -> float:
 def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
     if rewards.ndim != 3 or rewards.shape[1] != 2 or shown.mask.shape != rewards.shape:
-        raise FeedbackError(
-            mismatch(
-                "clips shown to a scripted teacher",
-                expected="rewards and mask of shape [P, 2, L]",
-                got=f"shapes {rewards.shape} and {shown.mask.shape}",
-                fix="Show segments[pairs], with pairs [P, 2].",
-            )
+        raise FeedbackError.mismatch(
+            "clips shown to a scripted teacher",
+            expected="rewards and mask of shape [P, 2, L]",
+            got=f"shapes {rewards.shape} and {shown.mask.shape}",
+            fix="Show segments[pairs], with pairs [P, 2].",
         )
     if not np.isfinite(rewards[shown.mask]).all():
-        raise FeedbackError(
-            mismatch(
-                "rewards shown to a scripted teacher",
-                expected="finite numbers",
-                got="NaN or infinity",
-                fix="Data without the environment's rewards need a person to answer.",
-            )
+        raise FeedbackError.mismatch(
+            "rewards shown to a scripted teacher",
+            expected="finite numbers",
+            got="NaN or infinity",
+            fix="Data without the environment's rewards need a person to answer.",
         )
     return np.where(shown.mask, rewards, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.data.windows import windows_at
-from preferl.errors import ModelError, mismatch
+from preferl.errors import ModelError
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, take
 
 StepReward = Callable[[Observations, Array], FloatArray]
@@ -88,13 +88,11 @@ class PerStep:
     def _of_steps(self, observations: Observations, actions: Array) -> FloatArray:
         rewards = np.asarray(self.function(observations, actions))
         if rewards.shape != (len(actions),) or rewards.dtype.kind not in "biuf":
-            raise ModelError(
-                mismatch(
-                    "what the reward function gives",
-                    expected=f"one number for each of {len(actions)} steps",
-                    got=f"{rewards.dtype} of shape {rewards.shape}",
-                    fix="Let it work on the last axes, as in `(o * a).sum(-1)`.",
-                )
+            raise ModelError.mismatch(
+                "what the reward function gives",
+                expected=f"one number for each of {len(actions)} steps",
+                got=f"{rewards.dtype} of shape {rewards.shape}",
+                fix="Let it work on the last axes, as in `(o * a).sum(-1)`.",
             )
         return rewards
 
@@ -114,13 +112,11 @@ def as_reward(reward: AnyReward) -> Reward:
     if isinstance(reward, Reward):
         return reward
     if not callable(reward):
-        raise ModelError(
-            mismatch(
-                "reward",
-                expected="a RewardFunction, a control, or a function of observations and actions",
-                got=type(reward).__name__,
-                fix="Pass lambda observations, actions: ..., which gives one number per step.",
-            )
+        raise ModelError.mismatch(
+            "reward",
+            expected="a RewardFunction, a control, or a function of observations and actions",
+            got=type(reward).__name__,
+            fix="Pass lambda observations, actions: ..., which gives one number per step.",
         )
     return PerStep(reward)
 

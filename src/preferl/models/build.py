@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.models.base import RewardModel
 from preferl.models.cnn import CNNReward, CNNRewardConfig
 from preferl.models.ensemble import Ensemble
@@ -78,7 +78,7 @@ def build_reward_model(
         ),
     }
     if type(config) not in builders:
-        raise ConfigError(mismatch("reward model config", expected=list(KINDS), got=config))
+        raise ConfigError.mismatch("reward model config", expected=list(KINDS), got=config)
     return builders[type(config)](config)
 
 
@@ -105,11 +105,9 @@ def config_of(model: RewardModel) -> RewardModelConfig:
         return model.config
     if isinstance(model, Ensemble):
         return EnsembleConfig(tuple(config_of(part) for part in model.models))
-    raise ConfigError(
-        mismatch(
-            "reward model",
-            expected="a model of this library",
-            got=type(model).__name__,
-            fix="Save its state_dict with safetensors yourself.",
-        )
+    raise ConfigError.mismatch(
+        "reward model",
+        expected="a model of this library",
+        got=type(model).__name__,
+        fix="Save its state_dict with safetensors yourself.",
     )

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 
-from preferl.errors import CheckpointError, SpaceError, StorageError, mismatch
+from preferl.errors import CheckpointError, SpaceError, StorageError
 from preferl.files import writing
 from preferl.models.base import RewardModel
 from preferl.models.build import (
@@ -55,13 +55,11 @@ def save_reward_model(path: Path | str, model: RewardModel) -> None:
 def require_replaceable(path: Path) -> None:
     """Raise `StorageError` if saving a model at `path` would lose what is no model."""
     if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
-        raise StorageError(
-            mismatch(
-                f"{path}",
-                expected="a new or empty folder, or one that holds a reward model",
-                got="a folder that holds something else",
-                fix="Choose another name: what is there would be replaced.",
-            )
+        raise StorageError.mismatch(
+            f"{path}",
+            expected="a new or empty folder, or one that holds a reward model",
+            got="a folder that holds something else",
+            fix="Choose another name: what is there would be replaced.",
         )
 
 
@@ -98,13 +96,11 @@ def load_reward_model(path: Path | str, *, device: str = "cpu") -> RewardModel:
         tensors = load_file(path / WEIGHTS)
     about = about if isinstance(about, dict) else {}
     if about.get("format") != FORMAT:
-        raise CheckpointError(
-            mismatch(
-                f"format of {path}",
-                expected=FORMAT,
-                got=about.get("format"),
-                fix=f"It was written by preferl {about.get('preferl', 'of an unknown version')}.",
-            )
+        raise CheckpointError.mismatch(
+            f"format of {path}",
+            expected=FORMAT,
+            got=about.get("format"),
+            fix=f"It was written by preferl {about.get('preferl', 'of an unknown version')}.",
         )
     model = _rebuild(path, about, sum(tensor.numel() for tensor in tensors.values()))
     require_state(path / WEIGHTS, tensors, _own_state(model))
@@ -176,7 +172,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
             return {"kind": "MultiDiscrete", **numbers, "dtype": str(space.dtype)}
         case spaces.MultiBinary():
             return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
-    raise SpaceError(mismatch("space", expected="a space that reward models know", got=space))
+    raise SpaceError.mismatch("space", expected="a space that reward models know", got=space)
 
 
 def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
@@ -208,13 +204,13 @@ def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
         case "MultiBinary":
             _require_small(np.atleast_1d(data["n"]).tolist())
             return spaces.MultiBinary(data["n"])
-    raise SpaceError(mismatch("space", expected="a known kind", got=data["kind"]))
+    raise SpaceError.mismatch("space", expected="a known kind", got=data["kind"])
 
 
 def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtype(data["dtype"])
     if dtype.kind not in "biuf":
-        raise SpaceError(mismatch("type of a space", expected="numbers", got=dtype))
+        raise SpaceError.mismatch("type of a space", expected="numbers", got=dtype)
     return dtype
 
 
@@ -222,7 +218,7 @@ def _require_small(shape: Sequence[int]) -> None:
     numbers = math.prod(shape)
     if numbers > MOST_NUMBERS:
         expected = f"at most {MOST_NUMBERS:,} numbers"
-        raise SpaceError(mismatch("space", expected=expected, got=f"{numbers:,}"))
+        raise SpaceError.mismatch("space", expected=expected, got=f"{numbers:,}")
 
 
 def _bound(array: Array) -> Any:

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.functional.pooling import Pooling, pool
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.pictures import Channels, PictureEncoder
@@ -61,15 +61,15 @@ class CNNRewardConfig:
         for name in ("kernels", "strides"):
             sizes = getattr(self, name)
             if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
-                raise ConfigError(
-                    mismatch(name, expected="a number of at least 1 per layer", got=sizes)
+                raise ConfigError.mismatch(
+                    name, expected="a number of at least 1 per layer", got=sizes
                 )
         for name in ("filters", "hidden", "members"):
             require_in(name, getattr(self, name), 1, math.inf)
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
         if self.pooling not in ("sum", "mean"):
-            raise ConfigError(mismatch("pooling", expected="sum or mean", got=self.pooling))
+            raise ConfigError.mismatch("pooling", expected="sum or mean", got=self.pooling)
         require_in("discount", self.discount, 1e-9, 1)
 
 
@@ -197,13 +197,11 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
         channels = config.filters
         sides = [(side + 2 * padding - kernel) // stride + 1 for side in sides]
     if min(size[1:]) < SMALLEST or min(sides) < 1:
-        raise SpaceError(
-            mismatch(
-                "pictures",
-                expected=f"at least {SMALLEST} pixels on a side, and some left by all layers",
-                got=f"{size[1]} x {size[2]}",
-                fix="Take fewer or smaller strides, or an MLPReward.",
-            )
+        raise SpaceError.mismatch(
+            "pictures",
+            expected=f"at least {SMALLEST} pixels on a side, and some left by all layers",
+            got=f"{size[1]} x {size[2]}",
+            fix="Take fewer or smaller strides, or an MLPReward.",
         )
     return nn.Sequential(*layers), channels * math.prod(sides)
 

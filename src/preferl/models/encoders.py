@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import DataError, SpaceError, mismatch
+from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, Observations, map_observations
 
 CLIP = 10.0
@@ -120,13 +120,11 @@ def feature_size(space: spaces.Space[Any]) -> int:
             return int(np.asarray(space.nvec).sum())
         case spaces.Dict():
             return sum(feature_size(part) for part in space.values())
-    raise SpaceError(
-        mismatch(
-            "space",
-            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-            got=space,
-            fix="Turn it into one of these with a gymnasium wrapper.",
-        )
+    raise SpaceError.mismatch(
+        "space",
+        expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
+        got=space,
+        fix="Turn it into one of these with a gymnasium wrapper.",
     )
 
 
@@ -163,12 +161,10 @@ def _reader(space: spaces.Space[Any]) -> Reader:
 
 def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
     if not isinstance(values, Mapping) or set(values) != set(readers):
-        raise SpaceError(
-            mismatch(
-                "observation",
-                expected=f"the keys {sorted(readers)}",
-                got=sorted(values) if isinstance(values, Mapping) else type(values),
-            )
+        raise SpaceError.mismatch(
+            "observation",
+            expected=f"the keys {sorted(readers)}",
+            got=sorted(values) if isinstance(values, Mapping) else type(values),
         )
     return [part for key, reader in readers.items() for part in reader(values[key])]
 
@@ -217,20 +213,18 @@ def check_spaces(
         if isinstance(space, spaces.Dict):
             if not isinstance(array, Mapping) or set(array) != set(space.keys()):
                 got = sorted(array) if isinstance(array, Mapping) else f"an array {array.shape}"
-                raise SpaceError(
-                    mismatch(f"{name} of the {what}", expected=sorted(space.keys()), got=got)
+                raise SpaceError.mismatch(
+                    f"{name} of the {what}", expected=sorted(space.keys()), got=got
                 )
             for key in space:
                 check(f"{name}/{key}", space[key], array[key])
         elif isinstance(array, Mapping) or array.shape[1:] != space.shape:
             got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
-            raise SpaceError(
-                mismatch(
-                    f"{name} of the {what}",
-                    expected=f"shape {space.shape} as the reward model was built for",
-                    got=got,
-                    fix="Use the data or environment that the model belongs to.",
-                )
+            raise SpaceError.mismatch(
+                f"{name} of the {what}",
+                expected=f"shape {space.shape} as the reward model was built for",
+                got=got,
+                fix="Use the data or environment that the model belongs to.",
             )
         elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
             _check_range(f"{name} of the {what}", space, array)
@@ -244,13 +238,11 @@ def _check_range(what: str, space: spaces.Discrete | spaces.MultiDiscrete, array
     size = space.n if isinstance(space, spaces.Discrete) else space.nvec
     strange = (array < space.start) | (array >= space.start + size)
     if strange.any():
-        raise SpaceError(
-            mismatch(
-                what,
-                expected=f"values of {space}",
-                got=array[strange].ravel()[0],
-                fix="Build the model for a space that holds all values.",
-            )
+        raise SpaceError.mismatch(
+            what,
+            expected=f"values of {space}",
+            got=array[strange].ravel()[0],
+            fix="Build the model for a space that holds all values.",
         )
 
 
@@ -269,7 +261,7 @@ def infer_spaces(
     (Box(-inf, inf, (2,), float64), Discrete(4))
     """
     if not len(actions):
-        raise DataError(mismatch("steps to infer spaces from", expected="at least one", got="none"))
+        raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
 
     def infer(array: Any) -> spaces.Space[Any]:
         if isinstance(array, Mapping):

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.errors import ConfigError, SpaceError
 from preferl.models.base import LastRewards, RewardModel, RewardOutput, last_rewards
 from preferl.models.mlp import MLPReward
 from preferl.models.tracing import trace_episodes
@@ -36,7 +36,7 @@ class Ensemble(RewardModel):
             SpaceError: models for different spaces.
         """
         if not models:
-            raise ConfigError(mismatch("Ensemble", expected="at least one model", got="none"))
+            raise ConfigError.mismatch("Ensemble", expected="at least one model", got="none")
         models = [part for model in models for part in _parts(model)]
         first = models[0]
         for model in models:
@@ -44,31 +44,25 @@ class Ensemble(RewardModel):
                 first.observation_space,
                 first.action_space,
             ):
-                raise SpaceError(
-                    mismatch(
-                        "spaces of an ensemble's members",
-                        expected=(first.observation_space, first.action_space),
-                        got=(model.observation_space, model.action_space),
-                    )
+                raise SpaceError.mismatch(
+                    "spaces of an ensemble's members",
+                    expected=(first.observation_space, first.action_space),
+                    got=(model.observation_space, model.action_space),
                 )
             if not _encode_alike(model.encoder, first.encoder):
-                raise ConfigError(
-                    mismatch(
-                        "encoders of an ensemble's members",
-                        expected="the same settings and input statistics",
-                        got=f"others in {type(model).__name__} than in {type(first).__name__}",
-                        fix="Join models before training them, with equal `normalise` and "
-                        "`use_actions`.",
-                    )
+                raise ConfigError.mismatch(
+                    "encoders of an ensemble's members",
+                    expected="the same settings and input statistics",
+                    got=f"others in {type(model).__name__} than in {type(first).__name__}",
+                    fix="Join models before training them, with equal `normalise` and "
+                    "`use_actions`.",
                 )
         contexts = {model.context for model in models} - {1}
         if len(contexts) > 1:
-            raise ConfigError(
-                mismatch(
-                    "contexts of an ensemble's members",
-                    expected="1 and at most one other, so that windows suit all",
-                    got=sorted(contexts),
-                )
+            raise ConfigError.mismatch(
+                "contexts of an ensemble's members",
+                expected="1 and at most one other, so that windows suit all",
+                got=sorted(contexts),
             )
         fused = _fuse(models)
         super().__init__(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from preferl.data.npy import load_npz
-from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.errors import CheckpointError, ConfigError
 from preferl.models.base import RewardModel
 from preferl.models.lstm import LSTMReward
 from preferl.models.mlp import MLPReward
@@ -60,12 +60,8 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
         ConfigError: a model that has no counterpart, or that normalises its inputs.
     """
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
-        raise ConfigError(
-            mismatch(
-                "normalise",
-                expected="False, since Flax's models take inputs as they are",
-                got=True,
-            )
+        raise ConfigError.mismatch(
+            "normalise", expected="False, since Flax's models take inputs as they are", got=True
         )
     match model:
         case MLPReward(members=1):
@@ -74,12 +70,10 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
             return dict(_lstm(model))
         case PreferenceTransformer():
             return dict(_transformer(model))
-    raise ConfigError(
-        mismatch(
-            "model to load Flax parameters into",
-            expected="an MLPReward of one member, an LSTMReward or a PreferenceTransformer",
-            got=f"{type(model).__name__} of {model.members}",
-        )
+    raise ConfigError.mismatch(
+        "model to load Flax parameters into",
+        expected="an MLPReward of one member, an LSTMReward or a PreferenceTransformer",
+        got=f"{type(model).__name__} of {model.members}",
     )
 
 
@@ -151,21 +145,17 @@ def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
         ("unknown", named.keys() - places.keys()),
     ):
         if names:
-            raise CheckpointError(
-                mismatch(
-                    "Flax parameters",
-                    expected=f"the {len(places)} of this model",
-                    got=f"{len(names)} {what}: {sorted(names)[:3]}",
-                    fix="Build the model with the layers and the head that were trained.",
-                )
+            raise CheckpointError.mismatch(
+                "Flax parameters",
+                expected=f"the {len(places)} of this model",
+                got=f"{len(names)} {what}: {sorted(names)[:3]}",
+                fix="Build the model with the layers and the head that were trained.",
             )
     for name, place in places.items():
         if named[name].shape != place.shape:
-            raise CheckpointError(
-                mismatch(
-                    f"shape of {name}",
-                    expected=tuple(place.shape),
-                    got=named[name].shape,
-                    fix="Build the model for the spaces and with the widths that were trained.",
-                )
+            raise CheckpointError.mismatch(
+                f"shape of {name}",
+                expected=tuple(place.shape),
+                got=named[name].shape,
+                fix="Build the model for the spaces and with the widths that were trained.",
             )

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation
@@ -49,16 +49,16 @@ class LSTMRewardConfig:
 
     def __post_init__(self) -> None:
         if self.width < 4 or self.width % 4:
-            raise ConfigError(mismatch("width", expected="a multiple of 4", got=self.width))
+            raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
         require_in("context", self.context, 1, float("inf"))
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
         if self.activation not in ACTIVATIONS:
-            raise ConfigError(
-                mismatch("activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation)
+            raise ConfigError.mismatch(
+                "activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation
             )
         if self.pooling not in get_args(LSTMPooling):
-            raise ConfigError(mismatch("pooling", expected=get_args(LSTMPooling), got=self.pooling))
+            raise ConfigError.mismatch("pooling", expected=get_args(LSTMPooling), got=self.pooling)
 
 
 @final

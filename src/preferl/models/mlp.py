@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.functional.pooling import Pooling, pool
 from preferl.models.base import LastRewards, RewardModel, RewardOutput
 from preferl.models.blocks import ACTIVATIONS, Activation, Perceptrons
@@ -47,17 +47,17 @@ class MLPRewardConfig:
 
     def __post_init__(self) -> None:
         if any(units < 1 for units in self.hidden):
-            raise ConfigError(mismatch("hidden", expected="units of at least 1", got=self.hidden))
+            raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
         if self.members < 1:
-            raise ConfigError(mismatch("members", expected="at least 1", got=self.members))
+            raise ConfigError.mismatch("members", expected="at least 1", got=self.members)
         if self.activation not in ACTIVATIONS:
-            raise ConfigError(
-                mismatch("activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation)
+            raise ConfigError.mismatch(
+                "activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation
             )
         if self.pooling not in ("sum", "mean"):
-            raise ConfigError(mismatch("pooling", expected="sum or mean", got=self.pooling))
+            raise ConfigError.mismatch("pooling", expected="sum or mean", got=self.pooling)
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
         require_in("discount", self.discount, 1e-9, 1)
 
 

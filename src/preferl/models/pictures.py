@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.errors import ConfigError, SpaceError
 from preferl.models.encoders import VectorEncoder
 
 Channels = Literal["auto", "last", "first"]
@@ -99,8 +99,8 @@ def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> boo
     True
     """
     if channels not in get_args(Channels):
-        raise ConfigError(
-            mismatch("channels", expected=f"one of {get_args(Channels)}", got=repr(channels))
+        raise ConfigError.mismatch(
+            "channels", expected=f"one of {get_args(Channels)}", got=repr(channels)
         )
     shape = _shape(space)
     if len(shape) == 2:
@@ -110,24 +110,20 @@ def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> boo
     first, middle, last = shape[-3:]
     if first < min(middle, last) or last < min(first, middle):
         return first < last
-    raise SpaceError(
-        mismatch(
-            "pictures",
-            expected="channels on the end that is smaller than both sides",
-            got=f"shape {shape}, which does not tell",
-            fix='Say channels="last" or channels="first".',
-        )
+    raise SpaceError.mismatch(
+        "pictures",
+        expected="channels on the end that is smaller than both sides",
+        got=f"shape {shape}, which does not tell",
+        fix='Say channels="last" or channels="first".',
     )
 
 
 def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
-    raise SpaceError(
-        mismatch(
-            "observation space",
-            expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
-            got=space,
-            fix="Take another model, such as MLPReward, or wrap the environment.",
-        )
+    raise SpaceError.mismatch(
+        "observation space",
+        expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
+        got=space,
+        fix="Take another model, such as MLPReward, or wrap the environment.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError
 
 SCALE = "deviation"
 """How the names of tensors end by which inputs are divided."""
@@ -27,18 +27,16 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
     ]
     if different:
-        raise CheckpointError(
-            mismatch(
-                f"{what}",
-                expected="the numbers of the model that is described beside it",
-                got=f"other names or shapes for {different[:3]}",
-                fix="The files belong to different models; restore the folder as a whole.",
-            )
+        raise CheckpointError.mismatch(
+            f"{what}",
+            expected="the numbers of the model that is described beside it",
+            got=f"other names or shapes for {different[:3]}",
+            fix="The files belong to different models; restore the folder as a whole.",
         )
     for name, tensor in expected.items():
         if tensor.dtype != got[name].dtype:
-            raise CheckpointError(
-                mismatch(f"{what}, {name}", expected=tensor.dtype, got=got[name].dtype)
+            raise CheckpointError.mismatch(
+                f"{what}, {name}", expected=tensor.dtype, got=got[name].dtype
             )
     require_finite(what, got)
 
@@ -58,17 +56,15 @@ def require_finite(
     """
     for name, tensor in tensors.items():
         if dtype is not None and tensor.dtype != dtype:
-            raise CheckpointError(mismatch(f"{what}, {name}", expected=dtype, got=tensor.dtype))
+            raise CheckpointError.mismatch(f"{what}, {name}", expected=dtype, got=tensor.dtype)
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError(
-                mismatch(
-                    f"{what}, {name}",
-                    expected="finite numbers",
-                    got=f"{int((~tensor.isfinite()).sum())} of {tensor.numel()} NaN or infinite",
-                    fix="The training that wrote it diverged, or the file is damaged.",
-                )
+            raise CheckpointError.mismatch(
+                f"{what}, {name}",
+                expected="finite numbers",
+                got=f"{int((~tensor.isfinite()).sum())} of {tensor.numel()} NaN or infinite",
+                fix="The training that wrote it diverged, or the file is damaged.",
             )
         if name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            raise CheckpointError(
-                mismatch(f"{what}, {name}", expected="numbers above 0", got=tensor.min().item())
+            raise CheckpointError.mismatch(
+                f"{what}, {name}", expected="numbers above 0", got=tensor.min().item()
             )

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, ModelError, mismatch, require_in
+from preferl.errors import ConfigError, ModelError, require_in
 from preferl.functional.pooling import pool
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
 from preferl.models.base import RewardModel, RewardOutput
@@ -71,20 +71,20 @@ class PreferenceTransformerConfig:
             require_in(name, getattr(self, name), least, float("inf"))
         multiple = math.lcm(self.heads, 2)
         if self.width < 1 or self.width % multiple:
-            raise ConfigError(
-                mismatch("width", expected=f"a multiple of {multiple}", got=self.width)
+            raise ConfigError.mismatch(
+                "width", expected=f"a multiple of {multiple}", got=self.width
             )
         if self.positions is not None:
             require_in("positions", self.positions, self.context, float("inf"))
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
         for name, choices in (
             ("head", get_args(Head)),
             ("activation", tuple(ACTIVATIONS)),
             ("pooling", get_args(TransformerPooling)),
         ):
             if getattr(self, name) not in choices:
-                raise ConfigError(mismatch(name, expected=choices, got=getattr(self, name)))
+                raise ConfigError.mismatch(name, expected=choices, got=getattr(self, name))
 
 
 class Attention(NamedTuple):
@@ -233,25 +233,21 @@ class PreferenceTransformer(RewardModel):
         Raises:
             ModelError: always; models with a context of more than one step are not asked.
         """
-        raise ModelError(
-            mismatch(
-                "scores of a PreferenceTransformer",
-                expected="features to judge",
-                got="rewards alone",
-                fix="Call `judge`.",
-            )
+        raise ModelError.mismatch(
+            "scores of a PreferenceTransformer",
+            expected="features to judge",
+            got="rewards alone",
+            fix="Call `judge`.",
         )
 
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
         """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
-            raise ModelError(
-                mismatch(
-                    "steps per window",
-                    expected=f"at most {self.time_embed.num_embeddings - 1}",
-                    got=mask.shape[1],
-                    fix="Build the model with a longer context, or more positions.",
-                )
+            raise ModelError.mismatch(
+                "steps per window",
+                expected=f"at most {self.time_embed.num_embeddings - 1}",
+                got=mask.shape[1],
+                fix="Build the model with a longer context, or more positions.",
             )
         place = self.time_embed(mask.cumsum(1))[:, :, None]  # [B, L, 1, W], row 0 for padding
         pairs = self._embedded(torch.where(mask[..., None], features, 0.0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.evaluation.controls import random
 from preferl.feedback.step_rewards import step_rewards
 from preferl.shapes import FloatArray
@@ -39,8 +39,8 @@ class Arms:
     def __post_init__(self) -> None:
         wanted = (len(self.names), len(self.seeds))
         if self.rewards.shape[:2] != wanted:
-            raise DataError(
-                mismatch("Arms.rewards", expected=f"[{wanted}, T]", got=self.rewards.shape)
+            raise DataError.mismatch(
+                "Arms.rewards", expected=f"[{wanted}, T]", got=self.rewards.shape
             )
 
     @property
@@ -95,7 +95,7 @@ def build_arms(
     """
     require_seeds(seeds)
     if learned.shape != (episodes.steps,):
-        raise DataError(mismatch("learned", expected=(episodes.steps,), got=learned.shape))
+        raise DataError.mismatch("learned", expected=(episodes.steps,), got=learned.shape)
     scale = partial(_scaled, episodes, task=task) if scaled else _as_they_are
     once = {LEARNED: scale(learned)}
     if controls:
@@ -114,8 +114,8 @@ def require_seeds(seeds: Sequence[int]) -> None:
     """Raise `ConfigError` unless seeds are different numbers from 0 to `SEED_LIMIT`."""
     fine = all(0 <= seed < SEED_LIMIT for seed in seeds) and len(set(seeds)) == len(seeds)
     if not seeds or not fine:
-        raise ConfigError(
-            mismatch("seeds", expected="different whole numbers of at least 0", got=list(seeds))
+        raise ConfigError.mismatch(
+            "seeds", expected="different whole numbers of at least 0", got=list(seeds)
         )
 
 

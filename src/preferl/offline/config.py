@@ -6,7 +6,7 @@ from typing import Final, Literal, final, get_args
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.offline.arms import require_seeds
 from preferl.offline.dt_config import DTConfig
 from preferl.offline.dtr import DTRConfig
@@ -101,46 +101,38 @@ class OfflineConfig:
     def __post_init__(self) -> None:
         if (self.demonstrations is None) == (self.dataset is None):
             both = self.dataset is not None
-            raise ConfigError(
-                mismatch(
-                    "recorded episodes",
-                    expected="either demonstrations or a dataset",
-                    got="both" if both else "neither",
-                )
+            raise ConfigError.mismatch(
+                "recorded episodes",
+                expected="either demonstrations or a dataset",
+                got="both" if both else "neither",
             )
         if self.policy != "bc" and self.labels is None and self.reward is None:
-            raise ConfigError(
-                mismatch(
-                    "a reward",
-                    expected="labels to fit one to, or the run of a fitted one",
-                    got="neither labels nor reward",
-                    fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
-                )
+            raise ConfigError.mismatch(
+                "a reward",
+                expected="labels to fit one to, or the run of a fitted one",
+                got="neither labels nor reward",
+                fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
             )
         for name, known in (("model", PresetName), ("policy", PolicyName)):
             if getattr(self, name) not in get_args(known):
-                raise ConfigError(
-                    mismatch(name, expected=f"one of {get_args(known)}", got=getattr(self, name))
+                raise ConfigError.mismatch(
+                    name, expected=f"one of {get_args(known)}", got=getattr(self, name)
                 )
         for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), low, float("inf"))
         if self.target_return is not None and self.policy not in SEQUENCE_POLICIES:
-            raise ConfigError(
-                mismatch(
-                    "target_return",
-                    expected=f"a policy that is asked for one, {' or '.join(SEQUENCE_POLICIES)}",
-                    got=self.policy,
-                )
+            raise ConfigError.mismatch(
+                "target_return",
+                expected=f"a policy that is asked for one, {' or '.join(SEQUENCE_POLICIES)}",
+                got=self.policy,
             )
         if self.episodes and self.env_id is None:
-            raise ConfigError(
-                mismatch(
-                    "env",
-                    expected="the environment to judge policies in",
-                    got=f"none, and task {self.task!r} names none",
-                    fix="Set `env`, or `episodes` to 0 to train without judging.",
-                )
+            raise ConfigError.mismatch(
+                "env",
+                expected="the environment to judge policies in",
+                got=f"none, and task {self.task!r} names none",
+                fix="Set `env`, or `episodes` to 0 to train without judging.",
             )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, final
 import numpy as np
 
 from preferl.data.windows import History
-from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.offline.sequences import PADDED_ACTION, Sequences
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
@@ -84,17 +84,15 @@ class Conditions:
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise ConfigError(
-                mismatch(
-                    "target return", expected="a number, or a quantile such as q0.95", got=asked
-                )
+            raise ConfigError.mismatch(
+                "target return", expected="a number, or a quantile such as q0.95", got=asked
             )
         if not text.startswith("q"):
             return number
         require_in(f"quantile {text}", number, 0, 1)
         if not self.quantiles:
             expected = "a number, since recorded returns are not known"
-            raise ConfigError(mismatch("target return", expected=expected, got=asked))
+            raise ConfigError.mismatch("target return", expected=expected, got=asked)
         return float(np.interp(number, np.linspace(0, 1, len(self.quantiles)), self.quantiles))
 
     def to_json(self) -> dict[str, Any]:
@@ -152,8 +150,8 @@ class Context:
             ConfigError: what the last actions earned is needed and was not told.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
-            raise SpaceError(
-                mismatch("observations", expected=f"{len(self.states)} rows", got=len(states))
+            raise SpaceError.mismatch(
+                "observations", expected=f"{len(self.states)} rows", got=len(states)
             )
         begin = ~self._begun if starts is None else ~self._begun | np.asarray(starts, bool)
         self._time = np.where(begin, 0, self._time + 1)
@@ -184,13 +182,11 @@ class Context:
         if begin.all():
             return np.broadcast_to(self._targets, self.asked.shape[:2])
         if self.paid is None:
-            raise ConfigError(
-                mismatch(
-                    "reward of the last actions",
-                    expected="policy.earned(state, rewards) before the next predict",
-                    got="nothing",
-                    fix='Call it, or let the policy spend evenly: spending="even".',
-                )
+            raise ConfigError.mismatch(
+                "reward of the last actions",
+                expected="policy.earned(state, rewards) before the next predict",
+                got="nothing",
+                fix='Call it, or let the policy spend evenly: spending="even".',
             )
         spent = self.paid[:, None] / self._conditions.scale
         left = (self.asked[:, :, -1] - spent) / self._conditions.discount

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from preferl.configs import from_json
 from preferl.data.windows import History
-from preferl.errors import SpaceError, StorageError, mismatch
+from preferl.errors import SpaceError, StorageError
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.step_rewards import AnyReward, as_reward
@@ -258,13 +258,11 @@ class DecisionTransformerPolicy:
         """
         path = Path(path)
         if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
-            raise StorageError(
-                mismatch(
-                    f"{path}",
-                    expected="a new or empty folder, or one that holds a policy",
-                    got="a folder that holds something else",
-                    fix="Choose another name: what is there would be replaced.",
-                )
+            raise StorageError.mismatch(
+                f"{path}",
+                expected="a new or empty folder, or one that holds a policy",
+                got="a folder that holds something else",
+                fix="Choose another name: what is there would be replaced.",
             )
         beside = {k: v for k, v in self._parameters.items() if k.startswith(("sight.", "critics."))}
         model = {k: v for k, v in self._parameters.items() if k not in beside}
@@ -400,7 +398,7 @@ class DecisionTransformerPolicy:
             states = flat_observations(batch)
             expected, got = self.conditions.mean.shape, states.shape[1:]
         if expected != got:
-            raise SpaceError(mismatch("observation", expected=f"shape {expected}", got=got))
+            raise SpaceError.mismatch("observation", expected=f"shape {expected}", got=got)
         if self._sight is not None:
             return states
         return np.asarray((states - self.conditions.mean) / self.conditions.deviation)

@@ -10,7 +10,7 @@ from typing import Any
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.models.sizes import dense, least_convolutions, require_numbers
 from preferl.offline.context import Conditions
 from preferl.offline.dtr import DTRConfig
@@ -73,7 +73,7 @@ def _require_transformer(there: Sizes, shape: TokenShape, seen: int, done: int) 
     positions, _ = _matrix(there, "encoder.wpe.weight")
     times, _ = _matrix(there, "embed_timestep.weight")
     if width % shape.heads:
-        raise ConfigError(mismatch("heads", expected=f"a divisor of {width}", got=shape.heads))
+        raise ConfigError.mismatch("heads", expected=f"a divisor of {width}", got=shape.heads)
     expected: Sizes = {
         "encoder.wpe.weight": (positions, width),
         "embed_timestep.weight": (times, width),
@@ -110,25 +110,23 @@ def _matrix(there: Sizes, name: str) -> tuple[int, int]:
         case (rows, columns) if rows and columns:
             return rows, columns
         case other:
-            raise ConfigError(mismatch(name, expected="a matrix", got=other))
+            raise ConfigError.mismatch(name, expected="a matrix", got=other)
 
 
 def _require_equal(name: str, got: object, expected: tuple[int, ...]) -> None:
     if got != expected:
-        raise ConfigError(
-            mismatch(
-                f"shape of {name}",
-                expected=expected,
-                got=got,
-                fix="The files belong to different policies; restore the folder as a whole.",
-            )
+        raise ConfigError.mismatch(
+            f"shape of {name}",
+            expected=expected,
+            got=got,
+            fix="The files belong to different policies; restore the folder as a whole.",
         )
 
 
 def _require_most(what: str, got: int, most: int) -> None:
     if got > most:
-        raise ConfigError(
-            mismatch(what, expected=f"at most {most:,}, as its parameters have", got=f"{got:,}")
+        raise ConfigError.mismatch(
+            what, expected=f"at most {most:,}, as its parameters have", got=f"{got:,}"
         )
 
 

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from preferl._optional import require
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.offline.context import Conditions, Spending
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.dt_config import DTConfig
@@ -283,11 +283,9 @@ class DecisionTransformer:
         expected = (self._module.inputs, self._module.outputs)
         got = (data.states.shape[1:], data.actions.shape[-1])
         if expected != got:
-            raise SpaceError(
-                mismatch(
-                    "sequences",
-                    expected="states of shape {} and actions of {} numbers".format(*expected),
-                    got="{} and {}".format(*got),
-                    fix="Use the spaces of the environment that was recorded.",
-                )
+            raise SpaceError.mismatch(
+                "sequences",
+                expected="states of shape {} and actions of {} numbers".format(*expected),
+                got="{} and {}".format(*got),
+                fix="Use the spaces of the environment that was recorded.",
             )

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, final, get_args
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.offline.context import Spending
 from preferl.offline.dtr import DTRConfig
 from preferl.offline.sight import SightConfig
@@ -71,12 +71,12 @@ class DTConfig:
         for name in ("context", "width", "layers", "heads", "horizon", "batch_size"):
             require_in(name, getattr(self, name), 1, math.inf)
         if self.width % self.heads:
-            raise ConfigError(
-                mismatch("width", expected=f"a multiple of {self.heads} heads", got=self.width)
+            raise ConfigError.mismatch(
+                "width", expected=f"a multiple of {self.heads} heads", got=self.width
             )
         if self.regulariser is not None and self.context < 2:
             expected = "at least 2 for the regulariser: critics learn a step from what follows it"
-            raise ConfigError(mismatch("context", expected=expected, got=self.context))
+            raise ConfigError.mismatch("context", expected=expected, got=self.context)
         require_in("discount", self.discount, 0, 1)
         require_in("scale", 1 if self.scale is None else self.scale, 1e-12, math.inf)
         require_in("learning_rate", self.learning_rate, 1e-12, math.inf)
@@ -84,13 +84,13 @@ class DTConfig:
         require_in("max_grad_norm", self.max_grad_norm, 1e-12, math.inf)
         for name in ("dropout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(mismatch(name, expected="in [0, 1)", got=getattr(self, name)))
+                raise ConfigError.mismatch(name, expected="in [0, 1)", got=getattr(self, name))
         for name, known in (
             ("action_loss", ActionLoss),
             ("precision", Precision),
             ("spending", Spending),
         ):
             if getattr(self, name) not in get_args(known):
-                raise ConfigError(
-                    mismatch(name, expected=f"one of {get_args(known)}", got=getattr(self, name))
+                raise ConfigError.mismatch(
+                    name, expected=f"one of {get_args(known)}", got=getattr(self, name)
                 )

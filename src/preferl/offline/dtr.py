@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.functional.value import soft_update
 from preferl.models.blocks import Perceptrons
 
@@ -53,12 +53,10 @@ class DTRConfig:
         require_in("learning_rate", self.learning_rate, 1e-12, math.inf)
         require_in("target_rate", self.target_rate, 1e-9, 1)
         if not self.hidden or min(self.hidden) < 1 or not self.candidates:
-            raise ConfigError(
-                mismatch(
-                    "hidden and candidates",
-                    expected="at least one each, and at least one unit per layer",
-                    got=(self.hidden, self.candidates),
-                )
+            raise ConfigError.mismatch(
+                "hidden and candidates",
+                expected="at least one each, and at least one unit per layer",
+                got=(self.hidden, self.candidates),
             )
 
 

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.functional.value import cosine_decay, gaussian_log_density
 from preferl.offline.networks import Networks
 from preferl.offline.policy import OfflinePolicy
@@ -45,19 +45,19 @@ class GaussianConfig:
 
     def __post_init__(self) -> None:
         if any(units < 1 for units in self.hidden):
-            raise ConfigError(mismatch("hidden", expected="units of at least 1", got=self.hidden))
+            raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
         require_in("learning_rate", self.learning_rate, 0, float("inf"))
         require_in("batch_size", self.batch_size, 1, float("inf"))
         low, high = self.log_std_bounds
         if not -float("inf") < low < high < float("inf"):
-            raise ConfigError(
-                mismatch("log_std_bounds", expected="a low and a higher one", got=(low, high))
+            raise ConfigError.mismatch(
+                "log_std_bounds", expected="a low and a higher one", got=(low, high)
             )
         if self.precision not in ("float32", "bfloat16"):
-            raise ConfigError(
-                mismatch("precision", expected="float32 or bfloat16", got=self.precision)
+            raise ConfigError.mismatch(
+                "precision", expected="float32 or bfloat16", got=self.precision
             )
 
     def rate(self, step: int, steps: int) -> float:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from preferl._optional import require
-from preferl.errors import CheckpointError, StorageError, mismatch
+from preferl.errors import CheckpointError, StorageError
 from preferl.files import write_text
 from preferl.offline.trainer_options import Pushing
 
@@ -58,13 +58,11 @@ def push_policy(
                 made.repo_id, operations, commit_message=message, revision=where.revision
             )
     except Exception as error:  # a network and a hub have errors of every kind
-        raise StorageError(
-            mismatch(
-                f"{where.name} on the hub",
-                expected="a repository that can be written to",
-                got=f"{type(error).__name__}: {error}",
-                fix="Sign in with `hf auth login`, or pass a token that may write there.",
-            )
+        raise StorageError.mismatch(
+            f"{where.name} on the hub",
+            expected="a repository that can be written to",
+            got=f"{type(error).__name__}: {error}",
+            fix="Sign in with `hf auth login`, or pass a token that may write there.",
         ) from error
     return str(made)
 
@@ -105,11 +103,9 @@ def local_folder(source: Path | str) -> Path:
             hub.snapshot_download(repository, revision=revision or None, allow_patterns=WANTED)
         )
     except Exception as error:  # as above
-        raise CheckpointError(
-            mismatch(
-                f"policy {name}",
-                expected="a repository of the hub, hub:OWNER/NAME",
-                got=f"{type(error).__name__}: {error}",
-                fix="Check the name, the network, and `hf auth login` if it is private.",
-            )
+        raise CheckpointError.mismatch(
+            f"policy {name}",
+            expected="a repository of the hub, hub:OWNER/NAME",
+            got=f"{type(error).__name__}: {error}",
+            fix="Check the name, the network, and `hf auth login` if it is private.",
         ) from error

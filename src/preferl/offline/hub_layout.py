@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from preferl._optional import require
-from preferl.errors import CheckpointError, ConfigError, SpaceError, mismatch, require_in
+from preferl.errors import CheckpointError, ConfigError, SpaceError, require_in
 from preferl.offline.context import Conditions, Spending
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.hub import local_folder
@@ -83,8 +83,8 @@ def load_decision_transformer(
         deviation=_statistic("deviation", deviation, size),
     )
     if not (conditions.deviation > 0).all():
-        raise ConfigError(
-            mismatch("deviation of states", expected="numbers above 0", got=conditions.deviation)
+        raise ConfigError.mismatch(
+            "deviation of states", expected="numbers above 0", got=conditions.deviation
         )
     policy = DecisionTransformerPolicy(
         observation_space,
@@ -102,15 +102,15 @@ def load_decision_transformer(
 
 def _positive(name: str, value: float, most: float) -> float:
     if not (0 < value <= most and value < math.inf):
-        raise ConfigError(mismatch(name, expected=f"above 0, at most {most:g}", got=value))
+        raise ConfigError.mismatch(name, expected=f"above 0, at most {most:g}", got=value)
     return float(value)
 
 
 def _statistic(name: str, array: FloatArray, size: int) -> FloatArray:
     numbers = np.asarray(array, np.float32)
     if numbers.shape != (size,) or not np.isfinite(numbers).all():
-        raise SpaceError(
-            mismatch(f"{name} of states", expected=f"{size} finite numbers", got=numbers)
+        raise SpaceError.mismatch(
+            f"{name} of states", expected=f"{size} finite numbers", got=numbers
         )
     return numbers
 
@@ -133,18 +133,16 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
         if not all(torch.isfinite(t).all() for t in parameters.values()):
             raise ValueError("parameters that are not finite")
     except Exception as error:  # transformers has errors of every kind for a damaged folder
-        raise CheckpointError(
-            mismatch(
-                f"Decision Transformer {folder}",
-                expected="config.json with model.safetensors or pytorch_model.bin, all whole",
-                got=error,
-                fix="Check the name, and fetch it again.",
-            )
+        raise CheckpointError.mismatch(
+            f"Decision Transformer {folder}",
+            expected="config.json with model.safetensors or pytorch_model.bin, all whole",
+            got=error,
+            fix="Check the name, and fetch it again.",
         ) from error
     for name, value in FIXED.items():
         if getattr(config, name, value) != value:
-            raise CheckpointError(
-                mismatch(f"{name} of {folder}", expected=value, got=getattr(config, name))
+            raise CheckpointError.mismatch(
+                f"{name} of {folder}", expected=value, got=getattr(config, name)
             )
     return config, parameters
 
@@ -155,21 +153,17 @@ def _require_sizes(config: Any, size: int, action_space: spaces.Space[Any]) -> N
         size,
         actions,
     ):
-        raise SpaceError(
-            mismatch(
-                "spaces",
-                expected=f"{config.state_dim} numbers seen and a Box of {config.act_dim} done",
-                got=f"{size} numbers and {action_space}",
-            )
+        raise SpaceError.mismatch(
+            "spaces",
+            expected=f"{config.state_dim} numbers seen and a Box of {config.act_dim} done",
+            got=f"{size} numbers and {action_space}",
         )
     bounded = action_space.bounded_below & action_space.bounded_above
     if bounded.any() and not ((action_space.low == -1) & (action_space.high == 1)).all():
-        raise SpaceError(
-            mismatch(
-                "actions",
-                expected="a Box from -1 to 1, or without bounds",
-                got=action_space,
-                fix="Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
-                "or one without bounds where actions are larger.",
-            )
+        raise SpaceError.mismatch(
+            "actions",
+            expected="a Box from -1 to 1, or without bounds",
+            got=action_space,
+            fix="Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
+            "or one without bounds where actions are larger.",
         )

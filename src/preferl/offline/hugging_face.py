@@ -26,7 +26,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.offline.trainer_options import ON_THE_HUB
 from preferl.reading import read_json
 
@@ -207,10 +207,8 @@ def _last_whole(folder: Path, *, keep: bool) -> str | None:
 def _share(batch_size: int) -> int:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if batch_size % processes:
-        raise ConfigError(
-            mismatch(
-                "batch_size", expected=f"a multiple of the {processes} processes", got=batch_size
-            )
+        raise ConfigError.mismatch(
+            "batch_size", expected=f"a multiple of the {processes} processes", got=batch_size
         )
     return batch_size // processes
 

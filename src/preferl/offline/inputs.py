@@ -11,7 +11,7 @@ from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
-from preferl.errors import CheckpointError, SpaceError, mismatch
+from preferl.errors import CheckpointError, SpaceError
 from preferl.evaluation.environments import make_task_env
 from preferl.models.encoders import check_spaces, infer_spaces
 from preferl.offline.config import OfflineConfig
@@ -90,10 +90,8 @@ def reward_folder(path: Path) -> Path:
         CheckpointError: there is no such folder.
     """
     if not path.is_dir():
-        raise CheckpointError(
-            mismatch(
-                f"{path}", expected="a run with a reward, or a reward's folder", got="no folder"
-            )
+        raise CheckpointError.mismatch(
+            f"{path}", expected="a run with a reward, or a reward's folder", got="no folder"
         )
     inside = path / "reward"
     return inside if inside.is_dir() else path
@@ -115,13 +113,11 @@ def _require_recorded_in(
     for what, space, arrays in zip(("observations", "actions"), of_env, recorded, strict=True):
         expected, got = _space_shape(space), _step_shape(arrays)
         if expected != got:
-            raise SpaceError(
-                mismatch(
-                    f"{what} of {config.source}",
-                    expected=f"{expected} per step, as in {config.env_id}",
-                    got=got,
-                    fix="Name the environment that was recorded, or its task.",
-                )
+            raise SpaceError.mismatch(
+                f"{what} of {config.source}",
+                expected=f"{expected} per step, as in {config.env_id}",
+                got=got,
+                fix="Name the environment that was recorded, or its task.",
             )
 
 

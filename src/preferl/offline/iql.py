@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.functional.value import (
     advantage_weights,
     expectile_loss,
@@ -52,7 +52,7 @@ class IQLConfig(GaussianConfig):
 
     def __post_init__(self) -> None:
         if not 0 < self.expectile < 1:
-            raise ConfigError(mismatch("expectile", expected="in (0, 1)", got=self.expectile))
+            raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
         require_in("temperature", self.temperature, 0, float("inf"))
         require_in("discount", self.discount, 0, 1)
         require_in("target_rate", self.target_rate, 1e-9, 1)
@@ -70,7 +70,7 @@ class IQLConfig(GaussianConfig):
         0.9
         """
         if name not in PRESETS:
-            raise ConfigError(mismatch("preset", expected=f"one of {sorted(PRESETS)}", got=name))
+            raise ConfigError.mismatch("preset", expected=f"one of {sorted(PRESETS)}", got=name)
         return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above
 
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, mismatch
+from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError
 from preferl.models.tensors import require_state
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import (
@@ -53,11 +53,11 @@ class OfflineLearner(ABC):
         device: torch.device | str,
     ) -> None:
         if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-            raise ConfigError(
-                mismatch("seeds", expected="different numbers of at least 0", got=list(seeds))
+            raise ConfigError.mismatch(
+                "seeds", expected="different numbers of at least 0", got=list(seeds)
             )
         if steps < 1:
-            raise ConfigError(mismatch("steps", expected="at least 1", got=steps))
+            raise ConfigError.mismatch("steps", expected="at least 1", got=steps)
         self.observation_space = observation_space
         self.action_space = action_space
         self.seeds = tuple(int(seed) for seed in seeds)
@@ -92,9 +92,7 @@ class OfflineLearner(ABC):
             DataError: rewards for another number of agents, or on another device.
         """
         if steps < 1 or every < 1:
-            raise ConfigError(
-                mismatch("steps and every", expected="at least 1", got=(steps, every))
-            )
+            raise ConfigError.mismatch("steps and every", expected="at least 1", got=(steps, every))
         self._check(data)
         minibatches = Minibatches(data, self._scale, self.seeds, self._batch_size)
         end = self.step + steps
@@ -148,13 +146,11 @@ class OfflineLearner(ABC):
         found = {name: tuple(tensor.shape) for name, tensor in state.items()}
         expected = {name: tuple(tensor.shape) for name, tensor in own.items()}
         if found != expected or tuple(state["seeds"].tolist()) != self.seeds:
-            raise CheckpointError(
-                mismatch(
-                    "training state",
-                    expected=f"{expected} of seeds {list(self.seeds)}",
-                    got=f"{found} of seeds {state.get('seeds', torch.empty(0)).tolist()}",
-                    fix="Build the agents with the spaces, seeds and settings it came from.",
-                )
+            raise CheckpointError.mismatch(
+                "training state",
+                expected=f"{expected} of seeds {list(self.seeds)}",
+                got=f"{found} of seeds {state.get('seeds', torch.empty(0)).tolist()}",
+                fix="Build the agents with the spaces, seeds and settings it came from.",
             )
         require_state("training state", state, own)
         for name, tensor in self._tensors().items():
@@ -165,23 +161,19 @@ class OfflineLearner(ABC):
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])
         if sizes != self._sizes or data.next_observations.shape[1] != sizes[0]:
-            raise SpaceError(
-                mismatch(
-                    "transitions",
-                    expected="observations and actions of {} and {} numbers".format(*self._sizes),
-                    got="{} and {}".format(*sizes),
-                    fix="Use the spaces of the environment that was recorded.",
-                )
+            raise SpaceError.mismatch(
+                "transitions",
+                expected="observations and actions of {} and {} numbers".format(*self._sizes),
+                got="{} and {}".format(*sizes),
+                fix="Use the spaces of the environment that was recorded.",
             )
         if data.rewards.ndim == 2 and len(data.rewards) not in (1, len(self.seeds)):
-            raise DataError(
-                mismatch(
-                    "rows of rewards",
-                    expected=f"one for each of {len(self.seeds)} agents",
-                    got=len(data.rewards),
-                )
+            raise DataError.mismatch(
+                "rows of rewards",
+                expected=f"one for each of {len(self.seeds)} agents",
+                got=len(data.rewards),
             )
         if data.observations.device.type != self.device.type:
-            raise DataError(
-                mismatch("device of transitions", expected=self.device, got=data.rewards.device)
+            raise DataError.mismatch(
+                "device of transitions", expected=self.device, got=data.rewards.device
             )

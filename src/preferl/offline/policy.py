@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from preferl._optional import require
-from preferl.errors import SpaceError, StorageError, mismatch
+from preferl.errors import SpaceError, StorageError
 from preferl.files import writing
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.models.tensors import require_finite
@@ -116,13 +116,11 @@ class OfflinePolicy:
         """
         path = Path(path)
         if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
-            raise StorageError(
-                mismatch(
-                    f"{path}",
-                    expected="a new or empty folder, or one that holds a policy",
-                    got="a folder that holds something else",
-                    fix="Choose another name: what is there would be replaced.",
-                )
+            raise StorageError.mismatch(
+                f"{path}",
+                expected="a new or empty folder, or one that holds a policy",
+                got="a folder that holds something else",
+                fix="Choose another name: what is there would be replaced.",
             )
         about = {
             "format": FORMAT,
@@ -218,12 +216,10 @@ class OfflinePolicy:
         single = np.ndim(first) == len(shape.shape or ())
         flat = flat_observations(with_axis(observation) if single else observation)
         if flat.shape[1] != self._actor.inputs:
-            raise SpaceError(
-                mismatch(
-                    "observation",
-                    expected=f"{self._actor.inputs} numbers, as in {space}",
-                    got=flat.shape[1],
-                )
+            raise SpaceError.mismatch(
+                "observation",
+                expected=f"{self._actor.inputs} numbers, as in {space}",
+                got=flat.shape[1],
             )
         return single, flat
 
@@ -245,12 +241,10 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
         expected |= {f"weight_{layer}": (*made, units), f"bias_{layer}": made}
         units = made[0] if made else 0
     if not units or units != outputs or there != expected:
-        raise SpaceError(
-            mismatch(
-                "spaces of a policy",
-                expected=f"layers of parameters from {inputs} to {outputs} numbers",
-                got=there,
-            )
+        raise SpaceError.mismatch(
+            "spaces of a policy",
+            expected=f"layers of parameters from {inputs} to {outputs} numbers",
+            got=there,
         )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from preferl.data.episodes import Episodes
 from preferl.data.on_disk import concatenate_rows
-from preferl.errors import DataError, SpaceError, mismatch, require_in
+from preferl.errors import DataError, SpaceError, require_in
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
@@ -116,12 +116,10 @@ class Sequences:
         """
         paid = np.asarray(episodes.rewards if rewards is None else rewards)
         if paid.shape != (episodes.steps,) or not len(paid) or not np.isfinite(paid).all():
-            raise DataError(
-                mismatch(
-                    "rewards of sequences",
-                    expected=f"{max(1, episodes.steps)} finite numbers, one per step",
-                    got=f"shape {paid.shape}",
-                )
+            raise DataError.mismatch(
+                "rewards of sequences",
+                expected=f"{max(1, episodes.steps)} finite numbers, one per step",
+                got=f"shape {paid.shape}",
             )
         require_in("horizon", horizon, 1, float("inf"))
         ahead = returns_to_go(paid, episodes.lengths, discount)
@@ -221,10 +219,8 @@ def action_size(space: spaces.Space[Any]) -> int:
             return int(space.n)
         case spaces.Box() if space.dtype is not None and space.dtype.kind == "f":
             return math.prod(space.shape)
-    raise SpaceError(
-        mismatch(
-            "actions of a Decision Transformer", expected="a Box of floats, or Discrete", got=space
-        )
+    raise SpaceError.mismatch(
+        "actions of a Decision Transformer", expected="a Box of floats, or Discrete", got=space
     )
 
 
@@ -243,8 +239,8 @@ def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
     if isinstance(space, spaces.Discrete):
         chosen = np.asarray(actions).astype(np.int64) - int(space.start)
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < space.n:
-            raise SpaceError(
-                mismatch("actions", expected=f"within {space}", got=f"up to {actions.max()}")
+            raise SpaceError.mismatch(
+                "actions", expected=f"within {space}", got=f"up to {actions.max()}"
             )
         return np.eye(int(space.n), dtype=np.float32)[chosen]
     within = np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions

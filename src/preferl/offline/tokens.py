@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 
 LEVELS: Final = 65_536
 """Shares of dropout that are told apart."""
@@ -46,7 +46,7 @@ class TokenShape:
         require_in("layers", self.layers, 1, float("inf"))
         require_in("heads", self.heads, 1, float("inf"))
         if not 0 <= self.dropout < 1:
-            raise ConfigError(mismatch("dropout", expected="in [0, 1)", got=self.dropout))
+            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
 
 
 def all_actions(

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import SpaceError, mismatch
+from preferl.errors import SpaceError
 from preferl.offline.dt_config import ActionLoss, DTConfig
 from preferl.offline.dtr import Critics, regularise
 from preferl.offline.sequences import Sequences, action_size, are_pictures
@@ -71,13 +71,11 @@ class TrainedTransformer(nn.Module):
         self.critics: Critics | None = None
         if config.regulariser is not None:
             if self.discrete or pictures:
-                raise SpaceError(
-                    mismatch(
-                        "spaces of DTR",
-                        expected="states of numbers and continuous actions",
-                        got=f"{observation_space} and {action_space}",
-                        fix="Train a Decision Transformer without the regulariser.",
-                    )
+                raise SpaceError.mismatch(
+                    "spaces of DTR",
+                    expected="states of numbers and continuous actions",
+                    got=f"{observation_space} and {action_space}",
+                    fix="Train a Decision Transformer without the regulariser.",
                 )
             inputs = size + self.outputs
             self.critics = Critics(inputs, config.regulariser, unit=1.0, generator=generator)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, final
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 
 OURS: Final[Mapping[str, str]] = {
     "output_dir": "`folder` of fit",
@@ -76,21 +76,17 @@ class Pushing:
         name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
         strategy = str(getattr(options.get("hub_strategy"), "value", options.get("hub_strategy")))
         if name is None:
-            raise ConfigError(
-                mismatch(
-                    "hub_model_id",
-                    expected="the name of a repository, since there is no folder to name it by",
-                    got=None,
-                )
+            raise ConfigError.mismatch(
+                "hub_model_id",
+                expected="the name of a repository, since there is no folder to name it by",
+                got=None,
             )
         if strategy not in (*STRATEGIES, "None"):
-            raise ConfigError(
-                mismatch(
-                    "hub_strategy",
-                    expected=f"one of {', '.join(STRATEGIES)}",
-                    got=strategy,
-                    fix="Checkpoints hold pickles, which nobody should load from the hub.",
-                )
+            raise ConfigError.mismatch(
+                "hub_strategy",
+                expected=f"one of {', '.join(STRATEGIES)}",
+                got=strategy,
+                fix="Checkpoints hold pickles, which nobody should load from the hub.",
             )
         return cls(
             name,
@@ -105,21 +101,17 @@ def require_options(options: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
     for name in options:
         if name in OURS:
-            raise ConfigError(
-                mismatch(
-                    f"options[{name!r}]",
-                    expected="a field of TrainingArguments that preferl does not set itself",
-                    got=repr(options[name]),
-                    fix=f"In its place: {OURS[name]}.",
-                )
+            raise ConfigError.mismatch(
+                f"options[{name!r}]",
+                expected="a field of TrainingArguments that preferl does not set itself",
+                got=repr(options[name]),
+                fix=f"In its place: {OURS[name]}.",
             )
         if name not in known:
-            raise ConfigError(
-                mismatch(
-                    f"options[{name!r}]",
-                    expected="a field of transformers' TrainingArguments",
-                    got="none of that name",
-                )
+            raise ConfigError.mismatch(
+                f"options[{name!r}]",
+                expected="a field of transformers' TrainingArguments",
+                got="none of that name",
             )
 
 
@@ -151,11 +143,7 @@ def planned_updates(
         require_in("num_train_epochs", epochs, 1e-9, math.inf)
         return math.ceil(epochs * epoch), epoch
     if steps is None:
-        raise ConfigError(
-            mismatch(
-                "steps",
-                expected='updates, or fit(options={"num_train_epochs": ...})',
-                got="neither",
-            )
+        raise ConfigError.mismatch(
+            "steps", expected='updates, or fit(options={"num_train_epochs": ...})', got="neither"
         )
     return steps, epoch

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.data.episodes import Episodes
-from preferl.errors import DataError, SpaceError, mismatch
+from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, FloatArray, Observations
 
 BLOCK = 32
@@ -47,19 +47,17 @@ class Transitions:
         for name in ("actions", "next_observations", "continues"):
             got = getattr(self, name).shape
             if got[:1] != (steps,):
-                raise DataError(
-                    mismatch(f"Transitions.{name}", expected=f"{steps} rows", got=tuple(got))
+                raise DataError.mismatch(
+                    f"Transitions.{name}", expected=f"{steps} rows", got=tuple(got)
                 )
         if self.rewards.ndim not in (1, 2) or self.rewards.shape[-1] != steps:
-            raise DataError(
-                mismatch(
-                    "Transitions.rewards",
-                    expected=f"shape [{steps}], or [agents, {steps}]",
-                    got=list(self.rewards.shape),
-                )
+            raise DataError.mismatch(
+                "Transitions.rewards",
+                expected=f"shape [{steps}], or [agents, {steps}]",
+                got=list(self.rewards.shape),
             )
         if not steps:
-            raise DataError(mismatch("Transitions", expected="at least one step", got="none"))
+            raise DataError.mismatch("Transitions", expected="at least one step", got="none")
 
     @classmethod
     def of(
@@ -84,14 +82,12 @@ class Transitions:
             DataError: rewards of another length or not finite, or actions that are no floats.
         """
         if not np.issubdtype(episodes.actions.dtype, np.floating):
-            raise DataError(
-                mismatch(
-                    "actions of offline learning", expected="floats", got=episodes.actions.dtype
-                )
+            raise DataError.mismatch(
+                "actions of offline learning", expected="floats", got=episodes.actions.dtype
             )
         paid = np.asarray(episodes.rewards if rewards is None else rewards)
         if not np.isfinite(paid).all():
-            raise DataError(mismatch("rewards", expected="finite numbers", got="NaN or infinity"))
+            raise DataError.mismatch("rewards", expected="finite numbers", got="NaN or infinity")
 
         def put(array: Array) -> Tensor:
             return torch.from_numpy(np.array(array, np.float32, order="C")).to(device)
@@ -140,13 +136,11 @@ def observation_size(space: spaces.Space[Any]) -> int:
             return int(np.prod(space.shape))
         case spaces.Dict():
             return sum(observation_size(part) for part in space.values())
-    raise SpaceError(
-        mismatch(
-            "observations of offline learning",
-            expected="a Box of floats, or a Dict of these",
-            got=space,
-            fix="Turn them into features with a gymnasium wrapper.",
-        )
+    raise SpaceError.mismatch(
+        "observations of offline learning",
+        expected="a Box of floats, or a Dict of these",
+        got=space,
+        fix="Turn them into features with a gymnasium wrapper.",
     )
 
 
@@ -175,13 +169,11 @@ class ActionScale:
             SpaceError: actions of something else than floats.
         """
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-            raise SpaceError(
-                mismatch(
-                    "actions of offline learning",
-                    expected="a Box of floats",
-                    got=space,
-                    fix="Choose a learner for discrete actions.",
-                )
+            raise SpaceError.mismatch(
+                "actions of offline learning",
+                expected="a Box of floats",
+                got=space,
+                fix="Choose a learner for discrete actions.",
             )
         bounded = space.bounded_below & space.bounded_above
         low = np.where(bounded, space.low, -1).ravel().astype(np.float64)

@@ -12,7 +12,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError
 from preferl.models.tensors import require_finite, require_state
 from preferl.online.env_state import draw_on, drawing
 from preferl.online.replay import require_relabelling
@@ -63,13 +63,11 @@ def put_agent_back(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
             recursive_getattr(algorithm, name).data.copy_(value)
         _put_replay_back(algorithm, state["replay"])
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
-        raise CheckpointError(
-            mismatch(
-                "agent",
-                expected="one with the networks and buffers that were saved",
-                got=error,
-                fix="Build it as it was built when the run began.",
-            )
+        raise CheckpointError.mismatch(
+            "agent",
+            expected="one with the networks and buffers that were saved",
+            got=error,
+            fix="Build it as it was built when the run began.",
         ) from error
     vars(algorithm).update(state["counters"])
     draw_on(algorithm.action_space, state["drawing"])

@@ -11,7 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.online.picture_policy import picture_policy
 from preferl.simulators import Environment, register_worlds
 
@@ -125,8 +125,8 @@ def build_algorithm(
     if pictures is not None:
         policy, kwargs = "CnnPolicy", kwargs | pictures
     if isinstance(config, SACConfig) and not isinstance(env.action_space, gymnasium.spaces.Box):
-        raise ConfigError(
-            mismatch("actions for SAC", expected="a Box", got=env.action_space, fix="Use PPO.")
+        raise ConfigError.mismatch(
+            "actions for SAC", expected="a Box", got=env.action_space, fix="Use PPO."
         )
     cls: Any = PPO if isinstance(config, PPOConfig) else SAC
     algorithm: BaseAlgorithm = cls(
@@ -154,13 +154,11 @@ def make_environments(
     try:
         return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError(
-            mismatch(
-                "environment",
-                expected="an id that gymnasium knows",
-                got=f"{env!r} ({error})",
-                fix="List them with gymnasium.pprint_registry().",
-            )
+        raise ConfigError.mismatch(
+            "environment",
+            expected="an id that gymnasium knows",
+            got=f"{env!r} ({error})",
+            fix="List them with gymnasium.pprint_registry().",
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError
 from preferl.files import write_json, writing
 from preferl.training.checkpoint_folder import require_same
 from preferl.training.state_files import read_state, write_state
@@ -96,4 +96,4 @@ class AnswerJournal:
             require_same(path, noted["run"], self._run)
             return int(noted["newest"])
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise CheckpointError(mismatch(f"{path}", expected="a note", got=error)) from error
+            raise CheckpointError.mismatch(f"{path}", expected="a note", got=error) from error

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from preferl._optional import require
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.shapes import Array
 from preferl.simulators import Environment
 
@@ -69,13 +69,11 @@ def make_atari(
         MissingExtraError: the extra `atari` is not installed.
     """
     if hide is None and game not in HIDDEN_ROWS:
-        raise ConfigError(
-            mismatch(
-                "game",
-                expected=f"one of {[*HIDDEN_ROWS]}, or the rows to hide",
-                got=repr(game),
-                fix="Look where the score is and pass hide=((first, last + 1),), or hide=().",
-            )
+        raise ConfigError.mismatch(
+            "game",
+            expected=f"one of {[*HIDDEN_ROWS]}, or the rows to hide",
+            got=repr(game),
+            fix="Look where the score is and pass hide=((first, last + 1),), or hide=().",
         )
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
@@ -88,7 +86,7 @@ def make_atari(
         )
     except gymnasium.error.Error as error:
         known = "a game that ale-py has"
-        raise ConfigError(mismatch("game", expected=known, got=f"{game!r} ({error})")) from error
+        raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
     env = AtariPreprocessing(env, frame_skip=skip, screen_size=size)
     env = HiddenRows(env, HIDDEN_ROWS[game] if hide is None else hide)
     return FrameStackObservation(HiddenEnds(env, length), stack)
@@ -114,8 +112,8 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         height = (env.observation_space.shape or (0,))[0]
         for first, end in hide:
             if not 0 <= first < end <= screen:
-                raise ConfigError(
-                    mismatch("hide", expected=f"rows within 0...{screen}", got=(first, end))
+                raise ConfigError.mismatch(
+                    "hide", expected=f"rows within 0...{screen}", got=(first, end)
                 )
         self._rows = [
             slice(first * height // screen, ceil(end * height / screen)) for first, end in hide

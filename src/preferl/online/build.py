@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.models.build import build_reward_model
 from preferl.online.algorithms import PPOConfig, build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
@@ -54,13 +54,11 @@ def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
         ConfigError: a learner of one's own, whose spaces are unknown.
     """
     if not isinstance(learner, SB3Learner):
-        raise ConfigError(
-            mismatch(
-                "trainer",
-                expected="a RewardTrainer beside a learner of your own",
-                got=f"none beside a {type(learner).__name__}",
-                fix="Build its model for the learner's spaces and pass trainer=.",
-            )
+        raise ConfigError.mismatch(
+            "trainer",
+            expected="a RewardTrainer beside a learner of your own",
+            got=f"none beside a {type(learner).__name__}",
+            fix="Build its model for the learner's spaces and pass trainer=.",
         )
     env = learner.reward_env
     model = build_reward_model(

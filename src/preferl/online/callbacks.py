@@ -8,7 +8,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.online.agent_state import end_replay, lose_place, replay_of
 from preferl.online.exploration import ExplorationPolicy
 from preferl.online.feedback_env import FeedbackVecEnv
@@ -69,7 +69,7 @@ class FeedbackCallback(BaseCallback):
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
         if pay not in ("rollout", "step"):
-            raise ConfigError(mismatch("pay", expected="rollout or step", got=repr(pay)))
+            raise ConfigError.mismatch("pay", expected="rollout or step", got=repr(pay))
         self._pay = pay
         self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
         self._probabilities = (random_probability, switch_probability)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, final
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from preferl.errors import CheckpointError, ConfigError, mismatch
+from preferl.errors import CheckpointError, ConfigError
 from preferl.online.agent_state import (
     agent_state,
     begin_anew,
@@ -135,8 +135,8 @@ def _environment(agent: Agent, env: Any) -> Any:
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
     if env is None:
-        raise ConfigError(
-            mismatch("env", expected="what the agent acts in", got="none", fix="Pass `env`.")
+        raise ConfigError.mismatch(
+            "env", expected="what the agent acts in", got="none", fix="Pass `env`."
         )
     return env
 
@@ -155,8 +155,8 @@ def _put_agent_back(agent: Agent, state: Mapping[str, Any]) -> None:
         try:
             part.load_state_dict(dict(state[name]))
         except (RuntimeError, ValueError, LookupError) as error:
-            raise CheckpointError(
-                mismatch(name, expected="what was saved under this name", got=error)
+            raise CheckpointError.mismatch(
+                name, expected="what was saved under this name", got=error
             ) from error
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from preferl.data.segments import Short
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.build import RewardModelConfig, members_of
@@ -102,8 +102,8 @@ class OnlineConfig:
             ("variable_length", get_args(VariableLength)),
         ):
             if getattr(self, name) not in choices:
-                raise ConfigError(
-                    mismatch(name, expected=f"one of {choices}", got=getattr(self, name))
+                raise ConfigError.mismatch(
+                    name, expected=f"one of {choices}", got=getattr(self, name)
                 )
         if self.sampler == "informative" and self.acquisition != "entropy":
             _require_members(self.model)
@@ -112,11 +112,9 @@ class OnlineConfig:
 
 def _require_members(model: RewardModelConfig) -> None:
     if members_of(model) < 2:
-        raise ConfigError(
-            mismatch(
-                "sampler",
-                expected='"informative" with several members, which disagree',
-                got="one network",
-                fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
-            )
+        raise ConfigError.mismatch(
+            "sampler",
+            expected='"informative" with several members, which disagree',
+            got="one network",
+            fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
         )

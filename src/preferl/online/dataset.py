@@ -18,7 +18,7 @@ import numpy as np
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.evaluation.environments import task_env
 from preferl.evaluation.policy import RandomPolicy, evaluate_policy
 from preferl.evaluation.protocols import Policy
@@ -214,13 +214,11 @@ class _Recording:
     def _replay(self) -> Episodes:
         lived, amount = self._experience, self._config.amounts["replay"]
         if lived is None:
-            raise ConfigError(
-                mismatch(
-                    "replay",
-                    expected="episodes that ended while training",
-                    got="none",
-                    fix="Train for longer than an episode, or leave replay out of the mix.",
-                )
+            raise ConfigError.mismatch(
+                "replay",
+                expected="episodes that ended while training",
+                got="none",
+                fix="Train for longer than an episode, or leave replay out of the mix.",
             )
         by_episodes = self._config.unit == "episodes"
         found = spread(lived, count=amount) if by_episodes else spread(lived, steps=amount)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, final, get_args
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.online.algorithms import AlgorithmConfig
 
 INFINITY = float("inf")
@@ -82,7 +82,7 @@ class DatasetConfig:
     def __post_init__(self) -> None:
         _amounts(self.mix)
         if self.unit not in get_args(Unit):
-            raise ConfigError(mismatch("unit", expected=f"one of {get_args(Unit)}", got=self.unit))
+            raise ConfigError.mismatch("unit", expected=f"one of {get_args(Unit)}", got=self.unit)
         for name in ("train_steps", "checkpoint_every", "judge_episodes", "environments"):
             require_in(name, getattr(self, name), 1, INFINITY)
         if self.policy is not None:
@@ -98,13 +98,11 @@ class DatasetConfig:
     def require_no_training(self) -> None:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
         if {"medium", "replay"} & self.amounts.keys():
-            raise ConfigError(
-                mismatch(
-                    "mix of a policy that is there",
-                    expected="random and expert alone, since its training is not",
-                    got=self.mix,
-                    fix="Leave out medium and replay, or train a policy here.",
-                )
+            raise ConfigError.mismatch(
+                "mix of a policy that is there",
+                expected="random and expert alone, since its training is not",
+                got=self.mix,
+                fix="Leave out medium and replay, or train a policy here.",
             )
 
 
@@ -122,11 +120,9 @@ def _amounts(mix: str) -> dict[Tier, int]:
 
 
 def _no_mix(part: str) -> ConfigError:
-    return ConfigError(
-        mismatch(
-            "mix",
-            expected=f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once",
-            got=repr(part),
-            fix="For example random:200,medium:200,expert:200.",
-        )
+    return ConfigError.mismatch(
+        "mix",
+        expected=f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once",
+        got=repr(part),
+        fix="For example random:200,medium:200,expert:200.",
     )

@@ -21,7 +21,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd as SB3Runni
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError
 from preferl.online.feedback_controls import FeedbackControls
 from preferl.online.mujoco_state import mujoco_state, put_mujoco_back
 from preferl.online.recorder import EpisodeRecorder
@@ -102,13 +102,11 @@ def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
     names = [type(layer).__name__ for layer in here]
     expected = [one["class"] for one in there]
     if names != expected:
-        raise CheckpointError(
-            mismatch(
-                "environment",
-                expected=f"the layers that were saved, {' > '.join(expected)}",
-                got=" > ".join(names),
-                fix="Build it as it was built when the run began.",
-            )
+        raise CheckpointError.mismatch(
+            "environment",
+            expected=f"the layers that were saved, {' > '.join(expected)}",
+            got=" > ".join(names),
+            fix="Build it as it was built when the run began.",
         )
     for layer, one in zip(here, there, strict=True):
         if not state["problems"] or isinstance(layer, (*OURS, *OF_THE_AGENT)):

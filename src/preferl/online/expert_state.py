@@ -14,7 +14,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
 from preferl.data.episodes import Episodes
-from preferl.errors import CheckpointError, mismatch
+from preferl.errors import CheckpointError
 from preferl.files import writing
 from preferl.shapes import Array, map_observations
 from preferl.training.state_files import read_state, write_state
@@ -47,13 +47,11 @@ def read_training(path: Path) -> dict[str, Any]:
         state = read_state(path)
         return {"step": int(state["step"]), **{n: state[n] for n in ("parameters", "variables")}}
     except (CheckpointError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"training state {path}",
-                expected="a whole folder of a recording",
-                got=error,
-                fix="Remove it to train from the beginning.",
-            )
+        raise CheckpointError.mismatch(
+            f"training state {path}",
+            expected="a whole folder of a recording",
+            got=error,
+            fix="Remove it to train from the beginning.",
         ) from error
 
 
@@ -68,8 +66,8 @@ def restore_training(algorithm: BaseAlgorithm, state: dict[str, Any]) -> None:
         for name, value in state["variables"].items():
             getattr(algorithm, name).data.copy_(value)
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:
-        raise CheckpointError(
-            mismatch("training state", expected="one of the same networks", got=error)
+        raise CheckpointError.mismatch(
+            "training state", expected="one of the same networks", got=error
         ) from error
     algorithm.num_timesteps = state["step"]
 

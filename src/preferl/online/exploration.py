@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from gymnasium import spaces
 
-from preferl.errors import SpaceError, mismatch, require_in
+from preferl.errors import SpaceError, require_in
 from preferl.shapes import Array, BoolArray, Observations, leaves
 
 
@@ -45,12 +45,8 @@ def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generato
         return np.asarray(space.start + drawn, space.dtype)
     if isinstance(space, spaces.MultiBinary):
         return rng.integers(2, size=(count, *space.shape), dtype=np.int8)
-    raise SpaceError(
-        mismatch(
-            "action space to explore",
-            expected="Box, Discrete, MultiDiscrete or MultiBinary",
-            got=space,
-        )
+    raise SpaceError.mismatch(
+        "action space to explore", expected="Box, Discrete, MultiDiscrete or MultiBinary", got=space
     )
 
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal, get_args
 
 from preferl.data.segments import Short
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.online.lengths import VariableLength
 
 
@@ -98,4 +98,4 @@ class FeedbackConfig:
 
 def _require_word(name: str, word: str, words: tuple[str, ...]) -> None:
     if word not in words:
-        raise ConfigError(mismatch(name, expected=f"one of {', '.join(words)}", got=repr(word)))
+        raise ConfigError.mismatch(name, expected=f"one of {', '.join(words)}", got=repr(word))

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, PreferlError, mismatch
+from preferl.errors import ConfigError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
@@ -53,8 +53,8 @@ class FeedbackControls:
         self._states_missed = False
         teacher = _teacher(synthetic_preferences)
         if feedback is None and (teacher is not None or sampler is not None):
-            raise ConfigError(
-                mismatch("feedback", expected="where to ask", got="none, and a sampler or teacher")
+            raise ConfigError.mismatch(
+                "feedback", expected="where to ask", got="none, and a sampler or teacher"
             )
         self.handover = (
             None
@@ -207,7 +207,7 @@ def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> Feedback
     """
     known = asdict(config or FeedbackConfig())
     if not set(more) <= set(known):
-        raise ConfigError(
-            mismatch("settings", expected=sorted(known), got=sorted(set(more) - set(known)))
+        raise ConfigError.mismatch(
+            "settings", expected=sorted(known), got=sorted(set(more) - set(known))
         )
     return FeedbackConfig(**(known | more))

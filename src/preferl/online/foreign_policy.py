@@ -9,7 +9,7 @@ import stable_baselines3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from preferl.errors import CheckpointError, ConfigError, DataError, mismatch
+from preferl.errors import CheckpointError, ConfigError, DataError
 from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
 from preferl.evaluation.protocols import Policy
 from preferl.online.normalisation import read_vecnormalize
@@ -47,22 +47,18 @@ def load_actor(
     path = Path(path)
     if not path.is_file():
         if vecnormalize is not None:
-            raise ConfigError(
-                mismatch(
-                    "vecnormalize",
-                    expected="a .zip that it belongs to",
-                    got=f"{path}, which has statistics of its own if it needs them",
-                )
+            raise ConfigError.mismatch(
+                "vecnormalize",
+                expected="a .zip that it belongs to",
+                got=f"{path}, which has statistics of its own if it needs them",
             )
         return on_raw_observations(load_policy(path, device=device))
     if not trust_pickle:
-        raise ConfigError(
-            mismatch(
-                f"policy {path}",
-                expected="a policy folder of a preferl run",
-                got="a file, which holds pickles if it is of stable-baselines3",
-                fix="If you trust its maker, say so: --trust-pickle (trust_pickle=True).",
-            )
+        raise ConfigError.mismatch(
+            f"policy {path}",
+            expected="a policy folder of a preferl run",
+            got="a file, which holds pickles if it is of stable-baselines3",
+            fix="If you trust its maker, say so: --trust-pickle (trust_pickle=True).",
         )
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
@@ -71,8 +67,8 @@ def load_actor(
     try:
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
     except Exception as error:  # a foreign pickle fails in whichever way it likes
-        raise CheckpointError(
-            mismatch(f"policy {path}", expected="a whole .zip of stable-baselines3", got=error)
+        raise CheckpointError.mismatch(
+            f"policy {path}", expected="a whole .zip of stable-baselines3", got=error
         ) from error
     return _normalised(path, actor, vecnormalize)
 
@@ -85,13 +81,11 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     if file is None:
         # SB3 keeps what was seen before it was normalised, if that was done, for these alone.
         if isinstance(actor, OnPolicyAlgorithm) and actor._last_original_obs is not None:
-            raise CheckpointError(
-                mismatch(
-                    f"statistics of observations for {path}",
-                    expected=f"a file {BESIDE[0]}, since it learned in a VecNormalize",
-                    got="none beside it",
-                    fix="Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=).",
-                )
+            raise CheckpointError.mismatch(
+                f"statistics of observations for {path}",
+                expected=f"a file {BESIDE[0]}, since it learned in a VecNormalize",
+                got="none beside it",
+                fix="Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=).",
             )
         return actor
     try:
@@ -101,13 +95,11 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
         env = spaces_alone(actor.observation_space, actor.action_space)
         return NormalisedPolicy(actor, normalisation.around(env))
     except (DataError, ValueError, LookupError) as error:
-        raise CheckpointError(
-            mismatch(
-                f"statistics {file}",
-                expected=f"those of the observations of {path}",
-                got=error,
-                fix="Name another file with --vecnormalize (vecnormalize=).",
-            )
+        raise CheckpointError.mismatch(
+            f"statistics {file}",
+            expected=f"those of the observations of {path}",
+            got=error,
+            fix="Name another file with --vecnormalize (vecnormalize=).",
         ) from error
 
 

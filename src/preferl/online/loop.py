@@ -11,7 +11,7 @@ from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Segments, left_out, sample_segments
-from preferl.errors import ConfigError, DataError, FeedbackError, mismatch
+from preferl.errors import ConfigError, DataError, FeedbackError
 from preferl.feedback.acquisition import (
     Acquisition,
     entropy,
@@ -200,12 +200,10 @@ class PreferenceLoop:
     def keep_in(self, folder: Path) -> None:
         """Save after each turn, and go on from what is there."""
         if not isinstance(self.learner, Resumable):
-            raise ConfigError(
-                mismatch(
-                    "learner",
-                    expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
-                    got=type(self.learner).__name__,
-                )
+            raise ConfigError.mismatch(
+                "learner",
+                expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
+                got=type(self.learner).__name__,
             )
         self.checkpoints = folder
         if has_run(folder):

@@ -10,7 +10,7 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from preferl.data.sources.pickles import Fields, load_pickle
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array
 
 PARTS: Final = ("mean", "var", "count")
@@ -121,8 +121,8 @@ def read_vecnormalize(path: Path) -> Normalisation | None:
         )
         return Normalisation.of(saved)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            mismatch(f"{path}", expected="what VecNormalize.save wrote", got=error)
+        raise DataError.mismatch(
+            f"{path}", expected="what VecNormalize.save wrote", got=error
         ) from error
 
 

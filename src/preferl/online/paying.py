@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.windows import History
-from preferl.errors import DataError, SpaceError, mismatch
+from preferl.errors import DataError, SpaceError
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.online.owing import Owing
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
@@ -151,12 +151,10 @@ class Payer:
             rewards = self.reward(*self._history.append(observations, actions))
         paid = np.array(rewards, np.float32)
         if paid.shape != (self._environments,) or not np.isfinite(paid).all():
-            raise DataError(
-                mismatch(
-                    "learned reward",
-                    expected=f"{self._environments} finite numbers, one per environment",
-                    got=rewards,
-                )
+            raise DataError.mismatch(
+                "learned reward",
+                expected=f"{self._environments} finite numbers, one per environment",
+                got=rewards,
             )
         return paid
 
@@ -212,11 +210,9 @@ def require_spaces(
 
 def _require_space(what: str, expected: spaces.Space[Any], got: spaces.Space[Any]) -> None:
     if expected != got:
-        raise SpaceError(
-            mismatch(
-                f"{what} of the environment",
-                expected=f"{expected}, which the reward was made for",
-                got=got,
-                fix="Build the reward for this environment's spaces, or wrap the environment.",
-            )
+        raise SpaceError.mismatch(
+            f"{what} of the environment",
+            expected=f"{expected}, which the reward was made for",
+            got=got,
+            fix="Build the reward for this environment's spaces, or wrap the environment.",
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.files import write_json
 from preferl.reading import read_json
 from preferl.runs.lock import boot_id
@@ -96,8 +96,8 @@ class RunningProgram:
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
         except OSError as error:
-            raise StorageError(
-                mismatch(f"program {self.program.name}", expected="one that starts", got=error)
+            raise StorageError.mismatch(
+                f"program {self.program.name}", expected="one that starts", got=error
             ) from error
         self._began = time.monotonic()
         mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
@@ -132,13 +132,11 @@ class RunningProgram:
         if not process or not lives(process):
             return False
         if launcher and lives(launcher):
-            raise StorageError(
-                mismatch(
-                    f"{self._mark.parent}",
-                    expected="programs of nobody else",
-                    got=f"{self.program.name} of process {launcher.split()[1]}, which works",
-                    fix="End that one, or use another folder.",
-                )
+            raise StorageError.mismatch(
+                f"{self._mark.parent}",
+                expected="programs of nobody else",
+                got=f"{self.program.name} of process {launcher.split()[1]}, which works",
+                fix="End that one, or use another folder.",
             )
         number = int(process.split()[1])
         os.kill(number, signal.SIGTERM)

@@ -8,7 +8,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.online.lengths import EpisodeClock
 from preferl.online.recording import Recording
 from preferl.shapes import Array, BoolArray, Observations, map_observations
@@ -135,13 +135,11 @@ def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
         DataError: an info that does not tell.
     """
     if any("state" not in info for info in infos):
-        raise DataError(
-            mismatch(
-                "info of a step or reset",
-                expected="the key state, since states are to be recorded",
-                got=f"keys {sorted(infos[0])}",
-                fix="Wrap each environment so that it tells its state, or record none.",
-            )
+        raise DataError.mismatch(
+            "info of a step or reset",
+            expected="the key state, since states are to be recorded",
+            got=f"keys {sorted(infos[0])}",
+            fix="Wrap each environment so that it tells its state, or record none.",
         )
     return np.stack([info["state"] for info in infos])
 
@@ -153,12 +151,10 @@ def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
         DataError: an info without the episode's last observation.
     """
     if any("terminal_observation" not in info for info in infos):
-        raise DataError(
-            mismatch(
-                "info of an episode's last step",
-                expected="the key terminal_observation, as vector environments of SB3 give it",
-                got=f"keys {sorted(infos[0])}",
-            )
+        raise DataError.mismatch(
+            "info of an episode's last step",
+            expected="the key terminal_observation, as vector environments of SB3 give it",
+            got=f"keys {sorted(infos[0])}",
         )
     terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
     finals = [info["terminal_observation"] for info in infos]

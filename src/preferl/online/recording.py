@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import SpaceError, mismatch
+from preferl.errors import SpaceError
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -31,22 +31,18 @@ def blank(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     if isinstance(space, spaces.Dict):
         arrays = {key: blank(part, axes) for key, part in space.spaces.items()}
         if any(isinstance(array, dict) for array in arrays.values()):
-            raise SpaceError(
-                mismatch(
-                    "observation space",
-                    expected="a dictionary one level deep",
-                    got=space,
-                    fix="Flatten nested keys with a wrapper; `outer/inner` is the usual name.",
-                )
+            raise SpaceError.mismatch(
+                "observation space",
+                expected="a dictionary one level deep",
+                got=space,
+                fix="Flatten nested keys with a wrapper; `outer/inner` is the usual name.",
             )
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
     if space.shape is None:
-        raise SpaceError(
-            mismatch(
-                "space",
-                expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-                got=space,
-            )
+        raise SpaceError.mismatch(
+            "space",
+            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
+            got=space,
         )
     return np.zeros((*axes, *space.shape), space.dtype)
 

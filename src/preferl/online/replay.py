@@ -8,7 +8,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from preferl.data.windows import windows_at
-from preferl.errors import ConfigError, SpaceError, mismatch, require_in
+from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.paying import Reward, for_spaces
 from preferl.shapes import Array, IntArray, Observations
@@ -133,11 +133,9 @@ def _unscaled(actions: Array, space: spaces.Space[Any]) -> Array:
 
 
 def _other_space(what: str, space: spaces.Space[Any], held: spaces.Space[Any]) -> SpaceError:
-    return SpaceError(
-        mismatch(
-            f"{what} in the replay buffer",
-            expected=f"{space}, which the reward is of",
-            got=held,
-            fix="Wrappers that change them, as VecFrameStack does, go inside the one that pays.",
-        )
+    return SpaceError.mismatch(
+        f"{what} in the replay buffer",
+        expected=f"{space}, which the reward is of",
+        got=held,
+        fix="Wrappers that change them, as VecFrameStack does, go inside the one that pays.",
     )

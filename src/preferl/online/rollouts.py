@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import (
     VecVideoRecorder,
 )
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.shapes import FloatArray
 
@@ -48,13 +48,11 @@ def pay_rollout(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
     """
     buffer = algorithm.rollout_buffer
     if not buffer.full or buffer.rewards.shape != more.shape:
-        raise ConfigError(
-            mismatch(
-                "rollout",
-                expected=f"{more.shape} steps of environments, as were acted",
-                got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-                fix='Steps of other programs in between? `FeedbackCallback(pay="step")`.',
-            )
+        raise ConfigError.mismatch(
+            "rollout",
+            expected=f"{more.shape} steps of environments, as were acted",
+            got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+            fix='Steps of other programs in between? `FeedbackCallback(pay="step")`.',
         )
     kept = buffer.gamma * buffer.gae_lambda
     advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.store.combine import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
@@ -82,9 +82,9 @@ class ServiceConfig:
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 1, float("inf"))
         if not 0 <= self.validation < 1:
-            raise ConfigError(mismatch("validation", expected="in [0, 1)", got=self.validation))
+            raise ConfigError.mismatch("validation", expected="in [0, 1)", got=self.validation)
         if not 0 < self.deviation < float("inf"):
-            raise ConfigError(mismatch("deviation", expected="above 0", got=self.deviation))
+            raise ConfigError.mismatch("deviation", expected="above 0", got=self.deviation)
         # What does not go together is told now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 

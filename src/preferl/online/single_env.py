@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
@@ -197,12 +197,8 @@ def _project(
 
 def _one_of(new: bool | Teacher | None, old: bool | None) -> bool | Teacher:
     if new is not None and old is not None:
-        raise ConfigError(
-            mismatch(
-                "synthetic_preferences and synthetic_prefs",
-                expected="one of the two names",
-                got="both",
-            )
+        raise ConfigError.mismatch(
+            "synthetic_preferences and synthetic_prefs", expected="one of the two names", got="both"
         )
     chosen = old if new is None else new
     return False if chosen is None else chosen

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self, final
 
-from preferl.errors import PreferlError, StorageError, mismatch, require_in
+from preferl.errors import PreferlError, StorageError, require_in
 from preferl.online.programs import Program, RunningProgram
 
 LOGGER = logging.getLogger(__name__)
@@ -138,13 +138,11 @@ class Supervisor:
         if status is not None or kept.running.age > self.config.start_seconds:
             late = f"nothing in {self.config.start_seconds:g} s"
             ended = f"its end with status {status}"
-            raise StorageError(
-                mismatch(
-                    f"program {kept.name}",
-                    expected="to be up",
-                    got=f"{late if status is None else ended}: {kept.running.last_words}",
-                    fix=f"All it said is in {kept.running.log}.",
-                )
+            raise StorageError.mismatch(
+                f"program {kept.name}",
+                expected="to be up",
+                got=f"{late if status is None else ended}: {kept.running.last_words}",
+                fix=f"All it said is in {kept.running.log}.",
             )
         return False
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.errors import ConfigError, StorageError
 from preferl.evaluation.policy import PolicyReport
 from preferl.reading import read_object, reading
 
@@ -63,13 +63,11 @@ def medium(checkpoints: Sequence[Checkpoint], random: float) -> Checkpoint:
     best = expert(checkpoints)
     before = [checkpoint for checkpoint in checkpoints if checkpoint.step < best.step]
     if not before:
-        raise ConfigError(
-            mismatch(
-                "medium policy",
-                expected="a checkpoint before the expert's",
-                got=f"the best one at the first, after {best.step:,} steps",
-                fix="Keep more of them (checkpoint_every), train longer, or leave medium out.",
-            )
+        raise ConfigError.mismatch(
+            "medium policy",
+            expected="a checkpoint before the expert's",
+            got=f"the best one at the first, after {best.step:,} steps",
+            fix="Keep more of them (checkpoint_every), train longer, or leave medium out.",
         )
     wanted = random + MEDIUM * (best.mean - random)
     return min(before, key=lambda checkpoint: abs(checkpoint.mean - wanted))

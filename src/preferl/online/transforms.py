@@ -5,7 +5,7 @@ from typing import Any, final
 
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.errors import ConfigError, SpaceError
 from preferl.online.paying import Reward
 from preferl.online.recording import blank
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, map_observations
@@ -26,12 +26,10 @@ def transformed_space(
     if transform is None and told is None:
         return space
     if transform is None or told is None:
-        raise ConfigError(
-            mismatch(
-                "transform and transformed_space",
-                expected="both or neither",
-                got="a space alone" if transform is None else "a function alone",
-            )
+        raise ConfigError.mismatch(
+            "transform and transformed_space",
+            expected="both or neither",
+            got="a space alone" if transform is None else "a function alone",
         )
     for axes in ((1,), (1, 2)):
         expected = _shapes(blank(told, axes))
@@ -45,15 +43,13 @@ def transformed_space(
 
 
 def _fixed_axes(expected: Any, axes: tuple[int, ...], got: object) -> SpaceError:
-    return SpaceError(
-        mismatch(
-            "what the transform gives",
-            expected=f"shape {expected}: that of transformed_space behind any number of axes, "
-            f"here {axes}",
-            got=got,
-            fix="Let it work on the last axes, as in `lambda o: o[..., :3]`, "
-            "`o.reshape(*o.shape[:-2], -1)` or `np.swapaxes(o, -1, -2)`.",
-        )
+    return SpaceError.mismatch(
+        "what the transform gives",
+        expected=f"shape {expected}: that of transformed_space behind any number of axes, "
+        f"here {axes}",
+        got=got,
+        fix="Let it work on the last axes, as in `lambda o: o[..., :3]`, "
+        "`o.reshape(*o.shape[:-2], -1)` or `np.swapaxes(o, -1, -2)`.",
     )
 
 

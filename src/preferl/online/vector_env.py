@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
@@ -60,12 +60,10 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         super().__init__(env)
         mode = (env.metadata or {}).get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
-            raise ConfigError(
-                mismatch(
-                    'metadata["autoreset_mode"]',
-                    expected="an AutoresetMode, as gymnasium.make_vec gives",
-                    got=mode,
-                )
+            raise ConfigError.mismatch(
+                'metadata["autoreset_mode"]',
+                expected="an AutoresetMode, as gymnasium.make_vec gives",
+                got=mode,
             )
         self._mode = mode
         self._over = np.zeros(env.num_envs, bool)  # [V] where the last step ended an episode
@@ -131,8 +129,8 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         if not self.core.config.states:
             return None
         if "state" not in infos:
-            raise ConfigError(
-                mismatch("infos", expected="the key state, since states are recorded", got="none")
+            raise ConfigError.mismatch(
+                "infos", expected="the key state, since states are recorded", got="none"
             )
         return np.stack(list(infos["state"]))
 

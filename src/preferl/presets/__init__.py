@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 
 def preset_names() -> list[str]:
@@ -25,7 +25,7 @@ def load_preset(name: str) -> dict[str, Any]:
         ConfigError: no preset of that name.
     """
     if name not in preset_names():
-        raise ConfigError(mismatch("preset", expected=f"one of {preset_names()}", got=repr(name)))
+        raise ConfigError.mismatch("preset", expected=f"one of {preset_names()}", got=repr(name))
     text = (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
     settings: dict[str, Any] = yaml.safe_load(text)
     return settings

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
-from preferl.errors import ConfigError, DataError, ResumeError, StorageError, mismatch
+from preferl.errors import ConfigError, DataError, ResumeError, StorageError
 from preferl.files import make_folder, remove_drafts, sync, sync_all, write_json
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
@@ -181,9 +181,7 @@ def open_run(
     lock.take()
     try:
         if not os.path.samestat(made, path.stat()):
-            raise StorageError(
-                mismatch(f"{path}", expected="to be its only run", got="a newer one")
-            )
+            raise StorageError.mismatch(f"{path}", expected="to be its only run", got="a newer one")
         if resume:
             require_openable(path, resume=True, held=True)  # again, now that nobody else is there
             _require_same_settings(folder, config, may_differ)
@@ -224,13 +222,11 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
         name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
     ]
     if different:
-        raise ConfigError(
-            mismatch(
-                f"settings of the run in {folder.folder} to go on with",
-                expected=", ".join(f"{name}={old.get(name)}" for name in different),
-                got=", ".join(f"{name}={new.get(name)}" for name in different),
-                fix="Use the settings it was begun with, or begin another run without resuming.",
-            )
+        raise ConfigError.mismatch(
+            f"settings of the run in {folder.folder} to go on with",
+            expected=", ".join(f"{name}={old.get(name)}" for name in different),
+            got=", ".join(f"{name}={new.get(name)}" for name in different),
+            fix="Use the settings it was begun with, or begin another run without resuming.",
         )
 
 
@@ -238,13 +234,11 @@ def _require_same_data(folder: RunFolder, data: Mapping[str, Any] | None) -> Non
     file = folder.folder / DATA
     begun = _read(file) if file.exists() else None
     if begun != (None if data is None else json.loads(json.dumps(dict(data)))):
-        raise DataError(
-            mismatch(
-                f"data of the run in {folder.folder}",
-                expected=f"those it was begun with, {begun}",
-                got=data,
-                fix="Restore the data, or begin another run without resuming.",
-            )
+        raise DataError.mismatch(
+            f"data of the run in {folder.folder}",
+            expected=f"those it was begun with, {begun}",
+            got=data,
+            fix="Restore the data, or begin another run without resuming.",
         )
 
 
@@ -277,13 +271,11 @@ def _require_replaceable(path: Path) -> None:
             return
     except OSError as error:
         raise _unwritable(path, error) from error
-    raise StorageError(
-        mismatch(
-            f"{path}",
-            expected="a new or empty folder, or one that holds a run",
-            got="something else, which is left alone",
-            fix="Choose another path.",
-        )
+    raise StorageError.mismatch(
+        f"{path}",
+        expected="a new or empty folder, or one that holds a run",
+        got="something else, which is left alone",
+        fix="Choose another path.",
     )
 
 
@@ -301,11 +293,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unwritable(path: Path, error: OSError) -> StorageError:
-    return StorageError(
-        mismatch(
-            f"folder {path}",
-            expected="a folder that can be written to",
-            got=error,
-            fix="Choose another path or change its permissions.",
-        )
+    return StorageError.mismatch(
+        f"folder {path}",
+        expected="a folder that can be written to",
+        got=error,
+        fix="Choose another path or change its permissions.",
     )

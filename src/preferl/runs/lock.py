@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Final, final
 from weakref import WeakSet
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.reading import parse_json
 
 LOGGER = logging.getLogger(__name__)
@@ -95,8 +95,8 @@ class FolderLock:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 file = self._path.open("a+", encoding="utf-8")
             except OSError as error:
-                raise StorageError(
-                    mismatch(f"{self._path}", expected="a file that can be written", got=error)
+                raise StorageError.mismatch(
+                    f"{self._path}", expected="a file that can be written", got=error
                 ) from error
             file.seek(0)
             before = _parsed(file.read())
@@ -115,13 +115,11 @@ class FolderLock:
             return False
 
     def _taken(self, before: dict[str, Any]) -> StorageError:
-        return StorageError(
-            mismatch(
-                f"{self._path.parent}",
-                expected=f"to be its only {self._role}",
-                got=f"one at work already, {_named(before)}",
-                fix="Wait for that one or stop it, or use another folder.",
-            )
+        return StorageError.mismatch(
+            f"{self._path.parent}",
+            expected=f"to be its only {self._role}",
+            got=f"one at work already, {_named(before)}",
+            fix="Wait for that one or stop it, or use another folder.",
         )
 
     def _write(self, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.store.answer_table import EXPORTED_AS, OF_QUERY, birthplace, checked, query_name
 from preferl.store.bulk import add_queries, known_clips, people_named
 from preferl.store.names import looks_like_owner
@@ -151,4 +151,4 @@ def answer_row(
 
 def wrong_cell(where: str, column: str, expected: object, got: object, fix: str = "") -> DataError:
     """An error that names file, row and column."""
-    return DataError(mismatch(f"{where}, column {column}", expected=expected, got=got, fix=fix))
+    return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got, fix=fix)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.store.clips import CLIP_ID
 from preferl.store.names import LONGEST_NAME
 from preferl.store.queue import STRENGTHS
@@ -160,7 +160,7 @@ def _cell(raw: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
         return cell(kind, raw.get(name))
     except ValueError as error:
         got = repr(raw.get(name))[:100]
-        raise DataError(mismatch(f"{where}, column {name}", expected=error, got=got)) from error
+        raise DataError.mismatch(f"{where}, column {name}", expected=error, got=got) from error
 
 
 def _is_name(name: str) -> bool:
@@ -174,4 +174,4 @@ def _within(value: float | None, most: float) -> bool:
 
 def _require(fine: bool, where: str, name: str, expected: object, got: object) -> None:
     if not fine:
-        raise DataError(mismatch(f"{where}, column {name}", expected=expected, got=got))
+        raise DataError.mismatch(f"{where}, column {name}", expected=expected, got=got)

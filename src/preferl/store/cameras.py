@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.simulators import Environment
 
 Camera = str | dict[str, Any]
@@ -52,11 +52,11 @@ def view(env: Environment, camera: Camera | None) -> Any:
         camera = "track" if "track" in names else {}
     if isinstance(camera, str):
         if camera not in names:
-            raise ConfigError(mismatch("camera", expected=f"one of {names}", got=repr(camera)))
+            raise ConfigError.mismatch("camera", expected=f"one of {names}", got=repr(camera))
         return camera
     unknown = set(camera) - set(FREE)
     if unknown:
-        raise ConfigError(mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown)))
+        raise ConfigError.mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown))
     return _free(stage, {**own, **camera}, follows="trackbodyid" in camera)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.reading import parse_json
 from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
@@ -63,7 +63,7 @@ def read_chosen(
         equal.append(bool(_optional(raw, "equal", "flag", where)))
         people.append(_optional(raw, "annotator", "text", where))
     if not cells:
-        raise DataError(mismatch(f"{path}", expected="at least one row", got="none"))
+        raise DataError.mismatch(f"{path}", expected="at least one row", got="none")
     segments = _segments(path, cells, episodes)
     return _comparisons(segments, np.array(equal, bool)), people
 
@@ -139,7 +139,7 @@ def _segments(path: Path, cells: Sequence[Any], episodes: Episodes | None) -> Se
     shapes = {(clip.observations.shape[1:], clip.actions.shape[1:]) for clip in cells}
     if len(shapes) > 1:
         got = f"shapes {sorted(shapes)}"
-        raise DataError(mismatch(f"{path}", expected="steps of one kind", got=got))
+        raise DataError.mismatch(f"{path}", expected="steps of one kind", got=got)
     real = np.array([len(clip.rewards) for clip in cells], np.int64)
     return Segments(
         observations=np.concatenate([clip.observations for clip in cells]),
@@ -155,7 +155,7 @@ def _referred(path: Path, cells: Sequence[Reference], episodes: Episodes) -> Seg
     rows: IntArray = np.array([reference.row for reference in cells], np.int64)
     lengths = {reference.length for reference in cells}
     if len(lengths) > 1:
-        raise DataError(mismatch(f"{path}", expected="one length", got=sorted(lengths)))
+        raise DataError.mismatch(f"{path}", expected="one length", got=sorted(lengths))
     return cut(episodes, rows, lengths.pop())
 
 
@@ -167,4 +167,4 @@ def _optional(raw: Mapping[str, Any], name: str, kind: Any, where: str) -> Any:
 
 
 def _wrong(where: str, column: str, expected: object, got: object) -> DataError:
-    return DataError(mismatch(f"{where}, column {column}", expected=expected, got=got))
+    return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got)

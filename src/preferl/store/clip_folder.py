@@ -10,7 +10,7 @@ from sqlalchemy import select
 from preferl.data.arrays import load_arrays, load_comparisons, load_segments, save_arrays
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import DataError, FeedbackError, mismatch
+from preferl.errors import DataError, FeedbackError
 from preferl.shapes import Array, IntArray, Observations
 from preferl.store.clips import clip_ids
 from preferl.store.combine import CombineMethod
@@ -45,8 +45,8 @@ def export_segments(
     project = store.projects.get(project_id)
     names, at = _asked(store, project_id)
     if not names:
-        raise DataError(
-            mismatch(f"project {project.slug}", expected="at least one query", got="none")
+        raise DataError.mismatch(
+            f"project {project.slug}", expected="at least one query", got="none"
         )
     segments = store.clips.segments(project_id, names)
     cut = _cuts(store.files / "clips" / str(project_id), at)
@@ -79,14 +79,14 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     path = Path(path)
     arrays = load_arrays(path)[0]
     if not {"clips", "cut"} <= arrays.keys():
-        raise DataError(
-            mismatch(f"{path}", expected="clips that were exported from a store", got=[*arrays])
+        raise DataError.mismatch(
+            f"{path}", expected="clips that were exported from a store", got=[*arrays]
         )
     segments = load_comparisons(path).segments
     names: list[str] = arrays["clips"].tolist()
     cut = np.asarray(arrays["cut"])
     if len(names) != len(segments) or cut.shape != (len(segments), 3):
-        raise DataError(mismatch(f"{path}", expected="a name and a cut per clip", got=len(names)))
+        raise DataError.mismatch(f"{path}", expected="a name and a cut per clip", got=len(names))
     known = np.flatnonzero((cut >= 0).all(axis=1))
     unknown = np.setdiff1d(np.arange(len(cut)), known)
     for where, rows in ((cut, known), (None, unknown)):
@@ -96,8 +96,8 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
             expected = [names[row] for row in rows[start : start + AT_ONCE]]
             if clip_ids(some) != expected:
                 fix = "The folder is damaged, or a newer version wrote it."
-                raise DataError(
-                    mismatch(f"{path}", expected="clips of these names", got="others", fix=fix)
+                raise DataError.mismatch(
+                    f"{path}", expected="clips of these names", got="others", fix=fix
                 )
             store.clips.put(project_id, some)
     return names

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.segments import Segments, join_segments
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import leaves
 from preferl.store.database import Database, now
 from preferl.store.schema import Clip, Query
@@ -107,7 +107,7 @@ class ClipStore:
         at = self._places(project_id, sorted(set(ids)))
         missing = [name for name in ids if name not in at]
         if missing:
-            raise DataError(mismatch("clip", expected="one of this project", got=missing[0]))
+            raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
         shards: dict[str, list[str]] = {}
         for name, (shard, _) in at.items():
             shards.setdefault(shard, []).append(name)
@@ -135,7 +135,7 @@ class ClipStore:
             DataError: a name that no clip can have.
         """
         if not CLIP_ID.fullmatch(clip_id):
-            raise DataError(mismatch("clip", expected="32 digits of a digest", got=repr(clip_id)))
+            raise DataError.mismatch("clip", expected="32 digits of a digest", got=repr(clip_id))
         return self._files / "videos" / str(project_id) / f"{clip_id}.mp4"
 
     def without_video(self, project_id: int, limit: int) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.dawid_skene import DawidSkeneConfig, fit_dawid_skene
 from preferl.store.votes import EQUAL, FIRST, SECOND, Votes
@@ -53,7 +53,7 @@ def combine_answers(
     """
     if method not in _METHODS:
         expected = f"one of {', '.join(_METHODS)}"
-        raise ConfigError(mismatch("method", expected=expected, got=repr(method)))
+        raise ConfigError.mismatch("method", expected=expected, got=repr(method))
     votes = votes.without_repeats
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     counts = np.zeros((len(query), 3), np.int64)

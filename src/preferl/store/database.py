@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.functions import FunctionElement
 
 from preferl._optional import require
-from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.store.whole import damaged, is_damaged
 
@@ -129,8 +129,8 @@ def keep_private(file: Path) -> None:
                 if path.stat().st_mode & 0o077:
                     path.chmod(0o600)
     except OSError as error:
-        raise StorageError(
-            mismatch(f"{file}", expected="a file that can be written and read", got=error)
+        raise StorageError.mismatch(
+            f"{file}", expected="a file that can be written and read", got=error
         ) from error
 
 
@@ -150,12 +150,10 @@ def _known(url: str | URL) -> URL:
 
 
 def _unknown(url: object) -> ConfigError:
-    return ConfigError(
-        mismatch(
-            "store",
-            expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-            got=repr(str(url)),
-        )
+    return ConfigError.mismatch(
+        "store",
+        expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
+        got=repr(str(url)),
     )
 
 
@@ -201,11 +199,9 @@ def _worded(url: URL) -> Iterator[None]:
         said = error.orig if isinstance(error, DBAPIError) else error
         if is_damaged(said):
             raise damaged(f"{url.database}", said) from error
-        raise StorageError(
-            mismatch(
-                f"store {url.render_as_string(hide_password=True)}",
-                expected="a database that can be reached and written to",
-                got=said,
-                fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
-            )
+        raise StorageError.mismatch(
+            f"store {url.render_as_string(hide_password=True)}",
+            expected="a database that can be reached and written to",
+            got=said,
+            fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
         ) from error

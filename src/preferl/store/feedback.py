@@ -8,7 +8,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, FeedbackError, mismatch
+from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.store.clips import clip_ids
@@ -61,7 +61,7 @@ class StoredFeedback:
         model_version: int | None = None,
     ) -> None:
         if not patience >= 0:
-            raise ConfigError(mismatch("patience", expected="at least 0 seconds", got=patience))
+            raise ConfigError.mismatch("patience", expected="at least 0 seconds", got=patience)
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)
         self.combine = combine

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self, final
 
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.shapes import Array, Observations
 from preferl.store.pixels import PixelFrames, holds_pixels
 from preferl.store.simulation import EnvFrames
@@ -51,8 +51,8 @@ class FunctionFrames:
         module = path.partition(":")[0]
         function = resolve(path, what="frames", source="the operator", trust=[module])
         if not callable(function):
-            raise ConfigError(
-                mismatch("frames", expected="a function", got=f"{path!r}, a {type(function)}")
+            raise ConfigError.mismatch(
+                "frames", expected="a function", got=f"{path!r}, a {type(function)}"
             )
         return cls(function)
 
@@ -92,14 +92,14 @@ def frame_source(
     options = dict(spec)
     kind = options.pop("kind", None)
     if kind not in KINDS:
-        raise ConfigError(mismatch("kind of frames", expected=f"one of {[*KINDS]}", got=kind))
+        raise ConfigError.mismatch("kind of frames", expected=f"one of {[*KINDS]}", got=kind)
     if "env_id" in options:
         admitted(options["env_id"], source=f"the `frames` of {source}", trust=trust)
     try:
         return KINDS[kind](**options)
     except TypeError as error:
-        raise ConfigError(
-            mismatch(f"frames of kind {kind!r}", expected="its arguments", got=error)
+        raise ConfigError.mismatch(
+            f"frames of kind {kind!r}", expected="its arguments", got=error
         ) from error
 
 
@@ -121,11 +121,9 @@ def spec_for(observations: Observations, env_id: str | None = None) -> dict[str,
         return {"kind": "pixels"}
     if env_id is not None:
         return {"kind": "env", "env_id": env_id}
-    raise ConfigError(
-        mismatch(
-            "pictures",
-            expected="observations that hold pixels, or the id of an environment that draws",
-            got="neither",
-            fix="Name the environment, or draw with a function of yours.",
-        )
+    raise ConfigError.mismatch(
+        "pictures",
+        expected="observations that hold pixels, or the id of an environment that draws",
+        got="neither",
+        fix="Name the environment, or draw with a function of yours.",
     )

@@ -17,7 +17,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import BoolArray, IntArray
 from preferl.store.bulk import (
     add_answers,
@@ -315,17 +315,15 @@ def _digest(*about: object) -> str:
 def _check(comparisons: Comparisons, annotators: Sequence[str]) -> None:
     if len(annotators) != len(comparisons):
         expected = f"{len(comparisons)}, one per answer"
-        raise DataError(mismatch("annotators", expected=expected, got=len(annotators)))
+        raise DataError.mismatch("annotators", expected=expected, got=len(annotators))
     wrong: BoolArray = ~np.isnan(comparisons.preference) & ~np.isin(
         comparisons.preference, (0.0, 0.5, 1.0)
     )
     if wrong.any():
-        raise DataError(
-            mismatch(
-                f"preference of answer {int(wrong.argmax())}",
-                expected="1, 0, 0.5 or NaN, since a person's answer has no shares",
-                got=comparisons.preference[wrong][0],
-            )
+        raise DataError.mismatch(
+            f"preference of answer {int(wrong.argmax())}",
+            expected="1, 0, 0.5 or NaN, since a person's answer has no shares",
+            got=comparisons.preference[wrong][0],
         )
     used, place = np.unique(comparisons.pairs, return_inverse=True)
     names = np.asarray(clip_ids(comparisons.segments.select(used)), np.str_)
@@ -333,8 +331,8 @@ def _check(comparisons: Comparisons, annotators: Sequence[str]) -> None:
     same = np.asarray(first == second)
     if same.any():
         got = "a clip beside itself"
-        raise DataError(
-            mismatch(f"pair {int(same.argmax())}", expected="two different clips", got=got)
+        raise DataError.mismatch(
+            f"pair {int(same.argmax())}", expected="two different clips", got=got
         )
     for name in set(annotators):
         require_name(name)

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.files import writing
 
 SHORTEST: Final = 32
@@ -31,8 +31,8 @@ def stored_key(file: Path) -> bytes:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(
-            mismatch(f"{file}", expected="a file that can be written and read", got=error)
+        raise StorageError.mismatch(
+            f"{file}", expected="a file that can be written and read", got=error
         ) from error
     _require_private(file, mode)
     _require_long(file, key)
@@ -41,14 +41,12 @@ def stored_key(file: Path) -> bytes:
 
 def _require_private(file: Path, mode: int) -> None:
     if os.name != "nt" and mode & OTHERS:  # Windows has no such modes
-        raise StorageError(
-            mismatch(
-                f"{file}, the secret of this store",
-                expected="a file that nobody but its owner may read",
-                got=f"mode {mode:o}",
-                fix=f"If nobody else has read it: chmod 600 {file}. Otherwise delete it to get a "
-                "new one; everybody is signed out then, and the owner's link changes.",
-            )
+        raise StorageError.mismatch(
+            f"{file}, the secret of this store",
+            expected="a file that nobody but its owner may read",
+            got=f"mode {mode:o}",
+            fix=f"If nobody else has read it: chmod 600 {file}. Otherwise delete it to get a "
+            "new one; everybody is signed out then, and the owner's link changes.",
         )
 
 
@@ -56,12 +54,10 @@ def _require_long(file: Path, key: bytes) -> None:
     """Refuse what a loss of power leaves, too: nothing, or zeros."""
     count = len(key.strip(b"\0 \t\r\n"))
     if count < SHORTEST:
-        raise StorageError(
-            mismatch(
-                f"{file}, the secret of this store",
-                expected=f"at least {SHORTEST} bytes",
-                got=count,
-                fix="Delete it to get a new one; everybody is signed out then, and the owner's "
-                "link changes.",
-            )
+        raise StorageError.mismatch(
+            f"{file}, the secret of this store",
+            expected=f"at least {SHORTEST} bytes",
+            got=count,
+            fix="Delete it to get a new one; everybody is signed out then, and the owner's "
+            "link changes.",
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, sample_segments
-from preferl.errors import DataError, mismatch, require_in
+from preferl.errors import DataError, require_in
 from preferl.shapes import FloatArray, IntArray
 
 WINDOWS_PER_PAIR = 20
@@ -46,13 +46,11 @@ def known_pairs(
     order = np.argsort(returns, kind="stable")
     worse, better = rng.permutation(order[:count]), rng.permutation(order[len(order) - count :])
     if (returns[worse] >= returns[better]).any():
-        raise DataError(
-            mismatch(
-                "recorded rewards",
-                expected="clips with clearly different returns, for pairs with a known answer",
-                got=f"returns from {returns.min():g} to {returns.max():g}",
-                fix="Ask without known pairs.",
-            )
+        raise DataError.mismatch(
+            "recorded rewards",
+            expected="clips with clearly different returns, for pairs with a known answer",
+            got=f"returns from {returns.min():g} to {returns.max():g}",
+            fix="Ask without known pairs.",
         )
     first = rng.random(count) < 0.5
     pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))

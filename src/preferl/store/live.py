@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, final
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.store import statements
 from preferl.store.database import SLACK_SECONDS, Database, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
@@ -163,7 +163,7 @@ class Live:
             ConfigError: a version below 1.
         """
         if version < 1:
-            raise ConfigError(mismatch("version", expected="at least 1", got=version))
+            raise ConfigError.mismatch("version", expected="at least 1", got=version)
         low, high = interval or (None, None)
         with self._database.write() as session:
             row = RewardVersion(

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 from preferl.store.database import Database, keep_private
 
 PG_LOCK = 0x707265666572
@@ -32,13 +32,11 @@ def upgrade(database: Database) -> None:
     if found == newest:
         return
     if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
-        raise StorageError(
-            mismatch(
-                "schema of the store",
-                expected=f"at most {newest}, which this version of preferl knows",
-                got=found,
-                fix="Open it with the version that wrote it, or a newer one.",
-            )
+        raise StorageError.mismatch(
+            "schema of the store",
+            expected=f"at most {newest}, which this version of preferl knows",
+            got=found,
+            fix="Open it with the version that wrote it, or a newer one.",
         )
     if found is not None and database.is_sqlite:
         _copy(Path(str(database.url.database)), found)

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from typing import Final
 
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 
 LONGEST_NAME: Final = 80
 
@@ -47,13 +47,11 @@ def require_name(name: str) -> str:
     """
     if name != tidy(name) or not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
         expected = f"1 to {LONGEST_NAME} letters"
-        raise DataError(mismatch("annotator", expected=expected, got=repr(name)[:100]))
+        raise DataError.mismatch("annotator", expected=expected, got=repr(name)[:100])
     if looks_like_owner(name):
         fix = "The owner of this store gave none of them: say who did, with --name."
-        raise DataError(
-            mismatch(
-                "annotator", expected="a name that is not the owner's", got=repr(name), fix=fix
-            )
+        raise DataError.mismatch(
+            "annotator", expected="a name that is not the owner's", got=repr(name), fix=fix
         )
     return name
 
@@ -64,13 +62,11 @@ def refuse_owner(name: str) -> None:
     >>> refuse_owner("Owen")
     """
     if looks_like_owner(name):
-        raise ConfigError(
-            mismatch(
-                "name",
-                expected=f'one that nobody takes for "{OWNER}", who runs this server',
-                got=repr(name[:100]),
-                fix="Choose another one. The owner's link is shown by `preferl annotate serve`.",
-            )
+        raise ConfigError.mismatch(
+            "name",
+            expected=f'one that nobody takes for "{OWNER}", who runs this server',
+            got=repr(name[:100]),
+            fix="Choose another one. The owner's link is shown by `preferl annotate serve`.",
         )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 from sqlalchemy import ColumnElement, Select, and_, or_, select, update
 from sqlalchemy.orm import Session
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.store.database import Database, now
 from preferl.store.names import LONGEST_NAME, OWNER, refuse_owner, tidy
 from preferl.store.schema import ROLES, Annotator, Project, Role, SignIn
@@ -80,7 +80,7 @@ class People:
         with self._database.write() as session:
             annotator = session.scalar(_named(project_id, name))
             if annotator is None:
-                raise ConfigError(mismatch("name", expected="somebody here", got=repr(name[:100])))
+                raise ConfigError.mismatch("name", expected="somebody here", got=repr(name[:100]))
             _change_link(session, annotator, digest(secrets.token_urlsafe(24)))
         return annotator
 
@@ -145,12 +145,12 @@ class People:
     ) -> Invitation:
         name = tidy(name)
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            raise ConfigError(
-                mismatch("name", expected=f"1 to {LONGEST_NAME} letters", got=repr(name[:100]))
+            raise ConfigError.mismatch(
+                "name", expected=f"1 to {LONGEST_NAME} letters", got=repr(name[:100])
             )
         with self._database.write() as session:
             if session.get(Project, project_id) is None:
-                raise ConfigError(mismatch("project", expected="one that exists", got=project_id))
+                raise ConfigError.mismatch("project", expected="one that exists", got=project_id)
             annotator, at = session.scalar(_named(project_id, name)), clock(session)
             if annotator is None:
                 annotator = Annotator(project_id=project_id, name=name, created_at=at)
@@ -197,11 +197,11 @@ def digest(secret: str) -> str:
 def _existing(session: Session, annotator_id: int) -> Annotator:
     found = session.get(Annotator, annotator_id)
     if found is None:
-        raise ConfigError(mismatch("annotator", expected="one that exists", got=annotator_id))
+        raise ConfigError.mismatch("annotator", expected="one that exists", got=annotator_id)
     return found
 
 
 def _known(role: str) -> str:
     if role not in ROLES:
-        raise ConfigError(mismatch("role", expected=f"one of {', '.join(ROLES)}", got=repr(role)))
+        raise ConfigError.mismatch("role", expected=f"one of {', '.join(ROLES)}", got=repr(role))
     return role

@@ -6,7 +6,7 @@ from typing import Literal, final, get_args
 import numpy as np
 
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array, Observations
 
 End = Literal["last", "first"]
@@ -52,7 +52,7 @@ class PixelFrames:
             ("newest", newest, get_args(End)),
         ):
             if value not in known:
-                raise ConfigError(mismatch(name, expected=f"one of {known}", got=repr(value)))
+                raise ConfigError.mismatch(name, expected=f"one of {known}", got=repr(value))
         self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
@@ -85,8 +85,8 @@ class PixelFrames:
         channels = picture.shape[-1]
         colours = self._colours or (3 if channels % 3 == 0 else 1)
         if channels % colours:
-            raise DataError(
-                mismatch("channels of a picture", expected=f"a multiple of {colours}", got=channels)
+            raise DataError.mismatch(
+                "channels of a picture", expected=f"a multiple of {colours}", got=channels
             )
         newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
         return newest[..., :3]
@@ -113,23 +113,19 @@ def _picture_of(observations: Observations, key: str | None) -> Array:
     else:
         found, names = {"": observations}, "an array"
     if len(found) != 1:
-        raise DataError(
-            mismatch(
-                "pictures",
-                expected="one observation that holds them",
-                got=f"{[*found] or 'none'} among {[*observations]}",
-                fix="Name one as `key`, or let the environment draw.",
-            )
+        raise DataError.mismatch(
+            "pictures",
+            expected="one observation that holds them",
+            got=f"{[*found] or 'none'} among {[*observations]}",
+            fix="Name one as `key`, or let the environment draw.",
         )
     (pixels,) = found.values()
     if pixels is None or not _wide(pixels):
-        raise DataError(
-            mismatch(
-                "pictures",
-                expected=f"{names} with pictures [T, height, width, channels]",
-                got=f"{key!r} of shape {None if pixels is None else pixels.shape}",
-                fix="Name another `key`, or let the environment draw.",
-            )
+        raise DataError.mismatch(
+            "pictures",
+            expected=f"{names} with pictures [T, height, width, channels]",
+            got=f"{key!r} of shape {None if pixels is None else pixels.shape}",
+            fix="Name another `key`, or let the environment draw.",
         )
     return pixels
 
@@ -139,12 +135,10 @@ def _bytes(picture: Array) -> Array:
     if picture.dtype == np.uint8:
         return picture
     if not (picture.dtype.kind == "f" and picture.min() >= 0 and picture.max() <= 1):
-        raise DataError(
-            mismatch(
-                "pixels",
-                expected="uint8, or floats in [0, 1]",
-                got=f"{picture.dtype} in [{picture.min():g}, {picture.max():g}]",
-                fix="Draw with a function of yours that scales them.",
-            )
+        raise DataError.mismatch(
+            "pixels",
+            expected="uint8, or floats in [0, 1]",
+            got=f"{picture.dtype} in [{picture.min():g}, {picture.max():g}]",
+            fix="Draw with a function of yours that scales them.",
         )
     return np.asarray(np.rint(picture * 255), np.uint8)

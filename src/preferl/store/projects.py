@@ -8,7 +8,7 @@ from typing import Any, Self, final
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.store.database import Database, now
 from preferl.store.schema import Project
 
@@ -70,9 +70,9 @@ class ProjectSettings:
             require_in("budget", self.budget, 1, inf)
         for name in ("title", "question", "instructions"):
             if "\0" in getattr(self, name):  # PostgreSQL holds no such text
-                raise ConfigError(mismatch(name, expected="text", got="text with a zero in it"))
+                raise ConfigError.mismatch(name, expected="text", got="text with a zero in it")
         if not self.question.strip():
-            raise ConfigError(mismatch("question", expected="some words", got="nothing"))
+            raise ConfigError.mismatch("question", expected="some words", got="nothing")
 
     @classmethod
     def of(cls, project: Project) -> Self:
@@ -100,10 +100,8 @@ class Projects:
         """
         settings = ProjectSettings(**more) if settings is None else settings
         if not SLUG.fullmatch(slug) or len(slug) > 60:
-            raise ConfigError(
-                mismatch(
-                    "project", expected="small letters, digits and hyphens, as in door-1", got=slug
-                )
+            raise ConfigError.mismatch(
+                "project", expected="small letters, digits and hyphens, as in door-1", got=slug
             )
         columns = {item.name: getattr(settings, item.name) for item in fields(settings)}
         columns["title"] = settings.title or slug
@@ -113,13 +111,11 @@ class Projects:
                 session.add(project)
                 session.flush()
         except IntegrityError as error:
-            raise ConfigError(
-                mismatch(
-                    "project",
-                    expected="a new name",
-                    got=f"{slug}, which exists",
-                    fix="Choose another one, or go on with the project that is there.",
-                )
+            raise ConfigError.mismatch(
+                "project",
+                expected="a new name",
+                got=f"{slug}, which exists",
+                fix="Choose another one, or go on with the project that is there.",
             ) from error
         return project
 
@@ -133,8 +129,8 @@ class Projects:
         with self._database.read() as session:
             found = session.scalar(select(Project).where(column == project))
         if found is None:
-            raise ConfigError(
-                mismatch("project", expected=f"one of {self._slugs()}", got=repr(project))
+            raise ConfigError.mismatch(
+                "project", expected=f"one of {self._slugs()}", got=repr(project)
             )
         return found
 
@@ -152,15 +148,13 @@ class Projects:
         found = self.all()
         if not found:
             fix = "Make one with `preferl annotate create`."
-            raise ConfigError(mismatch("projects", expected="at least one", got="none", fix=fix))
+            raise ConfigError.mismatch("projects", expected="at least one", got="none", fix=fix)
         if len(found) > 1:
-            raise ConfigError(
-                mismatch(
-                    "project",
-                    expected=f"one of {self._slugs()}",
-                    got="none named",
-                    fix="Name it, as in --project " + found[-1].slug + ".",
-                )
+            raise ConfigError.mismatch(
+                "project",
+                expected=f"one of {self._slugs()}",
+                got="none named",
+                fix="Name it, as in --project " + found[-1].slug + ".",
             )
         return found[0]
 
@@ -172,8 +166,8 @@ class Projects:
         """
         known = {item.name for item in fields(ProjectSettings)}
         if not set(changes) <= known:
-            raise ConfigError(
-                mismatch("settings", expected=sorted(known), got=sorted(set(changes) - known))
+            raise ConfigError.mismatch(
+                "settings", expected=sorted(known), got=sorted(set(changes) - known)
             )
         with self._database.write() as session:
             project = session.get_one(Project, project_id)

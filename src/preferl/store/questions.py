@@ -8,7 +8,7 @@ from sqlalchemy import Select, and_, case, or_, select, update
 from sqlalchemy.orm import aliased
 
 from preferl.data.segments import Segments
-from preferl.errors import FeedbackError, mismatch
+from preferl.errors import FeedbackError
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import MOST_PARAMETERS, ClipStore, clip_ids
@@ -293,30 +293,26 @@ def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]
 def _require_two(pairs: Sequence[tuple[str, str]]) -> None:
     same = [first for first, second in pairs if first == second]
     if same:
-        raise FeedbackError(
-            mismatch(
-                "pairs",
-                expected="two clips each",
-                got=f"clip {same[0]} with itself",
-                fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
-            )
+        raise FeedbackError.mismatch(
+            "pairs",
+            expected="two clips each",
+            got=f"clip {same[0]} with itself",
+            fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
         )
 
 
 def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any) -> None:
     if purpose not in PURPOSES or purpose == "repeat":
         expected = "ask, known or example; repeats are planned by the queue"
-        raise FeedbackError(mismatch("purpose", expected=expected, got=repr(purpose)))
+        raise FeedbackError.mismatch("purpose", expected=expected, got=repr(purpose))
     if (known is None) != (purpose == "ask"):
-        raise FeedbackError(
-            mismatch(
-                "known answers",
-                expected="for purposes known and example, and only then",
-                got=f"{'none' if known is None else 'some'} for {purpose}",
-            )
+        raise FeedbackError.mismatch(
+            "known answers",
+            expected="for purposes known and example, and only then",
+            got=f"{'none' if known is None else 'some'} for {purpose}",
         )
     for name, column in {"known": known, **columns}.items():
         if column is not None and len(column) != count:
-            raise FeedbackError(mismatch(name, expected=f"{count}, one per pair", got=len(column)))
+            raise FeedbackError.mismatch(name, expected=f"{count}, one per pair", got=len(column))
     if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
-        raise FeedbackError(mismatch("known answers", expected="0, 0.5 or 1", got=known))
+        raise FeedbackError.mismatch("known answers", expected="0, 0.5 or 1", got=known)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from preferl.errors import FeedbackError, mismatch
+from preferl.errors import FeedbackError
 from preferl.store import statements
 from preferl.store.database import Database
 from preferl.store.schema import COUNTED, Answer, Lease, Project, Query
@@ -85,7 +85,7 @@ class Queue:
             FeedbackError: somebody who may not answer here, or a count out of range.
         """
         if not 1 <= count <= MOST_AT_ONCE:
-            raise FeedbackError(mismatch("count", expected=f"1 to {MOST_AT_ONCE}", got=count))
+            raise FeedbackError.mismatch("count", expected=f"1 to {MOST_AT_ONCE}", got=count)
         with self._database.write(durable=False) as session:
             turn = Turn.of(session, project_id, annotator_id)
             if turn.project.paused:
@@ -135,13 +135,11 @@ class Queue:
                 about = {"token": token, "annotator_id": annotator_id}
                 lease = session.scalar(statements.BY_TOKEN, about)
                 if lease is None:
-                    raise FeedbackError(
-                        mismatch(
-                            "question",
-                            expected="one that is with you",
-                            got="one that you have answered already, or somebody else's",
-                            fix="Go on with the next.",
-                        )
+                    raise FeedbackError.mismatch(
+                        "question",
+                        expected="one that is with you",
+                        got="one that you have answered already, or somebody else's",
+                        fix="Go on with the next.",
                     )
                 query = _locked(session, lease.query_id)
                 preference = {"left": 1.0, "right": 0.0, "equal": 0.5}.get(kind)
@@ -284,7 +282,7 @@ def _locked(session: Session, query_id: int) -> Query:
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
     found = session.scalar(statements.BY_KEY, {"key": key})
     if found is not None and found.annotator_id != annotator_id:
-        raise FeedbackError(mismatch("key", expected="one of your own", got="somebody else's"))
+        raise FeedbackError.mismatch("key", expected="one of your own", got="somebody else's")
     return found
 
 
@@ -299,14 +297,14 @@ def _recount(session: Session, query: Query) -> None:
 
 def _check(kind: str, key: str, strength: str | None, response_ms: float | None) -> None:
     if kind not in SAID:
-        raise FeedbackError(mismatch("answer", expected=f"one of {SAID}", got=repr(kind)))
+        raise FeedbackError.mismatch("answer", expected=f"one of {SAID}", got=repr(kind))
     _check_key(key)
     if strength is not None and strength not in STRENGTHS:
-        raise FeedbackError(mismatch("strength", expected=f"one of {STRENGTHS}", got=strength))
+        raise FeedbackError.mismatch("strength", expected=f"one of {STRENGTHS}", got=strength)
     if response_ms is not None and not 0 <= response_ms < 1e9:
-        raise FeedbackError(mismatch("response_ms", expected="milliseconds", got=response_ms))
+        raise FeedbackError.mismatch("response_ms", expected="milliseconds", got=response_ms)
 
 
 def _check_key(key: str) -> None:
     if not 8 <= len(key) <= 100:
-        raise FeedbackError(mismatch("key", expected="8 to 100 letters", got=len(key)))
+        raise FeedbackError.mismatch("key", expected="8 to 100 letters", got=len(key))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Self, final
 
 from preferl.data.segments import Segments
-from preferl.errors import DataError, PreferlError, mismatch
+from preferl.errors import DataError, PreferlError
 from preferl.files import writing
 from preferl.shapes import Array
 from preferl.store.frames import FrameSource, FunctionFrames, frame_source
@@ -261,7 +261,7 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
         if count <= steps:
             yield picture
     if count != steps:
-        raise DataError(mismatch("pictures of a clip", expected=f"{steps}, its steps", got=count))
+        raise DataError.mismatch("pictures of a clip", expected=f"{steps}, its steps", got=count)
 
 
 def _put(video: bytes, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from preferl.data.segments import Segments
-from preferl.errors import DataError, mismatch, require_in
+from preferl.errors import DataError, require_in
 from preferl.shapes import Array, FloatArray
 from preferl.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.store.cameras import Camera
@@ -103,27 +103,23 @@ class EnvFrames:
                 _check_observations(self._env_id, env, seen)
             return pose(env, np.asarray(seen[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths())
-        raise DataError(
-            mismatch(
-                f"states of {self._env_id}",
-                expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
-                got="none" if kept is None else f"shape {kept.shape[1:]}",
-                fix="Record states with the steps, record pixels, or draw with a function of yours "
-                f"(observations alone are enough for {', '.join(POSES)}).",
-            )
+        raise DataError.mismatch(
+            f"states of {self._env_id}",
+            expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
+            got="none" if kept is None else f"shape {kept.shape[1:]}",
+            fix="Record states with the steps, record pixels, or draw with a function of yours "
+            f"(observations alone are enough for {', '.join(POSES)}).",
         )
 
 
 def _check_observations(env_id: str, env: Environment, seen: Array) -> None:
     """Raise `DataError` where observations are surely not of this environment."""
     if seen.shape[1:] != env.observation_space.shape:
-        raise DataError(
-            mismatch(
-                f"observations of {env_id}",
-                expected=f"shape {env.observation_space.shape}",
-                got=f"{seen.shape[1:]}",
-                fix="Name the environment in which they were recorded.",
-            )
+        raise DataError.mismatch(
+            f"observations of {env_id}",
+            expected=f"shape {env.observation_space.shape}",
+            got=f"{seen.shape[1:]}",
+            fix="Name the environment in which they were recorded.",
         )
 
 

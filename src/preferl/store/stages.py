@@ -11,7 +11,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from preferl._optional import require
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.shapes import Array, FloatArray, IntArray
 from preferl.simulators import Environment, draw_plainly, is_mujoco
 from preferl.store.cameras import Camera, view
@@ -168,13 +168,11 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
 
 def no_graphics(error: Exception) -> ConfigError:
     """What to say where MuJoCo cannot draw."""
-    return ConfigError(
-        mismatch(
-            "drawing with MuJoCo",
-            expected="a library that draws without a display",
-            got=f"{type(error).__name__}: {error}",
-            fix=f"Run: {APT}. Set MUJOCO_GL=egl if this program imported mujoco before.",
-        )
+    return ConfigError.mismatch(
+        "drawing with MuJoCo",
+        expected="a library that draws without a display",
+        got=f"{type(error).__name__}: {error}",
+        fix=f"Run: {APT}. Set MUJOCO_GL=egl if this program imported mujoco before.",
     )
 
 
@@ -182,12 +180,10 @@ def _state(stage: Any) -> Any:
     """What classic control keeps once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
-        raise ConfigError(
-            mismatch(
-                "environment",
-                expected="one of MuJoCo, or one with `state` as classic control has it after reset",
-                got=type(stage).__name__,
-                fix="Record pixels, or draw with a function of yours.",
-            )
+        raise ConfigError.mismatch(
+            "environment",
+            expected="one of MuJoCo, or one with `state` as classic control has it after reset",
+            got=type(stage).__name__,
+            fix="Record pixels, or draw with a function of yours.",
         )
     return state

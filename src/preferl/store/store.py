@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Self, final
 
-from preferl.errors import ConfigError, StorageError, mismatch
+from preferl.errors import ConfigError, StorageError
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, sqlite_url
 from preferl.store.key import SHORTEST, stored_key
@@ -78,12 +78,10 @@ class Store:
         if "://" in text:
             database = Database(text)
             if files is None and not database.is_sqlite:
-                raise ConfigError(
-                    mismatch(
-                        "files",
-                        expected="a folder for clips and videos beside a PostgreSQL database",
-                        got="none",
-                    )
+                raise ConfigError.mismatch(
+                    "files",
+                    expected="a folder for clips and videos beside a PostgreSQL database",
+                    got="none",
                 )
             folder = Path(files or Path(str(database.url.database)).parent)
         else:
@@ -129,8 +127,8 @@ class Store:
             if len(told) < SHORTEST:
                 expected = f"at least {SHORTEST} letters"
                 fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
-                raise ConfigError(
-                    mismatch("PREFERL_SECRET", expected=expected, got=len(told), fix=fix)
+                raise ConfigError.mismatch(
+                    "PREFERL_SECRET", expected=expected, got=len(told), fix=fix
                 )
             return told.encode()
         return stored_key(self.files / KEY)
@@ -140,6 +138,6 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(
-            mismatch(f"{folder}", expected="a folder that can be made", got=error)
+        raise StorageError.mismatch(
+            f"{folder}", expected="a folder that can be made", got=error
         ) from error

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.errors import ConfigError, DataError, StorageError
 from preferl.files import writing
 from preferl.reading import parse_json
 
@@ -43,7 +43,7 @@ def table_format(path: Path, wanted: str | None = None) -> Format:
     told = wanted or Path(path).suffix.removeprefix(".").lower()
     if told not in get_args(Format):
         expected = f"one of {', '.join(get_args(Format))}, by name or by the end of the file's name"
-        raise ConfigError(mismatch("format", expected=expected, got=repr(told)))
+        raise ConfigError.mismatch("format", expected=expected, got=repr(told))
     return told  # type: ignore[return-value]  # mypy does not narrow by get_args
 
 
@@ -83,10 +83,10 @@ def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        raise DataError(mismatch(f"{path}", expected="text in UTF-8", got=error)) from error
+        raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
     except OSError as error:
-        raise StorageError(
-            mismatch(f"{path}", expected="a file that can be read", got=error)
+        raise StorageError.mismatch(
+            f"{path}", expected="a file that can be read", got=error
         ) from error
 
 
@@ -253,7 +253,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                     expansion.add(_unpacked(arrow, column))
                 yield from batch.to_pylist()
     except arrow.ArrowException as error:
-        raise DataError(mismatch(f"{path}", expected="a Parquet file", got=error)) from error
+        raise DataError.mismatch(f"{path}", expected="a Parquet file", got=error) from error
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:
@@ -270,4 +270,4 @@ def _unpacked(arrow: Any, column: Any) -> int:
 
 
 def _no_row(path: Path, number: int, got: object, expected: str = "an object of JSON") -> DataError:
-    return DataError(mismatch(f"{path}, row {number}", expected=expected, got=got))
+    return DataError.mismatch(f"{path}, row {number}", expected=expected, got=got)

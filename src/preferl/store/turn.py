@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Self
 from sqlalchemy import Select
 from sqlalchemy.orm import Session
 
-from preferl.errors import FeedbackError, mismatch
+from preferl.errors import FeedbackError
 from preferl.store import statements
 from preferl.store.database import SLACK_SECONDS
 from preferl.store.schema import Annotator, Lease, Project, Query
@@ -58,8 +58,8 @@ class Turn:
             else ""
         )
         if wrong or annotator is None:
-            raise FeedbackError(
-                mismatch("annotator", expected="somebody who may answer here", got=wrong)
+            raise FeedbackError.mismatch(
+                "annotator", expected="somebody who may answer here", got=wrong
             )
         return cls(session, session.get_one(Project, project_id), annotator, clock(session))
 

@@ -6,7 +6,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 FIRST, EQUAL, SECOND, CANNOT_TELL = 0, 1, 2, -1
@@ -54,13 +54,13 @@ class Votes:
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
             if column.shape != (len(self.query),):
-                raise DataError(
-                    mismatch(f"Votes.{name}", expected=f"[{len(self.query)}]", got=column.shape)
+                raise DataError.mismatch(
+                    f"Votes.{name}", expected=f"[{len(self.query)}]", got=column.shape
                 )
         if self.swapped.dtype != np.bool_:
-            raise DataError(mismatch("Votes.swapped", expected="bool", got=self.swapped.dtype))
+            raise DataError.mismatch("Votes.swapped", expected="bool", got=self.swapped.dtype)
         if len(set(self.names)) != len(self.names):
-            raise DataError(mismatch("Votes.names", expected="different names", got=self.names))
+            raise DataError.mismatch("Votes.names", expected="different names", got=self.names)
         _require_range("annotator", self.annotator, 0, len(self.names) - 1)
         _require_range("query", self.query, 0)
         _require_range("repeat_of", self.repeat_of, -1)
@@ -199,13 +199,11 @@ class Votes:
         keys, counts = np.unique(self._keys(self.query), return_counts=True)
         if (counts > 1).any():
             query, annotator = divmod(int(keys[counts.argmax()]), len(self.names))
-            raise DataError(
-                mismatch(
-                    "Votes",
-                    expected="one answer of each annotator to a query",
-                    got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
-                    fix="Keep the latest answer.",
-                )
+            raise DataError.mismatch(
+                "Votes",
+                expected="one answer of each annotator to a query",
+                got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
+                fix="Keep the latest answer.",
             )
 
     def _require_alike(self, name: str, values: Array) -> None:
@@ -213,12 +211,10 @@ class Votes:
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         different = values != values[first][group]
         if different.any():
-            raise DataError(
-                mismatch(
-                    f"Votes.{name}",
-                    expected="one value for each query",
-                    got=f"two for query {self.query[different][0]}",
-                )
+            raise DataError.mismatch(
+                f"Votes.{name}",
+                expected="one value for each query",
+                got=f"two for query {self.query[different][0]}",
             )
 
 
@@ -234,16 +230,14 @@ def categories(preference: FloatArray) -> IntArray:
 
 def _require_range(name: str, values: IntArray, low: int, high: int | None = None) -> None:
     if not np.issubdtype(values.dtype, np.integer):
-        raise DataError(mismatch(f"Votes.{name}", expected="whole numbers", got=values.dtype))
+        raise DataError.mismatch(f"Votes.{name}", expected="whole numbers", got=values.dtype)
     wrong = values < low if high is None else (values < low) | (values > high)
     if wrong.any():
         expected = f"at least {low}" if high is None else f"{low} to {high}"
-        raise DataError(mismatch(f"Votes.{name}", expected=expected, got=values[wrong][0]))
+        raise DataError.mismatch(f"Votes.{name}", expected=expected, got=values[wrong][0])
 
 
 def _require_answers(name: str, values: FloatArray) -> None:
     wrong = ~(np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0)))
     if wrong.any():
-        raise DataError(
-            mismatch(f"Votes.{name}", expected="1, 0.5, 0 or NaN", got=values[wrong][0])
-        )
+        raise DataError.mismatch(f"Votes.{name}", expected="1, 0.5, 0 or NaN", got=values[wrong][0])

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from preferl.errors import StorageError, mismatch
+from preferl.errors import StorageError
 
 LOGGER = logging.getLogger(__name__)
 
@@ -34,26 +34,22 @@ def require_whole(file: Path, clips: Path) -> None:
     """
     if not file.is_file() or not file.stat().st_size:
         if clips.is_dir() and any(clips.iterdir()):
-            raise StorageError(
-                mismatch(
-                    f"{file}",
-                    expected=f"the labels of the clips in {clips}",
-                    got="an empty file" if file.is_file() else "no file",
-                    fix="Restore it from a back-up, or move the clips away to begin a new store.",
-                )
+            raise StorageError.mismatch(
+                f"{file}",
+                expected=f"the labels of the clips in {clips}",
+                got="an empty file" if file.is_file() else "no file",
+                fix="Restore it from a back-up, or move the clips away to begin a new store.",
             )
         return
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=rw", uri=True)) as database:
             tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if not tables and clips.is_dir() and any(clips.iterdir()):
-                raise StorageError(
-                    mismatch(
-                        f"{file}",
-                        expected=f"the labels of the clips in {clips}",
-                        got="a database without tables",
-                        fix="Restore it from a back-up, or move the clips away.",
-                    )
+                raise StorageError.mismatch(
+                    f"{file}",
+                    expected=f"the labels of the clips in {clips}",
+                    got="a database without tables",
+                    fix="Restore it from a back-up, or move the clips away.",
                 )
             if file.stat().st_size > MOST_CHECKED:
                 LOGGER.info("%s is too large to be looked through as it is opened.", file)
@@ -74,6 +70,6 @@ def is_damaged(error: BaseException | None) -> bool:
 
 def damaged(name: str, got: object) -> StorageError:
     """An error that calls a database damaged."""
-    return StorageError(
-        mismatch(name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE)
+    return StorageError.mismatch(
+        name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE
     )

@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.store.votes import Votes
 
@@ -93,7 +93,7 @@ def simulate_crowd(
     careless = np.asarray(careless, np.float64)
     if len(careless) < config.quorum or (careless < 0).any() or (careless > 1).any():
         expected = f"shares in [0, 1] of at least {config.quorum} people"
-        raise ConfigError(mismatch("careless", expected=expected, got=careless))
+        raise ConfigError.mismatch("careless", expected=expected, got=careless)
     query, annotator, repeat_of, known = _hand_out(len(careless), rng, config)
     difference = config.difference * rng.normal(size=len(repeat_of))
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)

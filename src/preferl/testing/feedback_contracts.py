@@ -116,8 +116,8 @@ def check_feedback(
     segments = example_segments(seed) if segments is None else segments
     pairs = _every_pair(len(segments))[:10]
     if len(pairs) < 10:
-        raise FeedbackError(
-            mismatch("segments to ask about", expected="at least 5", got=len(segments))
+        raise FeedbackError.mismatch(
+            "segments to ask about", expected="at least 5", got=len(segments)
         )
     known = _count(feedback)
     _ask(feedback, segments, pairs[:0])

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.shapes import Array
 
 MOVES: Final = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
@@ -56,8 +56,8 @@ class MovingDot(gymnasium.Env[Array, Any]):
         require_in("stack", stack, 1, float("inf"))
         require_in("length", length, 1, float("inf"))
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ConfigError(
-                mismatch("render_mode", expected='None or "rgb_array"', got=repr(render_mode))
+            raise ConfigError.mismatch(
+                "render_mode", expected='None or "rgb_array"', got=repr(render_mode)
             )
         self.observation_space = spaces.Box(0, 255, (size, size, stack), np.uint8)
         self.action_space = spaces.Discrete(len(MOVES))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
-from preferl.errors import ConfigError, SpaceError, mismatch
+from preferl.errors import ConfigError, SpaceError
 from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.encoders import VectorEncoder
@@ -96,12 +96,8 @@ def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator)
             bounded = space.bounded_below | space.bounded_above
             drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
             return drawn.astype(space.dtype)
-    raise SpaceError(
-        mismatch(
-            "space",
-            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-            got=space,
-        )
+    raise SpaceError.mismatch(
+        "space", expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these", got=space
     )
 
 
@@ -227,7 +223,7 @@ class FadingModel(RewardModel):
             ConfigError: more steps than the context.
         """
         if mask.shape[1] > self.context:
-            raise ConfigError(mismatch("steps", expected=f"{self.context}", got=mask.shape[1]))
+            raise ConfigError.mismatch("steps", expected=f"{self.context}", got=mask.shape[1])
         worth = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
         place = torch.arange(mask.shape[1], device=mask.device)
         age = place[:, None] - place  # [L, L]

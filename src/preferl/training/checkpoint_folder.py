@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from preferl.errors import CheckpointError, ConfigError, StorageError, mismatch
+from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
 from preferl.reading import inside, read_object, reading
 from preferl.runs import versions as package_versions
@@ -83,13 +83,11 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     """
     found = versions(folder)
     if not found:
-        raise CheckpointError(
-            mismatch(
-                f"{folder}",
-                expected="a folder of checkpoints",
-                got="none in it" if Path(folder).is_dir() else "no such folder",
-                fix="Name the folder that the run was saved to, or begin without resuming.",
-            )
+        raise CheckpointError.mismatch(
+            f"{folder}",
+            expected="a folder of checkpoints",
+            got="none in it" if Path(folder).is_dir() else "no such folder",
+            fix="Name the folder that the run was saved to, or begin without resuming.",
         )
     path = version_folder(folder, found[-1])
     about = _told(path)
@@ -116,22 +114,18 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     if found:
         reached = _told(version_folder(folder, found[-1]))["steps"]
         if int(reached) > steps:
-            raise ConfigError(
-                mismatch(
-                    f"{folder}",
-                    expected=f"a run that has made the {reached} steps of the one there",
-                    got=f"one of {steps} steps",
-                    fix="Go on from what is there, or save to another folder.",
-                )
+            raise ConfigError.mismatch(
+                f"{folder}",
+                expected=f"a run that has made the {reached} steps of the one there",
+                got=f"one of {steps} steps",
+                fix="Go on from what is there, or save to another folder.",
             )
     elif any(name != JOURNAL and not _DRAFT.fullmatch(name) for name in names_in(folder)):
-        raise StorageError(
-            mismatch(
-                f"{folder}",
-                expected="an empty folder or one of checkpoints",
-                got="one that holds something else",
-                fix="Choose another name.",
-            )
+        raise StorageError.mismatch(
+            f"{folder}",
+            expected="an empty folder or one of checkpoints",
+            got="one that holds something else",
+            fix="Choose another name.",
         )
     return found
 
@@ -142,13 +136,11 @@ def _told(path: Path) -> dict[str, Any]:
         about = read_object(path / ABOUT)
         found, _ = about["format"], int(about["steps"])
     if found != FORMAT:
-        raise CheckpointError(
-            mismatch(
-                f"format of {path}",
-                expected=FORMAT,
-                got=found,
-                fix="Resume it with the version of preferl that wrote it.",
-            )
+        raise CheckpointError.mismatch(
+            f"format of {path}",
+            expected=FORMAT,
+            got=found,
+            fix="Resume it with the version of preferl that wrote it.",
         )
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         for name in ("run", "versions", "files"):
@@ -171,13 +163,11 @@ def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) 
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
         if saved.get(name) != value:
-            raise CheckpointError(
-                mismatch(
-                    f"{name} of the run in {path}",
-                    expected=f"{saved.get(name)}, as when it was saved",
-                    got=value,
-                    fix="Build everything as when the run began, or begin another run.",
-                )
+            raise CheckpointError.mismatch(
+                f"{name} of the run in {path}",
+                expected=f"{saved.get(name)}, as when it was saved",
+                got=value,
+                fix="Build everything as when the run began, or begin another run.",
             )
 
 

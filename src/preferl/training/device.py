@@ -2,7 +2,7 @@
 
 import torch
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 
 def usable_device(name: str) -> str:
@@ -25,6 +25,6 @@ def require_device(name: str) -> None:
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:  # torch asserts where it lacks the device
-        raise ConfigError(
-            mismatch("device", expected='one that torch has here, such as "cpu"', got=error)
+        raise ConfigError.mismatch(
+            "device", expected='one that torch has here, such as "cpu"', got=error
         ) from error

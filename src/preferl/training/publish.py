@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, final
 
-from preferl.errors import ConfigError, StorageError, mismatch, require_in
+from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import writing
 from preferl.runs.lock import FolderLock
 from preferl.training.reward_function import RewardFunction
@@ -117,14 +117,14 @@ class Publisher:
         newest = max(versions(self.folder), default=0)
         number = newest + 1 if version is None else version
         if number <= newest:
-            raise ConfigError(
-                mismatch("version", expected=f"above {newest}, the latest", got=number)
+            raise ConfigError.mismatch(
+                "version", expected=f"above {newest}, the latest", got=number
             )
         try:
             said = json.loads(json.dumps(dict(metrics), allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                mismatch("a version's metrics", expected="what JSON holds", got=error)
+            raise ConfigError.mismatch(
+                "a version's metrics", expected="what JSON holds", got=error
             ) from error
         with writing(version_folder(self.folder, number), durable=True) as draft:
             save_reward(draft, reward)

@@ -12,7 +12,7 @@ from typing import Literal, Self, final
 import torch
 from torch import Tensor
 
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 
 
 @final
@@ -36,19 +36,17 @@ class AdaptivePenalty:
     def __post_init__(self) -> None:
         require_in("penalty strength", self.strength, 0, float("inf"))
         if self.norm not in (1, 2):
-            raise ConfigError(mismatch("penalty norm", expected="1 or 2", got=self.norm))
+            raise ConfigError.mismatch("penalty norm", expected="1 or 2", got=self.norm)
         if not 0 < self.factor < 1:
-            raise ConfigError(mismatch("penalty factor", expected="in (0, 1)", got=self.factor))
+            raise ConfigError.mismatch("penalty factor", expected="in (0, 1)", got=self.factor)
         if self.band is not None and not 0 <= self.band[0] < self.band[1]:
-            raise ConfigError(mismatch("penalty band", expected="0 <= low < high", got=self.band))
+            raise ConfigError.mismatch("penalty band", expected="0 <= low < high", got=self.band)
         if self.band is not None and self.strength == 0:
-            raise ConfigError(
-                mismatch(
-                    "penalty strength",
-                    expected="more than 0 with a band",
-                    got=0,
-                    fix="A strength of 0 cannot grow; begin with 1e-4.",
-                )
+            raise ConfigError.mismatch(
+                "penalty strength",
+                expected="more than 0 with a band",
+                got=0,
+                fix="A strength of 0 cannot grow; begin with 1e-4.",
             )
 
     def of(self, parameters: Iterable[Tensor]) -> Tensor | float:

@@ -62,7 +62,7 @@ def _horizon(episodes: Episodes, task: Task | str | float | None) -> float:
         return task.max_episode_steps
     horizon = float(episodes.lengths.max() if task is None else task)
     if not 0 < horizon < float("inf"):
-        raise ConfigError(mismatch("task", expected="a task, or steps above 0", got=horizon))
+        raise ConfigError.mismatch("task", expected="a task, or steps above 0", got=horizon)
     return horizon
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel, last_rewards
@@ -80,12 +80,10 @@ class RewardFunction:
             ConfigError: a scaler of another number of members.
         """
         if scaler is not None and scaler.mean.shape != (model.members,):
-            raise ConfigError(
-                mismatch(
-                    "scaler",
-                    expected=f"statistics of the model's {model.members} members",
-                    got=f"shape {scaler.mean.shape}",
-                )
+            raise ConfigError.mismatch(
+                "scaler",
+                expected=f"statistics of the model's {model.members} members",
+                got=f"shape {scaler.mean.shape}",
             )
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._encoder = self._model.encoder

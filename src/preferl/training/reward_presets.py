@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.splits import split
-from preferl.errors import ConfigError, mismatch, require_in
+from preferl.errors import ConfigError, require_in
 from preferl.models.base import RewardModel
 from preferl.models.build import (
     EnsembleConfig,
@@ -170,22 +170,20 @@ class RewardSettings:
         model: Any = preset.model
         if self.hidden is not None:
             if not isinstance(model, MLPRewardConfig):
-                raise ConfigError(
-                    mismatch("hidden", expected='only with "mlp" or "mr"', got=self.model)
+                raise ConfigError.mismatch(
+                    "hidden", expected='only with "mlp" or "mr"', got=self.model
                 )
             model = replace(model, hidden=self.hidden)
         if self.normalise is not None:
             if isinstance(model, CNNRewardConfig):
-                raise ConfigError(
-                    mismatch("normalise", expected="not with pictures", got=self.normalise)
+                raise ConfigError.mismatch(
+                    "normalise", expected="not with pictures", got=self.normalise
                 )
             model = replace(model, normalise=self.normalise)
         if self.use_actions is not None:
             if not isinstance(model, _ALIKE):
-                raise ConfigError(
-                    mismatch(
-                        "use_actions", expected='only with "mlp", "mr" or "cnn"', got=self.model
-                    )
+                raise ConfigError.mismatch(
+                    "use_actions", expected='only with "mlp", "mr" or "cnn"', got=self.model
                 )
             model = replace(model, use_actions=self.use_actions)
         changes = {
@@ -232,7 +230,7 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
         "pt-readme": lambda: _pt(length, "plain"),
     }
     if name not in presets:
-        raise ConfigError(mismatch("model", expected=f"one of {get_args(PresetName)}", got=name))
+        raise ConfigError.mismatch("model", expected=f"one of {get_args(PresetName)}", got=name)
     return presets[name]()
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
-from preferl.errors import ConfigError, DataError, mismatch, require_in
+from preferl.errors import ConfigError, DataError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import (
     preference_accuracy,
@@ -86,24 +86,22 @@ class RewardTrainerConfig:
         if self.minibatch_size is not None and (
             self.minibatch_size < 1 or self.batch_size % self.minibatch_size
         ):
-            raise ConfigError(
-                mismatch(
-                    "minibatch_size",
-                    expected=f"a divisor of batch_size {self.batch_size}",
-                    got=self.minibatch_size,
-                )
+            raise ConfigError.mismatch(
+                "minibatch_size",
+                expected=f"a divisor of batch_size {self.batch_size}",
+                got=self.minibatch_size,
             )
         require_in("learning_rate", self.learning_rate, 1e-12, float("inf"))
         require_in("weight_decay", self.weight_decay, 0, float("inf"))
         if not 0 <= self.noise < 1:
-            raise ConfigError(mismatch("noise", expected="in [0, 1)", got=self.noise))
+            raise ConfigError.mismatch("noise", expected="in [0, 1)", got=self.noise)
         if self.patience is not None:
             require_in("patience", self.patience, 1, float("inf"))
         if self.stop_accuracy is not None:
             require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
         if self.precision not in get_args(Precision):
-            raise ConfigError(
-                mismatch("precision", expected=get_args(Precision), got=self.precision)
+            raise ConfigError.mismatch(
+                "precision", expected=get_args(Precision), got=self.precision
             )
 
 
@@ -258,13 +256,11 @@ class RewardTrainer:
     def _check(self, train: Comparisons, validation: Comparisons | None) -> None:
         length = max(part.segments.length for part in (train, validation) if part is not None)
         if 1 < self.model.context < length:
-            raise ConfigError(
-                mismatch(
-                    "segment length",
-                    expected=f"at most the model's context {self.model.context}",
-                    got=length,
-                    fix="Give the model a longer context or cut shorter segments.",
-                )
+            raise ConfigError.mismatch(
+                "segment length",
+                expected=f"at most the model's context {self.model.context}",
+                got=length,
+                fix="Give the model a longer context or cut shorter segments.",
             )
         require_judges(self.config, members=self.model.members, held_out=validation is not None)
 
@@ -304,7 +300,7 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
     """
     if not comparisons.answered.any():
         fix = "Ask questions first, or check the label files."
-        raise DataError(mismatch(what, expected="at least one answered", got="none", fix=fix))
+        raise DataError.mismatch(what, expected="at least one answered", got="none", fix=fix)
     return comparisons[comparisons.answered]
 
 

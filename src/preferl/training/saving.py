@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.files import writing
 from preferl.functional.combine import Combine, lower_bound, mean
@@ -77,13 +77,11 @@ def _combine_to_json(combine: Combine) -> dict[str, Any]:
         return {"kind": "mean"}
     if isinstance(combine, partial) and combine.func is lower_bound().func:
         return {"kind": "lower_bound", **combine.keywords}
-    raise ConfigError(
-        mismatch(
-            "combine",
-            expected="mean or lower_bound(k)",
-            got=combine,
-            fix="Save the model with save_reward_model and combine its members in code.",
-        )
+    raise ConfigError.mismatch(
+        "combine",
+        expected="mean or lower_bound(k)",
+        got=combine,
+        fix="Save the model with save_reward_model and combine its members in code.",
     )
 
 
@@ -94,11 +92,9 @@ def _combine_from_json(data: dict[str, Any]) -> Combine:
         case "lower_bound":
             deviations = float(data["deviations"])
             if not np.isfinite(deviations):
-                raise ConfigError(
-                    mismatch("deviations", expected="a finite number", got=deviations)
-                )
+                raise ConfigError.mismatch("deviations", expected="a finite number", got=deviations)
             return lower_bound(deviations)
-    raise ConfigError(mismatch("combine", expected="mean or lower_bound", got=data["kind"]))
+    raise ConfigError.mismatch("combine", expected="mean or lower_bound", got=data["kind"])
 
 
 def _scaler_to_json(scaler: RewardScaler | None) -> dict[str, Any] | None:

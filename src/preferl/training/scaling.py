@@ -5,7 +5,7 @@ from typing import Self, final
 
 import numpy as np
 
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.shapes import FloatArray
 
 
@@ -31,17 +31,15 @@ class RewardScaler:
 
     def __post_init__(self) -> None:
         if not 0 < self.target < np.inf:
-            raise ConfigError(
-                mismatch("target deviation", expected="a finite number above 0", got=self.target)
+            raise ConfigError.mismatch(
+                "target deviation", expected="a finite number above 0", got=self.target
             )
         whole = np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()
         if self.mean.shape != self.deviation.shape or not (whole and (self.deviation > 0).all()):
-            raise DataError(
-                mismatch(
-                    "RewardScaler",
-                    expected="finite means and deviations above 0, [E] each",
-                    got=f"{self.mean} and {self.deviation}",
-                )
+            raise DataError.mismatch(
+                "RewardScaler",
+                expected="finite means and deviations above 0, [E] each",
+                got=f"{self.mean} and {self.deviation}",
             )
 
     @classmethod

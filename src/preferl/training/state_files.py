@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 from preferl.data.npy import load_npy
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 from preferl.reading import read_json, reading
 from preferl.shapes import Array
 from preferl.training.reward_function import RewardFunction
@@ -144,12 +144,10 @@ class _Writer:
                 return value if math.isfinite(value) else _tagged("float", str(value))
             case None | bool() | int() | str():
                 return value
-        raise ConfigError(
-            mismatch(
-                where,
-                expected="numbers, text, arrays, tensors, generators, or lists of such",
-                got=type(value).__name__,
-            )
+        raise ConfigError.mismatch(
+            where,
+            expected="numbers, text, arrays, tensors, generators, or lists of such",
+            got=type(value).__name__,
         )
 
     def _each(self, values: Any, where: str) -> list[Any]:

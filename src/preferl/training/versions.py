@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from gymnasium import spaces
 
-from preferl.errors import CheckpointError, StorageError, mismatch
+from preferl.errors import CheckpointError, StorageError
 from preferl.files import write_json
 from preferl.models.checkpoint import space_from_json, space_to_json
 from preferl.reading import inside, read_object, reading
@@ -47,13 +47,11 @@ def names_in(folder: Path | str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError(
-            mismatch(
-                f"{folder}",
-                expected="a folder that can be read",
-                got=error,
-                fix="Name a folder, and see that its disk is there.",
-            )
+        raise StorageError.mismatch(
+            f"{folder}",
+            expected="a folder that can be read",
+            got=error,
+            fix="Name a folder, and see that its disk is there.",
         ) from error
 
 
@@ -82,12 +80,10 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
         there = {name: _digest(inside(path, name)) for name in published}
     changed = [name for name, file in published.items() if there[name] != file]
     if changed:
-        raise CheckpointError(
-            mismatch(
-                f"{path / changed[0]}",
-                expected=f"the {published[changed[0]][0]} bytes that were published",
-                got=f"{there[changed[0]][0]} bytes, not the same",
-            )
+        raise CheckpointError.mismatch(
+            f"{path / changed[0]}",
+            expected=f"the {published[changed[0]][0]} bytes that were published",
+            got=f"{there[changed[0]][0]} bytes, not the same",
         )
     return Version(number, load_reward(path, device=device), metrics)
 

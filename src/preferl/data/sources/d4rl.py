@@ -11,7 +11,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.sources.hdf5 import open_hdf5, read_array, require_rows
 from preferl.data.tasks import Task, find_task
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 _COLUMNS = {"rewards", "terminals", "timeouts"}
@@ -42,7 +42,7 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     with open_hdf5(path) as file:
         arrays = _arrays(file, row, str(path))
     if require_rows(arrays, f"{path}") < 2:
-        raise DataError(mismatch(f"{path}", expected="at least two rows", got="fewer"))
+        raise DataError.mismatch(f"{path}", expected="at least two rows", got="fewer")
     terminals = arrays["terminals"].astype(bool)
     timeouts = _timeouts(arrays, terminals, row, path)
     rows, lengths = qlearning_view(terminals, timeouts, _moves(arrays.get("infos/goal")))
@@ -98,7 +98,7 @@ def _arrays(file: Any, task: Task | None, name: str) -> dict[str, Array]:
 def _column(array: Array, name: str) -> Array:
     """`[N]` from that or from `[N, 1]`, which some files have."""
     if array.size != len(array):
-        raise DataError(mismatch(name, expected="one number per row", got=f"shape {array.shape}"))
+        raise DataError.mismatch(name, expected="one number per row", got=f"shape {array.shape}")
     return array.reshape(-1)
 
 
@@ -108,13 +108,11 @@ def _timeouts(
     if "timeouts" in arrays:
         return arrays["timeouts"].astype(bool)
     if task is None:
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="an array 'timeouts'",
-                got="none",
-                fix="Pass `task`, whose max_episode_steps then tells where episodes were cut.",
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected="an array 'timeouts'",
+            got="none",
+            fix="Pass `task`, whose max_episode_steps then tells where episodes were cut.",
         )
     row = np.arange(len(terminals))
     begins = np.append(True, terminals[:-1])

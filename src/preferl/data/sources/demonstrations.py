@@ -13,7 +13,7 @@ import numpy as np
 from preferl.bounds import Expansion
 from preferl.data.episodes import Episodes
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.shapes import Array
 
 _FIELDS = ("observations", "actions", "rewards")
@@ -39,14 +39,12 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     """
     found = load_pickle(path)
     if not isinstance(found, list | tuple) or not found:
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="a list of demonstrations, each a dictionary of arrays",
-                got=f"{type(found).__name__} of length {len(found)}"
-                if isinstance(found, list | tuple)
-                else type(found).__name__,
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected="a list of demonstrations, each a dictionary of arrays",
+            got=f"{type(found).__name__} of length {len(found)}"
+            if isinstance(found, list | tuple)
+            else type(found).__name__,
         )
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
     demonstrations = [
@@ -59,41 +57,37 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
 def _arrays(demonstration: object, name: str, expansion: Expansion) -> dict[str, Array]:
     """The checked arrays of one demonstration, with a leading axis `[T]` each."""
     if not isinstance(demonstration, Mapping):
-        raise DataError(
-            mismatch(name, expected="a dictionary of arrays", got=type(demonstration).__name__)
+        raise DataError.mismatch(
+            name, expected="a dictionary of arrays", got=type(demonstration).__name__
         )
     missing = [field for field in _FIELDS if field not in demonstration]
     if missing:
-        raise DataError(
-            mismatch(
-                name,
-                expected=f"the keys {', '.join(_FIELDS)}",
-                got=f"no {', '.join(missing)} among {sorted(map(str, demonstration))}",
-            )
+        raise DataError.mismatch(
+            name,
+            expected=f"the keys {', '.join(_FIELDS)}",
+            got=f"no {', '.join(missing)} among {sorted(map(str, demonstration))}",
         )
     arrays = {
         field: _numbers(demonstration[field], f"{name}, {field}", expansion) for field in _FIELDS
     }
     expansion.add(sum(array.nbytes for array in arrays.values()))
     if arrays["rewards"].ndim != 1:
-        raise DataError(
-            mismatch(f"{name}, rewards", expected="shape [T]", got=arrays["rewards"].shape)
+        raise DataError.mismatch(
+            f"{name}, rewards", expected="shape [T]", got=arrays["rewards"].shape
         )
     lengths = {field: len(array) for field, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(mismatch(name, expected="arrays of one length", got=lengths))
+        raise DataError.mismatch(name, expected="arrays of one length", got=lengths)
     return arrays
 
 
 def _numbers(value: Any, name: str, expansion: Expansion) -> Array:
     array = np.asarray(array_of(value, name, expansion))
     if array.dtype.kind not in "biuf" or array.ndim == 0:
-        raise DataError(
-            mismatch(
-                name,
-                expected="an array of numbers with an axis of steps",
-                got=f"{array.dtype} of shape {array.shape}",
-            )
+        raise DataError.mismatch(
+            name,
+            expected="an array of numbers with an axis of steps",
+            got=f"{array.dtype} of shape {array.shape}",
         )
     return array
 
@@ -104,24 +98,20 @@ def _require_alike(demonstrations: list[dict[str, Array]], path: str | Path) -> 
         for k, demonstration in enumerate(demonstrations):
             got = demonstration[field].shape[1:]
             if got != expected:
-                raise DataError(
-                    mismatch(
-                        f"{path}, demonstration {k}, {field}",
-                        expected=f"steps of shape {expected}, as in demonstration 0",
-                        got=got,
-                    )
+                raise DataError.mismatch(
+                    f"{path}, demonstration {k}, {field}",
+                    expected=f"steps of shape {expected}, as in demonstration 0",
+                    got=got,
                 )
 
 
 def _episodes(demonstrations: list[dict[str, Array]], path: str | Path, drop: bool) -> Episodes:
     lengths = np.array([len(one["rewards"]) for one in demonstrations]) - drop
     if lengths.min() < 1:
-        raise DataError(
-            mismatch(
-                f"{path}, demonstration {int(lengths.argmin())}",
-                expected=f"at least {1 + drop} steps",
-                got=int(lengths.min()) + drop,
-            )
+        raise DataError.mismatch(
+            f"{path}, demonstration {int(lengths.argmin())}",
+            expected=f"at least {1 + drop} steps",
+            got=int(lengths.min()) + drop,
         )
     rows: dict[str, Array] = {
         field: np.concatenate(

@@ -16,7 +16,7 @@ from preferl.bounds import Expansion
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.data.sources.pickles import Fields, array_of, read_pickle
-from preferl.errors import DataError, UnsafePickleError, mismatch
+from preferl.errors import DataError, UnsafePickleError
 from preferl.shapes import Array
 
 CLASSES: Final = frozenset({"PrefDB", "CompressedDict"})
@@ -55,13 +55,11 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
     except (*DAMAGED, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="a whole database of preferences, as train.pkl.gz",
-                got=f"{type(error).__name__}: {error}",
-                fix="Check the path, and that the file was copied whole.",
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected="a whole database of preferences, as train.pkl.gz",
+            got=f"{type(error).__name__}: {error}",
+            fix="Check the path, and that the file was copied whole.",
         ) from error
     return comparisons
 
@@ -69,7 +67,7 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
 def _clips(database: Any, expansion: Expansion) -> dict[Any, Array]:
     """Pictures of each clip, `[L, *obs]`, by its name in the file."""
     if not isinstance(database, Fields):
-        raise DataError(mismatch("database", expected="a PrefDB", got=type(database).__name__))
+        raise DataError.mismatch("database", expected="a PrefDB", got=type(database).__name__)
     segments: Any = vars(database)["segments"]
     stored: Mapping[Any, Any] = (
         vars(segments)["store"] if isinstance(segments, Fields) else segments
@@ -86,28 +84,28 @@ def _pictures(packed: Any, expansion: Expansion) -> Array:
     pictures = np.asarray(array_of(packed, "clip", expansion))
     if pictures.ndim < 2 or pictures.dtype.kind not in "buif":
         got = f"{pictures.dtype} of shape {pictures.shape}"
-        raise DataError(mismatch("clip", expected="a stack of frames", got=got))
+        raise DataError.mismatch("clip", expected="a stack of frames", got=got)
     return np.ascontiguousarray(pictures)
 
 
 def _compared(named: Mapping[Any, Array], prefs: Any, expansion: Expansion) -> Comparisons:
     if not prefs:
-        raise DataError(mismatch("database", expected="at least one preference", got="none"))
+        raise DataError.mismatch("database", expected="at least one preference", got="none")
     place = {name: row for row, name in enumerate(named)}
     names = [name for first, second, _ in prefs for name in (first, second)]
     if not all(isinstance(name, int | str | bytes) for name in names):  # tuples may hash for ever
-        raise DataError(mismatch("preferences", expected="names of clips", got="other objects"))
+        raise DataError.mismatch("preferences", expected="names of clips", got="other objects")
     pairs = np.array([place[name] for name in names], np.int64).reshape(-1, 2)
     answers = array_of([mu for *_, mu in prefs], "preferences", expansion).astype(np.float64)
     if answers.shape != (len(pairs), 2) or not np.allclose(answers.sum(axis=1), 1):
-        raise DataError(
-            mismatch("preferences", expected="(1, 0), (0, 1) or (0.5, 0.5)", got=answers[0])
+        raise DataError.mismatch(
+            "preferences", expected="(1, 0), (0, 1) or (0.5, 0.5)", got=answers[0]
         )
     clips = list(named.values())
     kinds = {(clip.shape[1:], clip.dtype) for clip in clips}
     if len(kinds) > 1:
-        raise DataError(
-            mismatch("clips", expected="frames of one shape", got=sorted(map(str, kinds)))
+        raise DataError.mismatch(
+            "clips", expected="frames of one shape", got=sorted(map(str, kinds))
         )
     real = np.array([len(clip) for clip in clips])
     segments = Segments(

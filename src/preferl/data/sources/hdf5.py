@@ -14,7 +14,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.bounds import Expansion
 from preferl.data.sources.hdf5_checks import check_hdf5
-from preferl.errors import DataError, PreferlError, mismatch
+from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -38,13 +38,11 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
     except PreferlError:
         raise
     except Exception as error:  # a damaged file fails in whichever way its bytes suggest
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="a whole HDF5 file",
-                got=f"{type(error).__name__}: {error}",
-                fix="Check the path, and that the file was downloaded whole.",
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected="a whole HDF5 file",
+            got=f"{type(error).__name__}: {error}",
+            fix="Check the path, and that the file was downloaded whole.",
         ) from error
 
 
@@ -61,29 +59,23 @@ def read_array(group: Any, key: str, name: str) -> Array:
     """
     held = group.get(key)
     if not isinstance(held, require("h5py", extra="d4rl").Dataset):
-        raise DataError(
-            mismatch(name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}")
+        raise DataError.mismatch(
+            name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}"
         )
     if held.dtype.kind not in "biuf" or not held.shape:
-        raise DataError(
-            mismatch(
-                f"{name}, {key}",
-                expected="numbers with an axis of steps",
-                got=f"{held.dtype} of shape {held.shape}",
-            )
+        raise DataError.mismatch(
+            f"{name}, {key}",
+            expected="numbers with an axis of steps",
+            got=f"{held.dtype} of shape {held.shape}",
         )
     try:
         array = np.asarray(held[()])
     except OSError as error:  # the array is damaged, not the file
-        raise DataError(mismatch(f"{name}, {key}", expected="a whole array", got=error)) from error
+        raise DataError.mismatch(f"{name}, {key}", expected="a whole array", got=error) from error
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array))[0, 0])
-        raise DataError(
-            mismatch(
-                f"{name}, {key}",
-                expected="finite numbers",
-                got=f"NaN or infinity, first in row {row}",
-            )
+        raise DataError.mismatch(
+            f"{name}, {key}", expected="finite numbers", got=f"NaN or infinity, first in row {row}"
         )
     return array
 
@@ -102,5 +94,5 @@ def require_rows(arrays: dict[str, Array], name: str) -> int:
     """
     lengths = {key: len(array) for key, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(mismatch(name, expected="arrays of one length", got=lengths))
+        raise DataError.mismatch(name, expected="arrays of one length", got=lengths)
     return next(iter(lengths.values()))

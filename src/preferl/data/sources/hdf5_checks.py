@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 
 DEEPEST: Final = 32
 """Groups within groups; data sets of published files are four deep at most."""
@@ -130,4 +130,4 @@ def _require_shallow(name: str, depth: int) -> None:
 
 def _refused(where: str, expected: str, got: str) -> DataError:
     fix = "Copy the arrays into one plain file, if you trust its maker."
-    return DataError(mismatch(where, expected=expected, got=got, fix=fix))
+    return DataError.mismatch(where, expected=expected, got=got, fix=fix)

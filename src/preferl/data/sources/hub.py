@@ -14,7 +14,7 @@ from preferl.bounds import Expansion
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.sources.packed_columns import unpacked_message, unpacked_parquet
 from preferl.data.tasks import Task, find_task
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 from preferl.reading import reading
 from preferl.shapes import Array, BoolArray, IntArray
 
@@ -83,13 +83,11 @@ def _from_hub(name: str, split: str) -> Any:
     try:
         found = datasets.load_dataset(repository, config or None, split=split)
     except Exception as error:  # a network, a hub and scripts have errors of every kind
-        raise DataError(
-            mismatch(
-                f"data set {name}",
-                expected=f"one of the hub with a split {split!r}",
-                got=f"{type(error).__name__}: {error}",
-                fix="Check the name. One that is a script is not run: give a Parquet copy of it.",
-            )
+        raise DataError.mismatch(
+            f"data set {name}",
+            expected=f"one of the hub with a split {split!r}",
+            got=f"{type(error).__name__}: {error}",
+            fix="Check the name. One that is a script is not run: give a Parquet copy of it.",
         ) from error
     return found.data.table
 
@@ -108,12 +106,10 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
     named = [file for file in files if file.name.startswith(f"{split}-")]  # as on the hub
     if not files:
         splits = sorted(one.name for one in path.iterdir() if one.is_dir())
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected=f"Parquet or Arrow files of split {split!r}",
-                got=f"splits {splits}" if splits else "none",
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected=f"Parquet or Arrow files of split {split!r}",
+            got=f"splits {splits}" if splits else "none",
         )
     return named or files
 
@@ -145,12 +141,10 @@ def _read(file: Path, expansion: Expansion) -> Any:
 def _known(names: Sequence[str], where: object) -> list[str]:
     missing = [column for column in COLUMNS if column not in names]
     if missing:
-        raise DataError(
-            mismatch(
-                f"{where}",
-                expected=f"the columns {', '.join(COLUMNS)}",
-                got=f"no {', '.join(missing)} among {list(names)}",
-            )
+        raise DataError.mismatch(
+            f"{where}",
+            expected=f"the columns {', '.join(COLUMNS)}",
+            got=f"no {', '.join(missing)} among {list(names)}",
         )
     return list(COLUMNS)
 
@@ -162,16 +156,14 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
     for column, (_, counts) in flat.items():
         if not np.array_equal(counts, lengths):
             k = int((counts != lengths).argmax())
-            raise DataError(
-                mismatch(
-                    f"{name}, {column} of episode {k}",
-                    expected=f"{lengths[k]} steps, as there are rewards",
-                    got=f"{counts[k]}",
-                )
+            raise DataError.mismatch(
+                f"{name}, {column} of episode {k}",
+                expected=f"{lengths[k]} steps, as there are rewards",
+                got=f"{counts[k]}",
             )
     if not len(lengths) or not lengths.all():
         where = "no row" if not len(lengths) else f"none in row {int(lengths.argmin())}"
-        raise DataError(mismatch(name, expected="rows of at least one step", got=where))
+        raise DataError.mismatch(name, expected="rows of at least one step", got=where)
     observations = flat["observations"][0]
     rewards = flat["rewards"][0]
     return Episodes(
@@ -206,8 +198,8 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 
 def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
     if not _is_list(lists.type):
-        raise DataError(
-            mismatch(name, expected="a list of steps in each row", got=f"{lists.type} in each row")
+        raise DataError.mismatch(
+            name, expected="a list of steps in each row", got=f"{lists.type} in each row"
         )
     lengths, values = _split_off(lists, name, expansion)
     shape = []
@@ -215,17 +207,15 @@ def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, Int
         widths, values = _split_off(values, name, expansion)
         if (widths != widths[:1]).any():
             step = int((widths != widths[0]).argmax())
-            raise DataError(
-                mismatch(
-                    f"{name}, list {step}",
-                    expected=f"{widths[0]} numbers, as in the first",
-                    got=f"{widths[step]}",
-                )
+            raise DataError.mismatch(
+                f"{name}, list {step}",
+                expected=f"{widths[0]} numbers, as in the first",
+                got=f"{widths[step]}",
             )
         shape.append(int(widths[0]) if len(widths) else 0)
     if values.null_count or not _is_number(values.type):
         got = f"{values.null_count} nulls" if values.null_count else values.type
-        raise DataError(mismatch(name, expected="numbers alone", got=got))
+        raise DataError.mismatch(name, expected="numbers alone", got=got)
     numbers = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(int(lengths.sum()), *shape), lengths
 
@@ -233,7 +223,7 @@ def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, Int
 def _split_off(lists: Any, name: str, expansion: Expansion) -> tuple[IntArray, Any]:
     """How many values each list has, and the values end to end."""
     if lists.null_count:
-        raise DataError(mismatch(name, expected="lists", got=f"{lists.null_count} nulls"))
+        raise DataError.mismatch(name, expected="lists", got=f"{lists.null_count} nulls")
     expansion.add(8 * len(lists))  # lists of nothing lie nowhere, in any number
     compute = require("pyarrow.compute", extra="parquet")
     lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)

@@ -13,7 +13,7 @@ from preferl.data.sources.minari import load_minari
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.sources.stacked import load_stacked
 from preferl.data.tasks import Task
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 
 _ZIP = b"PK\x03\x04"
 _MINARI_ID = re.compile(r"[\w/-]+-v\d+")
@@ -55,12 +55,10 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
         return _load_file(place, task)
     if _MINARI_ID.fullmatch(name):
         return load_minari(name)
-    raise DataError(
-        mismatch(
-            name,
-            expected="a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2",
-            got="none of them",
-        )
+    raise DataError.mismatch(
+        name,
+        expected="a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2",
+        got="none of them",
     )
 
 

@@ -22,7 +22,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.errors import ConfigError, DataError, StorageError, mismatch
+from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]
@@ -189,13 +189,11 @@ def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> Lab
     files = _find(folder, _UNIRLHF)
     said = _length_in_names(files, r"_len_(\d+)", length)
     if said is None:
-        raise DataError(
-            mismatch(
-                f"{folder}",
-                expected="a segment length in the file names, as in `_len_50`",
-                got=[file.name for file in files.values()],
-                fix="Pass `length`.",
-            )
+        raise DataError.mismatch(
+            f"{folder}",
+            expected="a segment length in the file names, as in `_len_50`",
+            got=[file.name for file in files.values()],
+            fix="Pass `length`.",
         )
     first, second = _rows(files["first"]), _rows(files["second"])
     preference = _preference(files["labels"])
@@ -238,8 +236,8 @@ def join_labels(
         DataError: rows that are not in `episodes`, or segments across an end that are refused.
     """
     if crossing not in get_args(Crossing):
-        raise ConfigError(
-            mismatch("crossing", expected=f"one of {get_args(Crossing)}", got=repr(crossing))
+        raise ConfigError.mismatch(
+            "crossing", expected=f"one of {get_args(Crossing)}", got=repr(crossing)
         )
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
     try:
@@ -265,15 +263,13 @@ def join_labels(
 
 
 def _crossing(name: str, across: int, pairs: int, start: int, length: int) -> DataError:
-    return DataError(
-        mismatch(
-            f"{name} does not fit these episodes",
-            expected="segments inside episodes",
-            got=f"{across} of {pairs} pairs with one across an episode's end, such as rows "
-            f"{start} to {start + length - 1}",
-            fix="Load the version and view of the data set that the labels were made for, or "
-            'pass crossing="drop" or "keep" if they are meant to cross.',
-        )
+    return DataError.mismatch(
+        f"{name} does not fit these episodes",
+        expected="segments inside episodes",
+        got=f"{across} of {pairs} pairs with one across an episode's end, such as rows "
+        f"{start} to {start + length - 1}",
+        fix="Load the version and view of the data set that the labels were made for, or "
+        'pass crossing="drop" or "keep" if they are meant to cross.',
     )
 
 
@@ -285,13 +281,11 @@ def _kind(folder: str | Path) -> tuple[Callable[..., LabelRows], Crossing]:
         for patterns in (_UNIRLHF, _PT)
     )
     if unirlhf == pt:
-        raise DataError(
-            mismatch(
-                f"{folder}",
-                expected="the label files of either Uni-RLHF or the Preference Transformer",
-                got=f"files of both: {names}" if pt else f"neither among {names}",
-                fix="Give the folder that holds the three files of one label set.",
-            )
+        raise DataError.mismatch(
+            f"{folder}",
+            expected="the label files of either Uni-RLHF or the Preference Transformer",
+            got=f"files of both: {names}" if pt else f"neither among {names}",
+            fix="Give the folder that holds the three files of one label set.",
         )
     return (read_unirlhf_labels, "keep") if unirlhf else (read_pt_labels, "error")
 
@@ -300,8 +294,8 @@ def _names(folder: str | Path) -> list[str]:
     try:
         return sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
-        raise StorageError(
-            mismatch(f"{folder}", expected="a folder of label files", got=error)
+        raise StorageError.mismatch(
+            f"{folder}", expected="a folder of label files", got=error
         ) from error
 
 
@@ -316,13 +310,11 @@ def _find(folder: str | Path, patterns: dict[str, re.Pattern[str]]) -> dict[str,
     for part, pattern in patterns.items():
         matching = [name for name in names if pattern.fullmatch(_stem(name))]
         if len(matching) != 1:
-            raise DataError(
-                mismatch(
-                    f"{folder}, file of {part}",
-                    expected=f"one file named {pattern.pattern}",
-                    got=f"{matching or 'none'} among {names}",
-                    fix="Keep one label set per folder.",
-                )
+            raise DataError.mismatch(
+                f"{folder}, file of {part}",
+                expected=f"one file named {pattern.pattern}",
+                got=f"{matching or 'none'} among {names}",
+                fix="Keep one label set per folder.",
             )
         found[part] = Path(folder) / matching[0]
     return found
@@ -333,13 +325,11 @@ def _length_in_names(files: dict[str, Path], pattern: str, asked: int | None) ->
     matches = [re.search(pattern, _stem(file.name)) for file in files.values()]
     said = {int(match[1]) for match in matches if match} | ({asked} if asked is not None else set())
     if len(said) > 1:
-        raise DataError(
-            mismatch(
-                "segment length",
-                expected="one for a label set",
-                got=f"{sorted(said)} in {[file.name for file in files.values()]}"
-                + (f" and length={asked}" if asked is not None else ""),
-            )
+        raise DataError.mismatch(
+            "segment length",
+            expected="one for a label set",
+            got=f"{sorted(said)} in {[file.name for file in files.values()]}"
+            + (f" and length={asked}" if asked is not None else ""),
         )
     return next(iter(said), None)
 
@@ -352,12 +342,10 @@ def _array(file: Path) -> Array:
 def _rows(file: Path) -> IntArray:
     array = _array(file)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise DataError(
-            mismatch(
-                f"{file}",
-                expected="whole numbers [P], rows at which segments begin",
-                got=f"{array.dtype} of shape {array.shape}",
-            )
+        raise DataError.mismatch(
+            f"{file}",
+            expected="whole numbers [P], rows at which segments begin",
+            got=f"{array.dtype} of shape {array.shape}",
         )
     return array.astype(np.int64)
 
@@ -374,29 +362,23 @@ def _preference(file: Path) -> FloatArray:
         preference = np.where(array == -1, 0.5, 1.0 - array)
         expected = "0 (first preferred), 1 (second) or -1 (equal)"
     else:
-        raise DataError(
-            mismatch(
-                f"{file}",
-                expected="labels [P] or [P, 2]",
-                got=f"{array.dtype} of shape {array.shape}",
-            )
+        raise DataError.mismatch(
+            f"{file}", expected="labels [P] or [P, 2]", got=f"{array.dtype} of shape {array.shape}"
         )
     if not len(array):
-        raise DataError(mismatch(f"{file}", expected="at least one label", got="none"))
+        raise DataError.mismatch(f"{file}", expected="at least one label", got="none")
     if not valid.all():
         pair = int((~valid).argmax())
-        raise DataError(mismatch(f"{file}, pair {pair}", expected=expected, got=array[pair]))
+        raise DataError.mismatch(f"{file}, pair {pair}", expected=expected, got=array[pair])
     return preference
 
 
 def _unequal(
     folder: str | Path, first: IntArray, second: IntArray, preference: FloatArray
 ) -> DataError:
-    return DataError(
-        mismatch(
-            f"{folder}",
-            expected="as many rows of first and second segments, and one of each per label",
-            got=f"{len(first)} first, {len(second)} second, {len(preference)} labels",
-            fix="Take the three files from the same label set.",
-        )
+    return DataError.mismatch(
+        f"{folder}",
+        expected="as many rows of first and second segments, and one of each per label",
+        got=f"{len(first)} first, {len(second)} second, {len(preference)} labels",
+        fix="Take the three files from the same label set.",
     )

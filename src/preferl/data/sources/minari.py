@@ -9,7 +9,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import open_hdf5
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.reading import parse_json, read_object
 from preferl.shapes import Array, Observations, leaves, map_observations, take
 from preferl.trust import ALLOWED, admitted
@@ -38,7 +38,7 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
     name = f"Minari data set {dataset.spec.dataset_id}"
     parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
     if not parts:
-        raise DataError(mismatch(name, expected="at least one episode", got="none"))
+        raise DataError.mismatch(name, expected="at least one episode", got="none")
     return join(parts)
 
 
@@ -55,14 +55,12 @@ def _open(name: str, download: bool) -> Any:
     except DataError:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        raise DataError(
-            mismatch(
-                f"Minari data set {name!r}",
-                expected="the id of one that is on this machine",
-                got=error,
-                fix=f"See `minari list local` and `minari list remote`; fetch it with "
-                f"`minari download {name}`.",
-            )
+        raise DataError.mismatch(
+            f"Minari data set {name!r}",
+            expected="the id of one that is on this machine",
+            got=error,
+            fix=f"See `minari list local` and `minari list remote`; fetch it with "
+            f"`minari download {name}`.",
         ) from error
 
 
@@ -82,14 +80,11 @@ def _require_allowed(module: str, name: str) -> None:
     try:
         admitted(module, source=f"Minari data set {name!r}")
     except ConfigError as error:
-        raise DataError(
-            mismatch(
-                f"Minari data set {name!r}, which lacks its spaces",
-                expected=f"an environment of {', '.join(sorted(ALLOWED))}",
-                got=module,
-                fix="If you trust its code, load it with minari.load_dataset and pass what it "
-                "returns.",
-            )
+        raise DataError.mismatch(
+            f"Minari data set {name!r}, which lacks its spaces",
+            expected=f"an environment of {', '.join(sorted(ALLOWED))}",
+            got=module,
+            fix="If you trust its code, load it with minari.load_dataset and pass what it returns.",
         ) from error
 
 
@@ -126,12 +121,10 @@ def _observations(nested: Any, name: str, steps: int) -> Observations:
     arrays: Observations = map_observations(lambda a: _numbers(a, f"{name}, observations"), flat)
     rows = {len(array) for array in leaves(arrays)}
     if rows != {steps + 1}:
-        raise DataError(
-            mismatch(
-                f"{name}, observations",
-                expected=f"{steps + 1} rows, one more than the {steps} steps",
-                got=f"{sorted(rows)} rows",
-            )
+        raise DataError.mismatch(
+            f"{name}, observations",
+            expected=f"{steps + 1} rows, one more than the {steps} steps",
+            got=f"{sorted(rows)} rows",
         )
     return arrays
 
@@ -155,12 +148,10 @@ def _flatten(nested: Any) -> dict[str, Any]:
 def _numbers(value: Any, name: str) -> Array:
     array = np.asarray(value) if not isinstance(value, Mapping | tuple) else None
     if array is None or array.dtype.kind not in "biuf":
-        raise DataError(
-            mismatch(
-                name,
-                expected="a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)",
-                got=f"a {type(value).__name__}" if array is None else array.dtype,
-            )
+        raise DataError.mismatch(
+            name,
+            expected="a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)",
+            got=f"a {type(value).__name__}" if array is None else array.dtype,
         )
     return array
 

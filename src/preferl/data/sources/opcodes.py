@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Final, NamedTuple, final
 
-from preferl.errors import DataError, mismatch
+from preferl.errors import DataError
 
 MEMO_AHEAD: Final = 1_024
 """How far a memo index may be ahead of a count of all: Python counts from 0 or 1, in steps of 1."""
@@ -176,4 +176,4 @@ def _require_small(keys: list[int]) -> None:
 
 
 def _refused(expected: str, got: object) -> DataError:
-    return DataError(mismatch("pickle", expected=expected, got=got))
+    return DataError.mismatch("pickle", expected=expected, got=got)

@@ -20,7 +20,7 @@ import numpy as np
 
 from preferl.bounds import Expansion
 from preferl.data.sources.opcodes import check_opcodes
-from preferl.errors import DataError, UnsafePickleError, mismatch
+from preferl.errors import DataError, UnsafePickleError
 from preferl.shapes import Array
 
 _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
@@ -33,7 +33,7 @@ class Fields:
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-            raise DataError(mismatch("object", expected="attributes by name", got=type(state)))
+            raise DataError.mismatch("object", expected="attributes by name", got=type(state))
         self.__dict__.update(state)
 
 
@@ -130,7 +130,7 @@ def array_of(
     try:
         return np.asarray(value)
     except (ValueError, OverflowError) as error:  # rows of different lengths, too large numbers
-        raise DataError(mismatch(name, expected=expected, got=error)) from error
+        raise DataError.mismatch(name, expected=expected, got=error) from error
 
 
 _ENTRY: Final = 16
@@ -145,25 +145,23 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     if isinstance(value, np.ndarray):
         return int(value.size)
     if isinstance(value, str | bytes):
-        raise DataError(mismatch(name, expected="numbers", got="text"))
+        raise DataError.mismatch(name, expected="numbers", got="text")
     if not isinstance(value, list | tuple):
         return 1
     if depth > _DEEPEST:
         expected = f"lists at most {_DEEPEST} deep"
-        raise DataError(mismatch(name, expected=expected, got="deeper ones"))
+        raise DataError.mismatch(name, expected=expected, got="deeper ones")
     if id(value) not in known:
         known[id(value)] = 1 + sum(_entries(part, name, known, depth + 1) for part in value)
     return known[id(value)]
 
 
 def _damaged(error: Exception, what: str) -> DataError:
-    return DataError(
-        mismatch(
-            what,
-            expected="a whole pickle of arrays, numbers and plain containers",
-            got=f"{type(error).__name__}: {error}",
-            fix="Check the path, and that the file was copied whole and in binary mode.",
-        )
+    return DataError.mismatch(
+        what,
+        expected="a whole pickle of arrays, numbers and plain containers",
+        got=f"{type(error).__name__}: {error}",
+        fix="Check the path, and that the file was copied whole and in binary mode.",
     )
 
 
@@ -191,13 +189,11 @@ class _ArrayUnpickler(pickle.Unpickler):
             return Nothing
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
-        raise UnsafePickleError(
-            mismatch(
-                "pickle",
-                expected="numpy arrays, numbers, strings and plain containers",
-                got=f"the global {module}.{name}",
-                fix="Nothing was executed. Do not open it with pickle unless you trust its maker.",
-            )
+        raise UnsafePickleError.mismatch(
+            "pickle",
+            expected="numpy arrays, numbers, strings and plain containers",
+            got=f"the global {module}.{name}",
+            fix="Nothing was executed. Do not open it with pickle unless you trust its maker.",
         )
 
 
@@ -233,7 +229,7 @@ class _Type:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, order, *inner = state
         if any(part is not None for part in inner[:3]):
-            raise DataError(mismatch("array", expected="plain numbers", got="records"))
+            raise DataError.mismatch("array", expected="plain numbers", got="records")
         self.dtype = self.dtype.newbyteorder(order)
 
 
@@ -251,11 +247,11 @@ class _Array(np.ndarray[Any, Any]):
         size = math.prod(shape)
         wanted = size if dtype.hasobject else size * dtype.itemsize
         if min(shape, default=0) < 0 or len(content) != wanted:
-            raise DataError(
-                mismatch("array", expected=f"{wanted} for shape {shape}", got=len(content))
+            raise DataError.mismatch(
+                "array", expected=f"{wanted} for shape {shape}", got=len(content)
             )
         if dtype.hasobject != isinstance(content, list):
-            raise DataError(mismatch("array", expected=f"content of {dtype}", got=type(content)))
+            raise DataError.mismatch("array", expected=f"content of {dtype}", got=type(content))
         self.expansion.add(size * dtype.itemsize)
         super().__setstate__(cast("Any", (1, shape, dtype, bool(fortran), content)))
 
@@ -264,13 +260,13 @@ def _make_dtype(code: str | bytes, *_: object) -> _Type:
     """The data type of a code such as `f8`; numpy's copy and alignment flags mean nothing here."""
     code = code.decode("latin1") if isinstance(code, bytes) else code
     if not _NUMERIC_TYPE.fullmatch(code):
-        raise DataError(mismatch("array", expected="numbers or strings", got=f"data type {code!r}"))
+        raise DataError.mismatch("array", expected="numbers or strings", got=f"data type {code!r}")
     return _Type(np.dtype(code[0] if code[0] == "O" else code))
 
 
 def _dtype_of(kind: object) -> np.dtype[Any]:
     if not isinstance(kind, _Type):
-        raise DataError(mismatch("array", expected="a data type", got=type(kind).__name__))
+        raise DataError.mismatch("array", expected="a data type", got=type(kind).__name__)
     return kind.dtype
 
 
@@ -301,12 +297,12 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 def _no_bytes(*content: object) -> bytes:
     """What protocol 2 writes for bytes of length 0."""
     if content:
-        raise DataError(mismatch("pickle", expected="bytes()", got=f"bytes{content}"))
+        raise DataError.mismatch("pickle", expected="bytes()", got=f"bytes{content}")
     return b""
 
 
 def _not_called(*_: object) -> NoReturn:
-    raise DataError(mismatch("pickle", expected="arrays made by numpy", got="ndarray called"))
+    raise DataError.mismatch("pickle", expected="arrays made by numpy", got="ndarray called")
 
 
 _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {

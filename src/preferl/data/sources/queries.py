@@ -13,7 +13,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources.labels import Crossing, LabelRows, join_labels
-from preferl.errors import ConfigError, DataError, mismatch, require_in
+from preferl.errors import ConfigError, DataError, require_in
 from preferl.shapes import IntArray
 
 Ties = Literal["half", "first"]
@@ -48,7 +48,7 @@ def scripted_preferences(
     [0.0, 0.5]
     """
     if ties not in get_args(Ties):
-        raise ConfigError(mismatch("ties", expected=f"one of {get_args(Ties)}", got=repr(ties)))
+        raise ConfigError.mismatch("ties", expected=f"one of {get_args(Ties)}", got=repr(ties))
     comparisons = join_labels(rows, episodes, crossing=crossing).comparisons
     segments = comparisons.segments
     first, second = segments.rewards[segments.rows()].sum(axis=1)[comparisons.pairs].T
@@ -85,12 +85,10 @@ def sample_pt_queries(
     lengths = np.asarray(lengths)
     starts = np.cumsum(lengths) - lengths
     if not (lengths[:-1] > query_length).any():
-        raise DataError(
-            mismatch(
-                "episodes to ask about",
-                expected=f"one before the last with more than {query_length} steps",
-                got=f"lengths up to {int(lengths[:-1].max(initial=0))}",
-            )
+        raise DataError.mismatch(
+            "episodes to ask about",
+            expected=f"one before the last with more than {query_length} steps",
+            got=f"lengths up to {int(lengths[:-1].max(initial=0))}",
         )
     random = np.random.RandomState(seed)
 

@@ -59,10 +59,10 @@ def load_robomimic(
         MissingExtraError: h5py is not installed.
     """
     if order not in get_args(Order):
-        raise ConfigError(mismatch("order", expected=f"one of {get_args(Order)}", got=repr(order)))
+        raise ConfigError.mismatch("order", expected=f"one of {get_args(Order)}", got=repr(order))
     if isinstance(observation_keys, str) or not observation_keys:
-        raise ConfigError(
-            mismatch("observation_keys", expected="a list of keys", got=repr(observation_keys))
+        raise ConfigError.mismatch(
+            "observation_keys", expected="a list of keys", got=repr(observation_keys)
         )
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
@@ -111,13 +111,11 @@ def check_observation_order(
             stacklevel=2,
         )
     elif list(environment.items()) != list(recorded.items()):
-        raise DataError(
-            mismatch(
-                f"order of observations in {path}",
-                expected=f"the simulator's {dict(environment)}",
-                got=recorded,
-                fix="Load with observation_keys in the simulator's order.",
-            )
+        raise DataError.mismatch(
+            f"order of observations in {path}",
+            expected=f"the simulator's {dict(environment)}",
+            got=recorded,
+            fix="Load with observation_keys in the simulator's order.",
         )
 
 
@@ -125,12 +123,10 @@ def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
     names = members(file, "data")
     if not names:
-        raise DataError(
-            mismatch(
-                f"{path}",
-                expected="a group 'data' of demonstrations",
-                got=f"{', '.join(sorted(file)) or 'an empty file'}",
-            )
+        raise DataError.mismatch(
+            f"{path}",
+            expected="a group 'data' of demonstrations",
+            got=f"{', '.join(sorted(file)) or 'an empty file'}",
         )
     return file["data"], names
 
@@ -147,7 +143,7 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
         arrays["states"] = read_array(demonstration, "states", name)
     steps = require_rows(arrays, name) - 1
     if steps < 1:
-        raise DataError(mismatch(name, expected="at least two steps", got=steps + 1))
+        raise DataError.mismatch(name, expected="at least two steps", got=steps + 1)
     observations = np.concatenate(
         [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys], axis=1
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes, join
 from preferl.data.npy import load_npz
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError
 from preferl.reading import reading
 from preferl.shapes import Array
 
@@ -36,17 +36,15 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
             inside an episode, or NaN.
     """
     if last_observation not in get_args(LastObservation):
-        raise ConfigError(
-            mismatch(
-                "last_observation",
-                expected=f"one of {get_args(LastObservation)}",
-                got=repr(last_observation),
-            )
+        raise ConfigError.mismatch(
+            "last_observation",
+            expected=f"one of {get_args(LastObservation)}",
+            got=repr(last_observation),
         )
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
-        raise DataError(mismatch(f"{path}", expected="a folder with .npz files", got="none"))
+        raise DataError.mismatch(f"{path}", expected="a folder with .npz files", got="none")
     return join([_episodes(_read(file), file, last_observation) for file in files])
 
 
@@ -59,26 +57,22 @@ def _read(file: Path) -> dict[str, Array]:
 def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Episodes:
     axes = arrays["rewards"].shape
     if len(axes) != 2 or axes[0] < 1 or axes[1] < 2:
-        raise DataError(
-            mismatch(f"{file}, rewards", expected="shape [K, T], T at least 2", got=axes)
+        raise DataError.mismatch(
+            f"{file}, rewards", expected="shape [K, T], T at least 2", got=axes
         )
     for name, array in arrays.items():
         if array.shape[:2] != axes or array.dtype.kind not in "biuf":
-            raise DataError(
-                mismatch(
-                    f"{file}, {name}",
-                    expected=f"numbers of shape {axes} and more",
-                    got=f"{array.dtype} of shape {array.shape}",
-                )
+            raise DataError.mismatch(
+                f"{file}, {name}",
+                expected=f"numbers of shape {axes} and more",
+                got=f"{array.dtype} of shape {array.shape}",
             )
     early = arrays["dones"][:, :-1].any(axis=1)
     if early.any():
-        raise DataError(
-            mismatch(
-                f"{file}, dones",
-                expected="none before the last row, since episodes are of one length",
-                got=f"one inside episode {int(early.argmax())}",
-            )
+        raise DataError.mismatch(
+            f"{file}, dones",
+            expected="none before the last row, since episodes are of one length",
+            got=f"one inside episode {int(early.argmax())}",
         )
     episodes, steps = axes[0], axes[1] - 1
     flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
