@@ -4,8 +4,10 @@
 
 People answer over HTTP and a program asks, while the page, the service, the asking program and all
 processes of a PostgreSQL server are killed with -9 at random moments and started again. What was
-acknowledged is held against what is stored, and every published reward is read back. Writes
-`results/faults_together.json`; ends with status 1 where an answer is lost, doubled or another one.
+acknowledged is held against what is stored, and every published reward is read back. Every tenth
+kill waits until the service has published a reward, which takes longer than most kills give it.
+Writes `results/faults_together.json`; ends with status 1 where an answer is lost, doubled or
+another one.
 """
 
 import argparse
@@ -33,6 +35,7 @@ from preferl.training.versions import read_version, versions
 
 RESULTS = Path(__file__).parent / "results" / "faults_together.json"
 LONGEST, THINK_SECONDS = 5.0, 0.02
+PUBLISHED_EVERY, PATIENCE = 10, 60.0
 SERVE = "import sys; from preferl.cli.main import main; main(sys.argv[1:])"
 LITTLE = ("--min-answers", "5", "--max-wait", "1", "--members", "2", "--hidden", "16")
 LITTLE += ("--epochs", "3", "--poll-seconds", "0.2", "--keep", "100000")
@@ -86,6 +89,8 @@ def killed_together(server: Postgres, folder: Path, options: argparse.Namespace)
         for number in range(options.kills):
             programs.start(number)
             _let_work(store, project.id, float(rng.uniform(0.1, LONGEST)))
+            if number % PUBLISHED_EVERY == 0:
+                _await_newer(store, project.id, rewards, published)
             programs.kill()
             published = versions(rewards)
             print(f"\rkilled {number + 1} times, {len(published)} rewards", end="", flush=True)
@@ -114,6 +119,12 @@ def _let_work(store: Store, project_id: int, seconds: float) -> None:
         with suppress(StorageError):  # a connection from before the kill
             show_all(store, project_id)
         time.sleep(0.05)
+
+
+def _await_newer(store: Store, project_id: int, rewards: Path, published: list[int]) -> None:
+    until = time.monotonic() + PATIENCE
+    while versions(rewards) == published and time.monotonic() < until:
+        _let_work(store, project_id, 0.2)
 
 
 def _whole(rewards: Path, number: int) -> bool:

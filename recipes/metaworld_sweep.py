@@ -138,6 +138,8 @@ def main() -> None:
     seeds, epochs = (options.seeds[:1], 1) if options.smoke else (options.seeds, None)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     episodes = load_stacked(DATA)
+    if options.smoke:
+        episodes = episodes[:10]
     ranks = held_out_ranks(episodes, epochs)
     print(f"Spearman of held-out returns by fold: {np.round(ranks, 3)}", flush=True)
     policies = train(episodes, seeds, 5 if options.smoke else STEPS, epochs)
@@ -158,7 +160,14 @@ def main() -> None:
                 write(rows, ranks)
 
         episodes_each = 2 if options.smoke else EPISODES
-        evaluate_policies(judged, env, episodes=episodes_each, seed=10_000, on_report=keep)
+        evaluate_policies(
+            judged,
+            env,
+            episodes=episodes_each,
+            seed=10_000,
+            max_steps=20 if options.smoke else None,
+            on_report=keep,
+        )
 
 
 def write(rows: list[tuple], ranks: list[float]) -> None:

@@ -59,11 +59,11 @@ def fit_reward(name: str, episodes: Episodes, smoke: bool, seed: int) -> RewardF
     return RewardFunction(model).scaled(episodes)
 
 
-def learned_rewards(episodes: Episodes, smoke: bool, seeds: list[int]) -> dict:
-    """`[S, T]` what each kind of reward pays for each step, one fit per seed."""
+def learned_rewards(labelled: Episodes, episodes: Episodes, smoke: bool, seeds: list[int]) -> dict:
+    """`[S, T]` the rewards of each kind for each step; each seed has its own fit to the labels."""
 
     def paid(name: str, seed: int) -> np.ndarray:
-        return relabel(episodes, fit_reward(name, episodes, smoke, seed)).rewards
+        return relabel(episodes, fit_reward(name, labelled, smoke, seed)).rewards
 
     return {name: np.stack([paid(name, seed) for seed in seeds]) for name in REWARDS}
 
@@ -111,12 +111,17 @@ def main() -> None:
     options = parser.parse_args()
     seeds = options.seeds[:1] if options.smoke else options.seeds
     torch.set_num_threads(2)
-    episodes = load_demonstrations(DEMONSTRATIONS)
-    paid = learned_rewards(episodes, options.smoke, seeds)
+    labelled = load_demonstrations(DEMONSTRATIONS)
+    episodes = labelled[:3] if options.smoke else labelled
+    paid = learned_rewards(labelled, episodes, options.smoke, seeds)
     arms = all_arms(episodes, paid, seeds)
     policies = train(episodes, arms, seeds, 5 if options.smoke else STEPS)
     reports = evaluate_policies(
-        policies, task_env(ENV), episodes=2 if options.smoke else EPISODES, seed=10_000
+        policies,
+        task_env(ENV),
+        episodes=2 if options.smoke else EPISODES,
+        seed=10_000,
+        max_steps=20 if options.smoke else None,
     )
     groups = {arm: [agent_name(arm, seed) for seed in seeds] for arm in (*arms.names, "cloning")}
     scores = score_arms(reports, groups, TASK)
