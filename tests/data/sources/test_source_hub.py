@@ -198,3 +198,12 @@ def test_missing_libraries_are_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match=r"preferl\[hub\]"):
         load_source("hub:someone/replays")
+
+
+def test_a_footer_over_which_pyarrow_ends_the_program(tmp_path):
+    path = write(tmp_path / "data")
+    optional, name = b"\x35\x02\x18", b"\x0cobservations"  # of the column, as Thrift writes it
+    assert path.read_bytes().count(optional + name) == 1
+    path.write_bytes(path.read_bytes().replace(optional + name, b"\x35\x03\x18" + name))
+    with pytest.raises(DataError, match="a footer that pyarrow cannot read"):
+        load_hub_dataset(path)

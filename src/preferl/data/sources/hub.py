@@ -122,7 +122,7 @@ def _read(file: Path, expansion: Expansion) -> Any:
         parquet = require("pyarrow.parquet", extra="parquet")
         with parquet.ParquetFile(file) as opened:
             found = _known(opened.schema_arrow.names, file)
-            expansion.add(unpacked_parquet(opened.metadata, found))
+            expansion.add(unpacked_parquet(file, found))
             return opened.read(columns=found)
     ipc = require("pyarrow.ipc", extra="parquet")
     # A file is a stream behind eight bytes; what its footer says of itself is not believed.
