@@ -226,3 +226,11 @@ def test_bytes_that_are_hardly_a_request(app, serving, sent):
     assert not reply or reply.split()[1][:1] in (b"3", b"4"), reply[:300]
     with urllib.request.urlopen(f"{address.geturl()}/healthz") as still:
         assert still.read() == b"ok"
+
+
+def test_a_large_body_while_the_answer_is_on_its_way(wire, owner):
+    cookie = "; ".join(f"{name}={value}" for name, value in owner.cookies.items())
+    headers = [HOST, (b"cookie", cookie.encode())]
+    reply = wire.send(Request("GET", "/admin/export/csv", headers, b"x" * 70_000))
+    assert reply.status == 200
+    assert "annotator" in reply.text
