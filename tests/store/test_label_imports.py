@@ -120,6 +120,7 @@ def test_a_table_of_steps(one, tmp_path, ending):
         ({"chosen": "{", "rejected": ref(1, 0)}, "chosen", "an object of JSON"),
         ({"chosen": {"observations": [[1], [2]], "actions": [[1]]}}, "chosen", "as many finite"),
         ({"chosen": {"observations": [[1], [2, 3]], "actions": [[1]]}}, "chosen", "numbers"),
+        ({"chosen": {"observations": [[10**400]], "actions": [[1]]}}, "chosen", "numbers"),
         ({"chosen": ref(0, 0), "rejected": ref(1, 0), "equal": "yes"}, "equal", "true or false"),
     ],
 )

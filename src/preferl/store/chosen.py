@@ -121,7 +121,7 @@ def _steps(said: Mapping[str, Any], side: str, where: str) -> Clip:
         observations = np.asarray(said["observations"], np.float32)
         actions = np.asarray(said.get("actions"), np.float32)
         rewards = np.asarray(said.get("rewards") or np.zeros(len(observations)), np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise _wrong(where, side, "numbers, alike in every step", error) from error
     steps = {array.shape[0] if array.ndim else 0 for array in (observations, actions, rewards)}
     finite = all(np.isfinite(array).all() for array in (observations, actions, rewards))
