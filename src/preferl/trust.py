@@ -126,7 +126,12 @@ def preferl_program(*arguments: str) -> tuple[str, ...]:
     >>> preferl_program("annotate", "serve")[1:]
     ('-P', '-m', 'preferl', 'annotate', 'serve')
     """
-    return (sys.executable, "-P", "-m", "preferl", *arguments)
+    return module_program("preferl", *arguments)
+
+
+def module_program(module: str, *arguments: str) -> tuple[str, ...]:
+    """The same of one module of ours that runs as a program."""
+    return (sys.executable, "-P", "-m", module, *arguments)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from preferl._optional import require
+from preferl.trust import module_program
 
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 """Bytes of a Parquet value in memory; one of text may be all that its column has."""
@@ -28,7 +29,7 @@ def unpacked_parquet(file: Path, columns: Collection[str]) -> int:
     Raises:
         ValueError: a footer that pyarrow cannot read.
     """
-    command = (sys.executable, "-P", "-m", __name__, str(file), *columns)
+    command = module_program(__name__, str(file), *columns)
     looked = subprocess.run(command, capture_output=True, text=True, check=False)
     if looked.returncode:
         words = looked.stderr.strip().splitlines() or [f"exit code {looked.returncode}"]
