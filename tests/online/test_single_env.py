@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError
+from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.online.single_env import HumanPreferencesEnvWrapper
 from preferl.store.store import Store
 
@@ -48,3 +48,15 @@ def test_half_a_transform_makes_no_project(tmp_path) -> None:
             Looks({"body": BODY}), log_dir=tmp_path, obs_transform_func=lambda o: o["body"]
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_wrapper_closes_its_store(tmp_path, monkeypatch) -> None:
+    closed = []
+    close = Store.close
+    monkeypatch.setattr(Store, "close", lambda store: (closed.append(store), close(store)))
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises((StorageError, CheckpointError)):
+        HumanPreferencesEnvWrapper(
+            env, log_dir=tmp_path, pretrained_reward_predictor_dir=tmp_path / "none"
+        )
+    assert len(closed) == 1

@@ -4,6 +4,7 @@ The place of learning-from-human-preferences' wrapper of the same name; what bec
 arguments is in `docs/migrate/drlhp.md`.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, final
 
@@ -107,26 +108,28 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             chosen = settings_of(chosen, {"buffer_steps": steps})
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
-        if collect_prefs and feedback is None:
-            self._store = Store.open(log_dir)
-            feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
-        if pretrained_reward_predictor_dir is not None:
-            pretrained = newest_reward(pretrained_reward_predictor_dir)
-            rewards = FixedReward(pretrained.reward, version=pretrained.number)
-        elif rewards is None:
-            rewards = Path(log_dir) / "rewards"
-        self._connect(
-            env.observation_space,
-            env.action_space,
-            1,
-            feedback=feedback if collect_prefs else None,
-            rewards=rewards,
-            config=chosen,
-            sampler=sampler,
-            synthetic_preferences=_one_of(synthetic_preferences, synthetic_prefs),
-            transform=obs_transform_func,
-            transformed_space=transformed_space,
-        )
+        with ExitStack() as opened:  # closed where anything is refused below
+            if collect_prefs and feedback is None:
+                self._store = opened.enter_context(Store.open(log_dir))
+                feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
+            if pretrained_reward_predictor_dir is not None:
+                pretrained = newest_reward(pretrained_reward_predictor_dir)
+                rewards = FixedReward(pretrained.reward, version=pretrained.number)
+            elif rewards is None:
+                rewards = Path(log_dir) / "rewards"
+            self._connect(
+                env.observation_space,
+                env.action_space,
+                1,
+                feedback=feedback if collect_prefs else None,
+                rewards=rewards,
+                config=chosen,
+                sampler=sampler,
+                synthetic_preferences=_one_of(synthetic_preferences, synthetic_prefs),
+                transform=obs_transform_func,
+                transformed_space=transformed_space,
+            )
+            opened.pop_all()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
