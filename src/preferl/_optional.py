@@ -1,5 +1,6 @@
-"""Optional dependencies, imported at the point of use."""
+"""What is imported at the point of use: optional dependencies, and the names of packages."""
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -20,3 +21,28 @@ def require(module: str, *, extra: str) -> Any:
             f"{module} is not installed. Run: pip install 'preferl[{extra}]'"
         ) from error
     return found
+
+
+def lazily(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names are imported when they are first used.
+
+    Args:
+        package: its `__name__`.
+        modules: below it, with the names that come from each, in one text.
+
+    >>> find, names = lazily("preferl", {"errors": "ConfigError PreferlError"})
+    >>> find("ConfigError").__name__, names()
+    ('ConfigError', ['ConfigError', 'PreferlError'])
+    """
+    home = {
+        name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
+    }
+
+    def find(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home[name]), name)
+
+    return find, lambda: sorted(home)

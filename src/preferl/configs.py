@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_one_of
+from preferl.registry import config_beside
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
@@ -62,6 +63,22 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: a value that JSON cannot hold.
     """
     return cast("dict[str, Any]", _encode(values, Any, _or_null))
+
+
+def require_words(config: object) -> None:
+    """Raise `ConfigError` unless each field of a dataclass whose type lists words has one of them.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Fit:
+    ...     pooling: Literal["sum", "mean"] = "sum"
+    >>> require_words(Fit("max"))
+    Traceback (most recent call last):
+    preferl.errors.ConfigError: pooling: expected one of ('sum', 'mean'), got 'max'.
+    """
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if get_origin(hint) is Literal:
+            require_one_of(name, getattr(config, name), get_args(hint))
 
 
 def _encode(value: Any, hint: Any, number: Callable[[float], Any]) -> Any:
@@ -155,10 +172,14 @@ def _decode_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
     tagged = {a.__name__: a for a in arguments if is_dataclass(a) and isinstance(a, type)}
     if len(tagged) > 1 and isinstance(data, Mapping):
         kind = data.get("kind")
-        if kind not in tagged:
+        try:
+            cls = tagged.get(str(kind)) or config_beside(str(kind), tagged.values())
+        except ConfigError:
+            cls = None
+        if cls is None:
             raise _wrong(f"{where}.kind", f"one of {sorted(tagged)}", kind)
         rest = {key: value for key, value in data.items() if key != "kind"}
-        return _decode_dataclass(tagged[kind], rest, where)
+        return _decode_dataclass(cls, rest, where)
     choices = [a for a in arguments if a is not type(None)]
     for choice in choices[:-1]:
         try:

@@ -15,6 +15,7 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -85,3 +86,16 @@ def require_in(what: str, value: float, low: float, high: float, *, fix: str = "
     if not low <= value <= high:
         expected = f"at least {low:g}" if high == float("inf") else f"in [{low:g}, {high:g}]"
         raise ConfigError.mismatch(what, expected=expected, got=value, fix=fix)
+
+
+def require_share(what: str, value: float) -> None:
+    """Raise `ConfigError` unless `0 <= value < 1`."""
+    if not 0 <= value < 1:
+        raise ConfigError.mismatch(what, expected="in [0, 1)", got=value)
+
+
+def require_one_of(what: str, value: object, choices: Iterable[object]) -> None:
+    """Raise `ConfigError` unless a value is one of the choices."""
+    known = tuple(choices)
+    if value not in known:
+        raise ConfigError.mismatch(what, expected=f"one of {known}", got=repr(value))

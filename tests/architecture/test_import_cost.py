@@ -25,6 +25,8 @@ def loaded_by(code: str) -> list[str]:
         "preferl.runs",
         "preferl.reporting",
         "preferl.presets",
+        "preferl.registry",
+        "preferl.models.configs",
         "preferl.cli.main",
         "preferl.testing",
         "preferl.testing.feedback_contracts",
@@ -39,6 +41,9 @@ def test_importing_loads_nothing_heavy(module):
     [
         "from preferl import Episodes, ScriptedTeacher, sample_segments, split",
         "from preferl.testing import check_feedback, check_teacher",
+        "from preferl.models import MLPRewardConfig, infer_spaces",
+        "from preferl.registry import REWARD_MODELS; [REWARD_MODELS.config(n) for n in "
+        "REWARD_MODELS.names()]",
     ],
 )
 def test_names_of_the_numpy_half_load_no_torch(code):

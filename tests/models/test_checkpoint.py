@@ -23,7 +23,7 @@ from preferl.models import (
     load_reward_model,
     save_reward_model,
 )
-from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.models.spaces import space_from_json, space_to_json
 from preferl.testing import CountingModel, sample_steps
 from preferl.training.batches import to_tensors
 

@@ -7,7 +7,8 @@ from gymnasium import spaces
 
 from preferl.errors import DataError, SpaceError
 from preferl.models import VectorEncoder, check_spaces, infer_spaces
-from preferl.models.encoders import CLIP, feature_size
+from preferl.models.encoders import CLIP
+from preferl.models.spaces import feature_size
 from preferl.testing import sample_steps
 from preferl.training.batches import to_tensors
 

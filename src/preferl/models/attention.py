@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from preferl.models.blocks import IN_PLACE, Activation
+from preferl.models.blocks import IN_PLACE
+from preferl.models.configs import Activation
 from preferl.models.dropping import drop, kept
 from preferl.models.initialisation import lecun_linear
 from preferl.models.prepared import Rows, affine, chain

@@ -54,7 +54,11 @@ class RewardModel(nn.Module, ABC):
         encoder: spaces, input statistics, and what a step becomes.
         context: `H`, how many steps a reward may see; 1 means Markovian.
         members: `E`.
+        config: from which `build_reward_model` makes a model of the same shape, for kinds in
+            `preferl.registry.REWARD_MODELS`; None for others, which are not saved.
     """
+
+    config: Any = None
 
     def __init__(self, encoder: nn.Module, *, context: int, members: int) -> None:
         super().__init__()

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Literal, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Activation = Literal["relu", "leaky_relu", "tanh", "gelu"]
+from preferl.models.configs import Activation
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

@@ -1,76 +1,23 @@
 """A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, SpaceError, require_in
-from preferl.functional.pooling import Pooling, pool
+from preferl.errors import SpaceError
+from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
-from preferl.models.pictures import Channels, PictureEncoder
+from preferl.models.configs import CNNRewardConfig
+from preferl.models.pictures import PictureEncoder
 
 SMALLEST: Final = 8
 """Pixels on a side below which there is nothing left after the first two layers."""
 
 AT_ONCE: Final = 512
 """Pictures judged at a time where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
-
-
-@dataclass(frozen=True)
-class CNNRewardConfig:
-    """Shape of a `CNNReward`; the defaults are the paper's layers without its regularisation.
-
-    Attributes:
-        kernels: side of each convolution's kernel, in pixels.
-        strides: of each convolution. Pictures that are too small for these kernels are padded by
-            half a kernel at each layer, so that only strides make them smaller; 84 pixels are
-            not padded, as in the paper.
-        filters: of each convolution.
-        hidden: units of the dense layer.
-        members: `E` networks that differ by their initialisation and their bootstrap; 3 is the
-            paper's choice.
-        dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
-            takes 0.5, on top of `batch_norm` and an adaptive penalty.
-        batch_norm: whether outputs of convolutions are normalised over the minibatch in training
-            and by running statistics afterwards, as in the paper. Off, since a reward then
-            depends on statistics of clips that the agent leaves behind.
-        pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
-        discount: weight of each step in the score relative to the one before, in (0, 1].
-        use_actions: whether the dense layer sees the action as well; the paper's network for
-            pictures does not.
-        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
-    """
-
-    kernels: tuple[int, ...] = (7, 5, 3, 3)
-    strides: tuple[int, ...] = (3, 2, 1, 1)
-    filters: int = 16
-    hidden: int = 64
-    members: int = 1
-    dropout: float = 0.0
-    batch_norm: bool = False
-    pooling: Pooling = "sum"
-    discount: float = 1.0
-    use_actions: bool = False
-    channels: Channels = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("kernels", "strides"):
-            sizes = getattr(self, name)
-            if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
-                raise ConfigError.mismatch(
-                    name, expected="a number of at least 1 per layer", got=sizes
-                )
-        for name in ("filters", "hidden", "members"):
-            require_in(name, getattr(self, name), 1, math.inf)
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
-        if self.pooling not in ("sum", "mean"):
-            raise ConfigError.mismatch("pooling", expected="sum or mean", got=self.pooling)
-        require_in("discount", self.discount, 1e-9, 1)
 
 
 @final

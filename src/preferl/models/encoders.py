@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, final
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import DataError, SpaceError
-from preferl.shapes import Array, Observations, map_observations
+from preferl.errors import SpaceError
+from preferl.models.spaces import feature_size, is_image
+from preferl.shapes import map_observations
 
 CLIP = 10.0
 """Normalised features are cut off at this many deviations, so that a policy that wanders off
@@ -105,34 +105,6 @@ class VectorEncoder(nn.Module):
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
-def feature_size(space: spaces.Space[Any]) -> int:
-    """How many features a space becomes.
-
-    Raises:
-        SpaceError: a space of a kind that has no encoding.
-    """
-    match space:
-        case spaces.Box() | spaces.MultiBinary():
-            return int(np.prod(space.shape))
-        case spaces.Discrete():
-            return int(space.n)
-        case spaces.MultiDiscrete():
-            return int(np.asarray(space.nvec).sum())
-        case spaces.Dict():
-            return sum(feature_size(part) for part in space.values())
-    raise SpaceError.mismatch(
-        "space",
-        expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-        got=space,
-        fix="Turn it into one of these with a gymnasium wrapper.",
-    )
-
-
-def is_image(space: spaces.Space[Any]) -> bool:
-    """Whether a space holds 8-bit pictures."""
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
-
-
 def _is_measured(space: spaces.Space[Any]) -> Tensor:
     """`[F]` true for features that have a scale to normalise by: numbers, not categories."""
     if isinstance(space, spaces.Dict):
@@ -194,88 +166,3 @@ def _flat(axes: int, values: Tensor) -> Tensor:
     """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
     shape = values.shape
     return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
-
-
-def check_spaces(
-    expected_observations: spaces.Space[Any],
-    expected_actions: spaces.Space[Any],
-    observations: Observations,
-    actions: Array,
-    *,
-    what: str = "data",
-) -> None:
-    """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
-
-    Shapes, keys and the range of whole numbers are looked at, not the bounds of boxes.
-    """
-
-    def check(name: str, space: spaces.Space[Any], array: Any) -> None:
-        if isinstance(space, spaces.Dict):
-            if not isinstance(array, Mapping) or set(array) != set(space.keys()):
-                got = sorted(array) if isinstance(array, Mapping) else f"an array {array.shape}"
-                raise SpaceError.mismatch(
-                    f"{name} of the {what}", expected=sorted(space.keys()), got=got
-                )
-            for key in space:
-                check(f"{name}/{key}", space[key], array[key])
-        elif isinstance(array, Mapping) or array.shape[1:] != space.shape:
-            got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
-            raise SpaceError.mismatch(
-                f"{name} of the {what}",
-                expected=f"shape {space.shape} as the reward model was built for",
-                got=got,
-                fix="Use the data or environment that the model belongs to.",
-            )
-        elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-            _check_range(f"{name} of the {what}", space, array)
-
-    check("observations", expected_observations, observations)
-    check("actions", expected_actions, actions)
-
-
-def _check_range(what: str, space: spaces.Discrete | spaces.MultiDiscrete, array: Array) -> None:
-    """Raise `SpaceError` unless whole numbers `[T, ...]` are among those of a space."""
-    size = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    strange = (array < space.start) | (array >= space.start + size)
-    if strange.any():
-        raise SpaceError.mismatch(
-            what,
-            expected=f"values of {space}",
-            got=array[strange].ravel()[0],
-            fix="Build the model for a space that holds all values.",
-        )
-
-
-def infer_spaces(
-    observations: Observations, actions: Array
-) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
-
-    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
-    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step).
-
-    Raises:
-        DataError: no steps, from which nothing can be inferred.
-
-    >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
-    (Box(-inf, inf, (2,), float64), Discrete(4))
-    """
-    if not len(actions):
-        raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
-
-    def infer(array: Any) -> spaces.Space[Any]:
-        if isinstance(array, Mapping):
-            return spaces.Dict({key: infer(value) for key, value in array.items()})
-        if array.dtype == np.uint8 and array.ndim in (3, 4, 5):
-            return spaces.Box(0, 255, array.shape[1:], np.uint8)
-        if array.dtype == np.bool_:
-            return spaces.MultiBinary(array.shape[1:]) if array.ndim > 1 else spaces.Discrete(2)
-        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
-            least = np.minimum(array.min(axis=0).astype(np.int64), 0)
-            size = array.max(axis=0).astype(np.int64) - least + 1
-            if array.ndim == 1:
-                return spaces.Discrete(int(size), start=int(least))
-            return spaces.MultiDiscrete(size, start=least)
-        return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
-
-    return infer(observations), infer(actions)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.models.base import LastRewards, RewardModel, RewardOutput, last_rewards
+from preferl.models.configs import EnsembleConfig
 from preferl.models.mlp import MLPReward
 from preferl.models.tracing import trace_episodes
 from preferl.shapes import BoolArray
@@ -70,6 +71,7 @@ class Ensemble(RewardModel):
             context=max([1, *contexts]),
             members=sum(model.members for model in fused),
         )
+        self.config = EnsembleConfig(tuple(model.config for model in fused))
         self._models = nn.ModuleList(fused)
         for model in fused:  # one encoder, one set of statistics
             model.encoder = self.encoder

@@ -1,64 +1,24 @@
 """A reward of the whole history by an LSTM (NMR; Early et al. 2022, as in Kim et al. 2023)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, final, get_args
+from typing import Any, final
 
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, require_in
 from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
-from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.blocks import ACTIVATIONS
+from preferl.models.configs import LSTMRewardConfig
 from preferl.models.encoders import VectorEncoder
 from preferl.models.initialisation import lecun_linear, lecun_normal_
 from preferl.models.tracing import full_windows, trace_beginnings
 
 SPAN = 512
 """Windows of full length that go through the recurrence together."""
-
-LSTMPooling = Literal["sum", "mean", "last"]
-
-
-@dataclass(frozen=True)
-class LSTMRewardConfig:
-    """Shape of an `LSTMReward`.
-
-    Attributes:
-        width: units of the first layer, a multiple of 4; the LSTM has half as many.
-        context: `H`, how many steps a reward may see; at least the length of the segments it is
-            trained on.
-        dropout: share of units dropped in training after each layer but the LSTM, in [0, 1).
-        activation: after each layer but the LSTM and the last.
-        pooling: a segment's score is the "sum" (the original's choice) or "mean" of its rewards,
-            or the "last" of them.
-        normalise: whether inputs are normalised by the training set's statistics; the original
-            takes them as they are.
-    """
-
-    width: int = 256
-    context: int = 100
-    dropout: float = 0.1
-    activation: Activation = "relu"
-    pooling: LSTMPooling = "sum"
-    normalise: bool = True
-
-    def __post_init__(self) -> None:
-        if self.width < 4 or self.width % 4:
-            raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
-        require_in("context", self.context, 1, float("inf"))
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError.mismatch(
-                "activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation
-            )
-        if self.pooling not in get_args(LSTMPooling):
-            raise ConfigError.mismatch("pooling", expected=get_args(LSTMPooling), got=self.pooling)
 
 
 @final

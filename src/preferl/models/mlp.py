@@ -1,7 +1,6 @@
 """A Markovian reward model: a perceptron on one step (MR; Christiano et al. 2017, section 3.1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -9,56 +8,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, require_in
-from preferl.functional.pooling import Pooling, pool
+from preferl.functional.pooling import pool
 from preferl.models.base import LastRewards, RewardModel, RewardOutput
-from preferl.models.blocks import ACTIVATIONS, Activation, Perceptrons
+from preferl.models.blocks import Perceptrons
+from preferl.models.configs import MLPRewardConfig
 from preferl.models.encoders import VectorEncoder
 from preferl.shapes import BoolArray
-
-
-@dataclass(frozen=True)
-class MLPRewardConfig:
-    """Shape of an `MLPReward`.
-
-    Attributes:
-        hidden: units of each hidden layer; empty for a linear reward.
-        members: `E` networks that differ by their initialisation and their bootstrap; 1 has no
-            notion of its own doubt, 3 is DRLHP's choice.
-        activation: between layers; leaky ReLU as in the DRLHP paper.
-        dropout: share of hidden units dropped in training, in [0, 1).
-        pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
-            length out of the comparison where episodes differ in length.
-        discount: weight of each step in the score relative to the one before, in (0, 1].
-        bounded: squash rewards into (-1, 1) with tanh, as PEBBLE does.
-        use_actions: whether the reward sees the action.
-        normalise: whether inputs are normalised by the training set's statistics.
-    """
-
-    hidden: tuple[int, ...] = (64, 64)
-    members: int = 1
-    activation: Activation = "leaky_relu"
-    dropout: float = 0.0
-    pooling: Pooling = "sum"
-    discount: float = 1.0
-    bounded: bool = False
-    use_actions: bool = True
-    normalise: bool = True
-
-    def __post_init__(self) -> None:
-        if any(units < 1 for units in self.hidden):
-            raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
-        if self.members < 1:
-            raise ConfigError.mismatch("members", expected="at least 1", got=self.members)
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError.mismatch(
-                "activation", expected=f"one of {list(ACTIVATIONS)}", got=self.activation
-            )
-        if self.pooling not in ("sum", "mean"):
-            raise ConfigError.mismatch("pooling", expected="sum or mean", got=self.pooling)
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
-        require_in("discount", self.discount, 1e-9, 1)
 
 
 @final

@@ -1,16 +1,13 @@
 """Pictures as reward models see them: bytes, with stacked frames as channels."""
 
-from typing import Any, Literal, final, get_args
+from typing import Any, Literal, final
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, SpaceError
 from preferl.models.encoders import VectorEncoder
-
-Channels = Literal["auto", "last", "first"]
+from preferl.models.spaces import Channels, channels_first, picture_shape
 
 
 @final
@@ -49,7 +46,7 @@ class PictureEncoder(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self._first = channels_first(observation_space, channels)
-        *stack, first, second, third = (1, *_shape(observation_space))[-4:]
+        *stack, first, second, third = (1, *picture_shape(observation_space))[-4:]
         depth, height, width = (first, second, third) if self._first else (third, first, second)
         self._stack = stack[0] if stack else 1
         self.size = (self._stack * depth, height, width)
@@ -80,50 +77,3 @@ class PictureEncoder(nn.Module):
         frames = pictures.view(len(pictures), self._stack, *sides)
         frames = frames if self._first else frames.movedim(-1, 2)  # [R, stack, depth, h, w]
         return frames.flatten(1, 2).float().div_(255)
-
-
-def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> bool:
-    """Whether the pictures of a space have their channels before height and width.
-
-    Told from the shape, the end that is smaller than both other sides is that of the channels.
-
-    Args:
-        space: bytes `[height, width]`, with channels on either end, or a stack of such pictures.
-        channels: "last" or "first" where the shape does not tell.
-
-    Raises:
-        ConfigError: another `channels`.
-        SpaceError: not a space of pictures, or a shape that does not tell.
-
-    >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
-    True
-    """
-    if channels not in get_args(Channels):
-        raise ConfigError.mismatch(
-            "channels", expected=f"one of {get_args(Channels)}", got=repr(channels)
-        )
-    shape = _shape(space)
-    if len(shape) == 2:
-        return True  # the one channel that such pictures have may stand anywhere
-    if channels != "auto":
-        return channels == "first"
-    first, middle, last = shape[-3:]
-    if first < min(middle, last) or last < min(first, middle):
-        return first < last
-    raise SpaceError.mismatch(
-        "pictures",
-        expected="channels on the end that is smaller than both sides",
-        got=f"shape {shape}, which does not tell",
-        fix='Say channels="last" or channels="first".',
-    )
-
-
-def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
-        return space.shape
-    raise SpaceError.mismatch(
-        "observation space",
-        expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
-        got=space,
-        fix="Take another model, such as MLPReward, or wrap the environment.",
-    )

@@ -5,86 +5,25 @@ arXiv:2303.00957.
 """
 
 import math
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, NoReturn, final, get_args
+from typing import Any, NamedTuple, NoReturn, final
 
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.errors import ConfigError, ModelError, require_in
+from preferl.errors import ModelError
 from preferl.functional.pooling import pool
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
 from preferl.models.base import RewardModel, RewardOutput
-from preferl.models.blocks import ACTIVATIONS, Activation
+from preferl.models.configs import PreferenceTransformerConfig
 from preferl.models.dropping import dropout
-from preferl.models.encoders import VectorEncoder, feature_size
+from preferl.models.encoders import VectorEncoder
 from preferl.models.initialisation import lecun_linear
 from preferl.models.prepared import Rows, affine, chain, normalisation
+from preferl.models.spaces import feature_size
 from preferl.models.transformer_trace import LastSteps, trace_transformer
-
-Head = Literal["preference", "plain"]
-TransformerPooling = Literal["mean", "sum", "last"]
-
-
-@dataclass(frozen=True)
-class PreferenceTransformerConfig:
-    """Shape of a `PreferenceTransformer`.
-
-    Attributes:
-        width: numbers per token, a multiple of `heads`, and of 2 with the plain head.
-        layers: blocks of causal attention.
-        heads: of attention in each block.
-        head: "preference" weighs steps by attention among them, as in the paper; "plain" pools
-            rewards as they are, which is what the commands of the original's README train.
-        preference_width: numbers per query and key of the preference attention.
-        context: `H`, how many steps a reward may see, at least 2; at least the length of the
-            segments it is trained on.
-        positions: steps that the time table has room for; None takes `context`. The original has
-            1000, of which it trains as many as a segment has steps.
-        dropout: share of token embeddings, of attention probabilities and of what blocks add that
-            is dropped in training, in [0, 1).
-        activation: of the perceptrons; the original's code takes ReLU, not GELU.
-        pooling: a segment's score is the "mean" or "sum" over its steps of what the preference
-            attention makes of their rewards, or that of the "last" step. Without that attention,
-            of the rewards.
-        normalise: whether inputs are normalised by the training set's statistics; the original
-            takes them as they are.
-    """
-
-    width: int = 256
-    layers: int = 1
-    heads: int = 4
-    head: Head = "preference"
-    preference_width: int = 256
-    context: int = 100
-    positions: int | None = None
-    dropout: float = 0.1
-    activation: Activation = "relu"
-    pooling: TransformerPooling = "mean"
-    normalise: bool = True
-
-    def __post_init__(self) -> None:
-        for name, least in (("layers", 1), ("heads", 1), ("preference_width", 1), ("context", 2)):
-            require_in(name, getattr(self, name), least, float("inf"))
-        multiple = math.lcm(self.heads, 2)
-        if self.width < 1 or self.width % multiple:
-            raise ConfigError.mismatch(
-                "width", expected=f"a multiple of {multiple}", got=self.width
-            )
-        if self.positions is not None:
-            require_in("positions", self.positions, self.context, float("inf"))
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
-        for name, choices in (
-            ("head", get_args(Head)),
-            ("activation", tuple(ACTIVATIONS)),
-            ("pooling", get_args(TransformerPooling)),
-        ):
-            if getattr(self, name) not in choices:
-                raise ConfigError.mismatch(name, expected=choices, got=getattr(self, name))
 
 
 class Attention(NamedTuple):

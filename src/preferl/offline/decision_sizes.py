@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import ConfigError
-from preferl.models.sizes import dense, least_convolutions, require_numbers
+from preferl.models.configs import dense, require_numbers
 from preferl.offline.context import Conditions
 from preferl.offline.dtr import DTRConfig
 from preferl.offline.sequences import action_size, are_pictures
@@ -59,7 +59,7 @@ def require_fitting(
     for name in ("mean", "deviation"):
         _require_equal(name, getattr(conditions, name).shape, (1,) if pictures else (seen,))
     if pictures:
-        needed = least_convolutions(sight.network(), observation_space)
+        needed = sight.network().least_numbers(observation_space, action_space)
         _require_numbers("sight", needed, parameters)
     if regulariser is not None:
         needed = 4 * dense((seen + done, *regulariser.hidden, 1))  # two, and what they follow

@@ -13,7 +13,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, SpaceError
 from preferl.evaluation.environments import make_task_env
-from preferl.models.encoders import check_spaces, infer_spaces
+from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.config import OfflineConfig
 from preferl.shapes import leaves
 from preferl.training.reward_function import RewardFunction

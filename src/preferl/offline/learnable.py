@@ -3,7 +3,7 @@
 from typing import Any
 
 from preferl.models.build import build_reward_model
-from preferl.models.encoders import infer_spaces
+from preferl.models.spaces import infer_spaces
 from preferl.offline.cloning import BehaviourCloning
 from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig
 from preferl.offline.inputs import Inputs

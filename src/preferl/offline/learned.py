@@ -11,7 +11,7 @@ from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.protocols import Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.files import write_json
-from preferl.models.encoders import infer_spaces
+from preferl.models.spaces import infer_spaces
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.resume import read_json

@@ -7,8 +7,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from preferl.models.cnn import CNNRewardConfig, convolutions, initialise
-from preferl.models.pictures import Channels, PictureEncoder
+from preferl.models.cnn import convolutions, initialise
+from preferl.models.configs import CNNRewardConfig
+from preferl.models.pictures import PictureEncoder
+from preferl.models.spaces import Channels
 
 
 @final

@@ -13,7 +13,7 @@ from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import lower_bound, mean
 from preferl.models.build import build_reward_model, config_of
-from preferl.models.encoders import check_spaces, infer_spaces
+from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service_config import ServiceConfig
 from preferl.online.sides import JUDGE, NEITHER, TRAIN
 from preferl.shapes import IntArray

@@ -15,8 +15,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from preferl.configs import from_json, to_json
 from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
 from preferl.files import writing
-from preferl.models.checkpoint import space_from_json, space_to_json
-from preferl.models.sizes import dense, require_numbers
+from preferl.models.configs import dense, require_numbers
+from preferl.models.spaces import space_from_json, space_to_json
 from preferl.models.tensors import require_state
 from preferl.online.algorithms import AlgorithmConfig, PPOConfig, SACConfig, build_algorithm
 from preferl.online.normalisation import Normalisation

@@ -11,7 +11,7 @@ from torch import Tensor
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.models.base import EncodesLate, RewardModel
-from preferl.models.encoders import check_spaces
+from preferl.models.spaces import check_spaces
 from preferl.shapes import Array, Observations, leaves, map_observations
 
 

@@ -15,7 +15,7 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel, last_rewards
-from preferl.models.encoders import check_spaces
+from preferl.models.spaces import check_spaces
 from preferl.models.tracing import trace_episodes
 from preferl.shapes import (
     Array,

@@ -15,16 +15,16 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.splits import split
 from preferl.errors import ConfigError, require_in
 from preferl.models.base import RewardModel
-from preferl.models.build import (
+from preferl.models.build import build_reward_model
+from preferl.models.configs import (
+    CNNRewardConfig,
     EnsembleConfig,
+    LSTMRewardConfig,
+    MLPRewardConfig,
+    PreferenceTransformerConfig,
     RewardModelConfig,
-    build_reward_model,
     members_of,
 )
-from preferl.models.cnn import CNNRewardConfig
-from preferl.models.lstm import LSTMRewardConfig
-from preferl.models.mlp import MLPRewardConfig
-from preferl.models.transformer import PreferenceTransformerConfig
 from preferl.training.fit import OnEpoch
 from preferl.training.fit_checkpoints import FitCheckpoints
 from preferl.training.fit_report import FitReport

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from preferl.errors import CheckpointError, StorageError
 from preferl.files import write_json
-from preferl.models.checkpoint import space_from_json, space_to_json
+from preferl.models.spaces import space_from_json, space_to_json
 from preferl.reading import inside, read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward

@@ -1,0 +1,292 @@
+"""Settings of reward models: what `preferl.models.build_reward_model` builds them from (no torch).
+
+`least_numbers` tells how many parameters a config asks for, before anything is built: a config of a
+few bytes can ask for a model that no memory holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, lcm, prod
+from typing import Any, Literal
+
+from gymnasium import spaces
+
+from preferl.configs import require_words
+from preferl.errors import ConfigError, require_in, require_share
+from preferl.models.spaces import Channels, feature_size
+
+Activation = Literal["relu", "leaky_relu", "tanh", "gelu"]
+Head = Literal["preference", "plain"]
+Pooling = Literal["sum", "mean"]
+
+
+@dataclass(frozen=True)
+class MLPRewardConfig:
+    """Shape of an `MLPReward`.
+
+    Attributes:
+        hidden: units of each hidden layer; empty for a linear reward.
+        members: `E` networks that differ by their initialisation and their bootstrap; 1 has no
+            notion of its own doubt, 3 is DRLHP's choice.
+        activation: between layers; leaky ReLU as in the DRLHP paper.
+        dropout: share of hidden units dropped in training, in [0, 1).
+        pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
+            length out of the comparison where episodes differ in length.
+        discount: weight of each step in the score relative to the one before, in (0, 1].
+        bounded: squash rewards into (-1, 1) with tanh, as PEBBLE does.
+        use_actions: whether the reward sees the action.
+        normalise: whether inputs are normalised by the training set's statistics.
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    members: int = 1
+    activation: Activation = "leaky_relu"
+    dropout: float = 0.0
+    pooling: Pooling = "sum"
+    discount: float = 1.0
+    bounded: bool = False
+    use_actions: bool = True
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        for units in self.hidden:
+            require_in("hidden", units, 1, inf)
+        require_in("members", self.members, 1, inf)
+        require_share("dropout", self.dropout)
+        require_in("discount", self.discount, 1e-9, 1)
+        require_words(self)
+
+    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+        """Parameters that its model has at least.
+
+        >>> box = spaces.Box(-1, 1, (3,))
+        >>> MLPRewardConfig(hidden=(10, 10), members=2).least_numbers(box, box)
+        340
+        """
+        seen = feature_size(observations) + (feature_size(actions) if self.use_actions else 0)
+        return self.members * dense((seen, *self.hidden, 1))
+
+
+@dataclass(frozen=True)
+class CNNRewardConfig:
+    """Shape of a `CNNReward`; the defaults are the paper's layers without its regularisation.
+
+    Attributes:
+        kernels: side of each convolution's kernel, in pixels.
+        strides: of each convolution. Pictures that are too small for these kernels are padded by
+            half a kernel at each layer, so that only strides make them smaller; 84 pixels are
+            not padded, as in the paper.
+        filters: of each convolution.
+        hidden: units of the dense layer.
+        members: `E` networks that differ by their initialisation and their bootstrap; 3 is the
+            paper's choice.
+        dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
+            takes 0.5, on top of `batch_norm` and an adaptive penalty.
+        batch_norm: whether outputs of convolutions are normalised over the minibatch in training
+            and by running statistics afterwards, as in the paper. Off, since a reward then
+            depends on statistics of clips that the agent leaves behind.
+        pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
+        discount: weight of each step in the score relative to the one before, in (0, 1].
+        use_actions: whether the dense layer sees the action as well; the paper's network for
+            pictures does not.
+        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
+    """
+
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (3, 2, 1, 1)
+    filters: int = 16
+    hidden: int = 64
+    members: int = 1
+    dropout: float = 0.0
+    batch_norm: bool = False
+    pooling: Pooling = "sum"
+    discount: float = 1.0
+    use_actions: bool = False
+    channels: Channels = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("kernels", "strides"):
+            sizes = getattr(self, name)
+            if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
+                expected = "a number of at least 1 per layer"
+                raise ConfigError.mismatch(name, expected=expected, got=sizes)
+        for name in ("filters", "hidden", "members"):
+            require_in(name, getattr(self, name), 1, inf)
+        require_share("dropout", self.dropout)
+        require_in("discount", self.discount, 1e-9, 1)
+        require_words(self)
+
+    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:  # noqa: ARG002  # as all have it
+        """Parameters that its model has at least; the largest layer is the dense one."""
+        sides = sorted(observations.shape or ())[-2:]
+        kernels = sum(kernel**2 for kernel in self.kernels[1:]) * self.filters**2
+        kernels += self.kernels[0] ** 2 * self.filters
+        for kernel, stride in zip(self.kernels, self.strides, strict=True):
+            sides = [max(1, (side - kernel) // stride + 1) for side in sides]
+        return self.members * (kernels + self.hidden * self.filters * prod(sides))
+
+
+@dataclass(frozen=True)
+class LSTMRewardConfig:
+    """Shape of an `LSTMReward`.
+
+    Attributes:
+        width: units of the first layer, a multiple of 4; the LSTM has half as many.
+        context: `H`, how many steps a reward may see; at least the length of the segments it is
+            trained on.
+        dropout: share of units dropped in training after each layer but the LSTM, in [0, 1).
+        activation: after each layer but the LSTM and the last.
+        pooling: a segment's score is the "sum" (the original's choice) or "mean" of its rewards,
+            or the "last" of them.
+        normalise: whether inputs are normalised by the training set's statistics; the original
+            takes them as they are.
+    """
+
+    width: int = 256
+    context: int = 100
+    dropout: float = 0.1
+    activation: Activation = "relu"
+    pooling: Literal["sum", "mean", "last"] = "sum"
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        if self.width < 4 or self.width % 4:
+            raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
+        require_in("context", self.context, 1, inf)
+        require_share("dropout", self.dropout)
+        require_words(self)
+
+    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+        """Parameters that its model has at least."""
+        seen = feature_size(observations) + feature_size(actions)
+        return dense((seen, self.width, self.width // 2, self.width // 2))
+
+
+@dataclass(frozen=True)
+class PreferenceTransformerConfig:
+    """Shape of a `PreferenceTransformer`.
+
+    Attributes:
+        width: numbers per token, a multiple of `heads`, and of 2 with the plain head.
+        layers: blocks of causal attention.
+        heads: of attention in each block.
+        head: "preference" weighs steps by attention among them, as in the paper; "plain" pools
+            rewards as they are, which is what the commands of the original's README train.
+        preference_width: numbers per query and key of the preference attention.
+        context: `H`, how many steps a reward may see, at least 2; at least the length of the
+            segments it is trained on.
+        positions: steps that the time table has room for; None takes `context`. The original has
+            1000, of which it trains as many as a segment has steps.
+        dropout: share of token embeddings, of attention probabilities and of what blocks add that
+            is dropped in training, in [0, 1).
+        activation: of the perceptrons; the original's code takes ReLU, not GELU.
+        pooling: a segment's score is the "mean" or "sum" over its steps of what the preference
+            attention makes of their rewards, or that of the "last" step. Without that attention,
+            of the rewards.
+        normalise: whether inputs are normalised by the training set's statistics; the original
+            takes them as they are.
+    """
+
+    width: int = 256
+    layers: int = 1
+    heads: int = 4
+    head: Head = "preference"
+    preference_width: int = 256
+    context: int = 100
+    positions: int | None = None
+    dropout: float = 0.1
+    activation: Activation = "relu"
+    pooling: Literal["mean", "sum", "last"] = "mean"
+    normalise: bool = True
+
+    def __post_init__(self) -> None:
+        for name, least in (("layers", 1), ("heads", 1), ("preference_width", 1), ("context", 2)):
+            require_in(name, getattr(self, name), least, inf)
+        multiple = lcm(self.heads, 2)
+        if self.width < 1 or self.width % multiple:
+            expected = f"a multiple of {multiple}"
+            raise ConfigError.mismatch("width", expected=expected, got=self.width)
+        if self.positions is not None:
+            require_in("positions", self.positions, self.context, inf)
+        require_share("dropout", self.dropout)
+        require_words(self)
+
+    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+        """Parameters that its model has at least."""
+        seen = feature_size(observations) + feature_size(actions)
+        own = self.preference_width if self.head == "preference" else 0
+        rows = seen + own + (self.positions or self.context)
+        return self.width * (rows + 4 * self.layers * self.width)
+
+
+@dataclass(frozen=True)
+class EnsembleConfig:
+    """Shape of an `Ensemble`.
+
+    Attributes:
+        models: configs of its members.
+    """
+
+    models: tuple["RewardModelConfig", ...]
+
+    @property
+    def members(self) -> int:
+        """`E` of all of them together."""
+        return sum(members_of(part) for part in self.models)
+
+    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+        """Parameters that its models have at least."""
+        return sum(least_numbers(part, observations, actions) for part in self.models)
+
+
+RewardModelConfig = (
+    MLPRewardConfig
+    | CNNRewardConfig
+    | LSTMRewardConfig
+    | PreferenceTransformerConfig
+    | EnsembleConfig
+)
+"""Those of this library; any config that `preferl.registry.REWARD_MODELS` has will do."""
+
+
+def members_of(config: RewardModelConfig) -> int:
+    """`E` of the model that a config describes; 1 where it does not say.
+
+    >>> members_of(EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig())))
+    4
+    """
+    return int(getattr(config, "members", 1))
+
+
+def least_numbers(
+    config: RewardModelConfig, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> int:
+    """A lower bound of a model's parameters; 0 where its config does not know.
+
+    Raises:
+        SpaceError: a space that has no encoding.
+    """
+    known = getattr(config, "least_numbers", None)
+    return 0 if known is None else int(known(observations, actions))
+
+
+def dense(sizes: Sequence[int]) -> int:
+    """Weights of layers between these numbers of units.
+
+    >>> dense((3, 10, 1))
+    40
+    """
+    return sum(a * b for a, b in pairwise(sizes))
+
+
+def require_numbers(needed: int, there: int) -> None:
+    """Refuse a config whose model needs more numbers than were saved beside it.
+
+    Raises:
+        ValueError: it does.
+    """
+    if needed > there:
+        raise ValueError(
+            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
+        )

@@ -1,0 +1,263 @@
+"""Spaces of observations and actions: what fits them, what they fit, and how files hold them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.errors import DataError, SpaceError, require_one_of
+from preferl.shapes import Array, Observations
+
+Channels = Literal["auto", "last", "first"]
+"""Where pictures have their channels; "auto" tells from the shape."""
+
+MOST_NUMBERS: Final = 2**22
+"""Of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
+
+
+def feature_size(space: spaces.Space[Any]) -> int:
+    """How many features a space becomes.
+
+    Raises:
+        SpaceError: a space of a kind that has no encoding.
+    """
+    match space:
+        case spaces.Box() | spaces.MultiBinary():
+            return int(np.prod(space.shape))
+        case spaces.Discrete():
+            return int(space.n)
+        case spaces.MultiDiscrete():
+            return int(np.asarray(space.nvec).sum())
+        case spaces.Dict():
+            return sum(feature_size(part) for part in space.values())
+    raise SpaceError.mismatch(
+        "space",
+        expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
+        got=space,
+        fix="Turn it into one of these with a gymnasium wrapper.",
+    )
+
+
+def is_image(space: spaces.Space[Any]) -> bool:
+    """Whether a space holds 8-bit pictures."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def check_spaces(
+    expected_observations: spaces.Space[Any],
+    expected_actions: spaces.Space[Any],
+    observations: Observations,
+    actions: Array,
+    *,
+    what: str = "data",
+) -> None:
+    """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
+
+    Shapes, keys and the range of whole numbers are looked at, not the bounds of boxes.
+    """
+
+    def check(name: str, space: spaces.Space[Any], array: Any) -> None:
+        if isinstance(space, spaces.Dict):
+            if not isinstance(array, Mapping) or set(array) != set(space.keys()):
+                got = sorted(array) if isinstance(array, Mapping) else f"an array {array.shape}"
+                raise SpaceError.mismatch(
+                    f"{name} of the {what}", expected=sorted(space.keys()), got=got
+                )
+            for key in space:
+                check(f"{name}/{key}", space[key], array[key])
+        elif isinstance(array, Mapping) or array.shape[1:] != space.shape:
+            got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
+            raise SpaceError.mismatch(
+                f"{name} of the {what}",
+                expected=f"shape {space.shape} as the reward model was built for",
+                got=got,
+                fix="Use the data or environment that the model belongs to.",
+            )
+        elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            _check_range(f"{name} of the {what}", space, array)
+
+    check("observations", expected_observations, observations)
+    check("actions", expected_actions, actions)
+
+
+def _check_range(what: str, space: spaces.Discrete | spaces.MultiDiscrete, array: Array) -> None:
+    """Raise `SpaceError` unless whole numbers `[T, ...]` are among those of a space."""
+    size = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    strange = (array < space.start) | (array >= space.start + size)
+    if strange.any():
+        raise SpaceError.mismatch(
+            what,
+            expected=f"values of {space}",
+            got=array[strange].ravel()[0],
+            fix="Build the model for a space that holds all values.",
+        )
+
+
+def infer_spaces(
+    observations: Observations, actions: Array
+) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
+
+    Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
+    the least seen below it, up to the largest seen (or `MultiDiscrete` for several per step).
+
+    Raises:
+        DataError: no steps, from which nothing can be inferred.
+
+    >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
+    (Box(-inf, inf, (2,), float64), Discrete(4))
+    """
+    if not len(actions):
+        raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
+
+    def infer(array: Any) -> spaces.Space[Any]:
+        if isinstance(array, Mapping):
+            return spaces.Dict({key: infer(value) for key, value in array.items()})
+        if array.dtype == np.uint8 and array.ndim in (3, 4, 5):
+            return spaces.Box(0, 255, array.shape[1:], np.uint8)
+        if array.dtype == np.bool_:
+            return spaces.MultiBinary(array.shape[1:]) if array.ndim > 1 else spaces.Discrete(2)
+        if np.issubdtype(array.dtype, np.integer) and array.ndim <= 2:
+            least = np.minimum(array.min(axis=0).astype(np.int64), 0)
+            size = array.max(axis=0).astype(np.int64) - least + 1
+            if array.ndim == 1:
+                return spaces.Discrete(int(size), start=int(least))
+            return spaces.MultiDiscrete(size, start=least)
+        return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
+
+    return infer(observations), infer(actions)
+
+
+def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> bool:
+    """Whether the pictures of a space have their channels before height and width.
+
+    Told from the shape, the end that is smaller than both other sides is that of the channels.
+
+    Args:
+        space: bytes `[height, width]`, with channels on either end, or a stack of such pictures.
+        channels: "last" or "first" where the shape does not tell.
+
+    Raises:
+        ConfigError: another `channels`.
+        SpaceError: not a space of pictures, or a shape that does not tell.
+
+    >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
+    True
+    """
+    require_one_of("channels", channels, get_args(Channels))
+    shape = picture_shape(space)
+    if len(shape) == 2:
+        return True  # the one channel that such pictures have may stand anywhere
+    if channels != "auto":
+        return channels == "first"
+    first, middle, last = shape[-3:]
+    if first < min(middle, last) or last < min(first, middle):
+        return first < last
+    raise SpaceError.mismatch(
+        "pictures",
+        expected="channels on the end that is smaller than both sides",
+        got=f"shape {shape}, which does not tell",
+        fix='Say channels="last" or channels="first".',
+    )
+
+
+def picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+    """The shape of a space of pictures.
+
+    Raises:
+        SpaceError: a space of something else.
+    """
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
+        return space.shape
+    raise SpaceError.mismatch(
+        "observation space",
+        expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
+        got=space,
+        fix="Take another model, such as MLPReward, or wrap the environment.",
+    )
+
+
+def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+    """A gymnasium space as JSON.
+
+    Raises:
+        SpaceError: a space of another kind.
+
+    >>> space_to_json(spaces.Discrete(3))
+    {'kind': 'Discrete', 'n': 3, 'start': 0, 'dtype': 'int64'}
+    """
+    match space:
+        case spaces.Dict():
+            return {"kind": "Dict", "spaces": {k: space_to_json(s) for k, s in space.items()}}
+        case spaces.Box():
+            return {
+                "kind": "Box",
+                "low": _bound(space.low),
+                "high": _bound(space.high),
+                "shape": list(space.shape),
+                "dtype": str(space.dtype),
+            }
+        case spaces.Discrete():
+            numbers = {"n": int(space.n), "start": int(space.start)}
+            return {"kind": "Discrete", **numbers, "dtype": str(space.dtype)}
+        case spaces.MultiDiscrete():
+            numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"kind": "MultiDiscrete", **numbers, "dtype": str(space.dtype)}
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
+    raise SpaceError.mismatch("space", expected="a space that reward models know", got=space)
+
+
+def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
+    """The space that `space_to_json` wrote.
+
+    Raises:
+        SpaceError: a kind of space that is not known, or one of more than `MOST_NUMBERS`.
+    """
+    match data["kind"]:
+        case "Dict":
+            # A list of pairs keeps its order, which is that of the features; a dict is sorted.
+            return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
+        case "Box":
+            shape, dtype = tuple(data["shape"]), _dtype(data)
+            _require_small(shape)
+            low, high = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
+            return spaces.Box(
+                np.broadcast_to(low, shape), np.broadcast_to(high, shape), dtype=dtype.type
+            )
+        case "Discrete":
+            dtype = _dtype(data)
+            _require_small((data["n"],))
+            return spaces.Discrete(data["n"], start=data["start"], dtype=dtype.type)
+        case "MultiDiscrete":
+            dtype = _dtype(data)
+            nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))
+            _require_small((int(nvec.astype(object).sum()),))
+            return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
+        case "MultiBinary":
+            _require_small(np.atleast_1d(data["n"]).tolist())
+            return spaces.MultiBinary(data["n"])
+    raise SpaceError.mismatch("space", expected="a known kind", got=data["kind"])
+
+
+def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(data["dtype"])
+    if dtype.kind not in "biuf":
+        raise SpaceError.mismatch("type of a space", expected="numbers", got=dtype)
+    return dtype
+
+
+def _require_small(shape: Sequence[int]) -> None:
+    numbers = math.prod(shape)
+    if numbers > MOST_NUMBERS:
+        expected = f"at most {MOST_NUMBERS:,} numbers"
+        raise SpaceError.mismatch("space", expected=expected, got=f"{numbers:,}")
+
+
+def _bound(array: Array) -> Any:
+    """One number where all are equal, as in most boxes; infinities become strings for JSON."""
+    flat = np.unique(array)
+    compact = flat[0] if len(flat) == 1 else array
+    return (compact if np.isfinite(compact).all() else compact.astype(str)).tolist()

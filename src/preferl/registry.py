@@ -1,0 +1,306 @@
+"""What is chosen by a name: one table per kind of thing, for settings, commands and files alike.
+
+A table says where the class of each name is, as `module:Name`, and where the dataclass of its
+settings is. Nothing is imported before it is asked for, so neither settings nor help load torch.
+A new thing is its class, its config and one line here; a module of your own calls `register`.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, final
+
+from preferl.errors import ConfigError
+from preferl.trust import admitted
+
+Thing = str | Callable[..., Any]
+"""A class or function: itself, or as `module:Name` where it is defined."""
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """What a name stands for.
+
+    Attributes:
+        target: class or function that makes the thing.
+        config: dataclass of its settings; None where it takes them itself.
+    """
+
+    target: Thing
+    config: Thing | None = None
+
+
+@final
+class Table:
+    """Names to what they stand for.
+
+    Args:
+        what: one of the things, for messages.
+        entries: by name.
+
+    >>> SAMPLERS.names()
+    ('uniform', 'informative', 'covering')
+    >>> SAMPLERS.load("uniform").__name__
+    'UniformPairs'
+    """
+
+    def __init__(self, what: str, entries: Mapping[str, Entry]) -> None:
+        self._what = what
+        self._entries = dict(entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order in which they were added."""
+        return tuple(self._entries)
+
+    def register(self, name: str, target: Thing, config: Thing | None = None) -> None:
+        """Add a thing of your own, at the end of the module that defines it.
+
+        Files then name the thing and its module. Whoever reads them imports the module first, or
+        trusts it by name (see `preferl.trust`).
+
+        Args:
+            name: how settings, commands and files call it.
+            target: its class, or `module:Name`.
+            config: the dataclass of its settings, if it has one. One that loads no torch lets
+                commands read settings without waiting for it.
+
+        Raises:
+            ConfigError: a name that stands for something else.
+        """
+        entry, present = Entry(target, config), self._entries.get(name)
+        if present is not None and _text(present.target) != _text(target):
+            raise ConfigError.mismatch(
+                f"name of a {self._what}",
+                expected="one that is free",
+                got=f"{name!r}, which is {_text(present.target)}",
+            )
+        self._entries[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Take a name out, if it is there."""
+        self._entries.pop(name, None)
+
+    def load(self, name: str) -> Any:
+        """The class or function of a name.
+
+        Raises:
+            ConfigError: no such name.
+        """
+        return _loaded(self._entry(name).target)
+
+    def build(self, name: str, **parts: Any) -> Any:
+        """Call the class or function of a name with those of the parts that it takes.
+
+        Args:
+            name: of the thing.
+            parts: all that things of this kind may need.
+
+        Raises:
+            ConfigError: no such name.
+        """
+        target = self.load(name)
+        taken = inspect.signature(target).parameters
+        return target(**{key: part for key, part in parts.items() if key in taken})
+
+    def config(self, name: str) -> type[Any]:
+        """The dataclass of a name's settings.
+
+        Args:
+            name: of the thing, or of its dataclass, as some files have it.
+
+        Raises:
+            ConfigError: no such name, or one without settings.
+        """
+        configured = {
+            _text(entry.config).partition(":")[2]: key
+            for key, entry in self._entries.items()
+            if entry.config is not None
+        }
+        config = self._entry(configured.get(name, name)).config
+        if config is None:
+            raise ConfigError.mismatch(
+                f"{self._what} {name!r}", expected="one with settings", got="one without"
+            )
+        found: type[Any] = _loaded(config)
+        return found
+
+    def has_config(self, config: type[Any]) -> bool:
+        """Whether these are settings of a thing here."""
+        return any(
+            entry.config is not None and _text(entry.config) == _text(config)
+            for entry in self._entries.values()
+        )
+
+    def name_of(self, config: object) -> str:
+        """The name of the thing whose settings these are.
+
+        Args:
+            config: the dataclass, or one of them.
+
+        Raises:
+            ConfigError: settings of nothing here.
+        """
+        kind = config if isinstance(config, type) else type(config)
+        for name, entry in self._entries.items():
+            if entry.config is not None and _text(entry.config) == _text(kind):
+                return name
+        raise self._unknown(f"{self._what} config", kind.__name__)
+
+    def tag(self, config: object) -> dict[str, str]:
+        """How a file names the thing of a config: its name, and its module unless it is ours.
+
+        Raises:
+            ConfigError: settings of nothing here.
+        """
+        name, module = self.name_of(config), type(config).__module__
+        ours = module.split(".")[0] == "preferl"
+        return {"kind": name} if ours else {"kind": name, "module": module}
+
+    def named(
+        self, about: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
+    ) -> type[Any]:
+        """The dataclass of what a file names, as `tag` wrote it; its module is imported if need be.
+
+        Args:
+            about: has `kind`, and `module` where a module of somebody's own registers it.
+            source: where it was read, for messages.
+            trust: modules that a person trusts.
+
+        Raises:
+            ConfigError: a kind that nothing registers, or a module that nobody trusts.
+        """
+        kind, module = about["kind"], about.get("module")
+        if kind not in self._entries and module is not None:
+            admitted(f"{module}:{kind}", source=source, trust=trust)
+            try:
+                import_module(module)
+            except ImportError as error:
+                raise ConfigError.mismatch(
+                    f"{module!r}, which {source} names", expected="a module", got=error
+                ) from error
+        return self.config(kind)
+
+    def _entry(self, name: str) -> Entry:
+        if name not in self._entries:
+            raise self._unknown(self._what, repr(name))
+        return self._entries[name]
+
+    def _unknown(self, what: str, got: str) -> ConfigError:
+        return ConfigError.mismatch(
+            what,
+            expected=f"one of {list(self._entries)}",
+            got=got,
+            fix="One of your own is known once the module that registers it is imported.",
+        )
+
+
+def _text(thing: Thing) -> str:
+    return thing if isinstance(thing, str) else f"{thing.__module__}:{thing.__qualname__}"
+
+
+def _loaded(thing: Thing) -> Any:
+    if not isinstance(thing, str):
+        return thing
+    module, _, name = thing.partition(":")
+    return getattr(import_module(module), name)
+
+
+SAMPLERS = Table(
+    "sampler",
+    {
+        "uniform": Entry("preferl.feedback.sampling:UniformPairs"),
+        "informative": Entry("preferl.feedback.sampling:InformativePairs"),
+        "covering": Entry("preferl.feedback.coverage:CoveringPairs"),
+    },
+)
+"""Called with segments, a count and a generator; built from `scorer`, `likelihood`, `acquisition`,
+`oversampling` and `asked`, as far as they take these."""
+
+ACQUISITIONS = Table(
+    "acquisition",
+    {
+        "logit": Entry("preferl.feedback.acquisition:logit_variance"),
+        "probability": Entry("preferl.feedback.acquisition:probability_variance"),
+        "label": Entry("preferl.feedback.acquisition:label_variance"),
+        "entropy": Entry("preferl.feedback.acquisition:entropy"),
+    },
+)
+"""Functions of the log-odds of candidate pairs."""
+
+_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
+
+TEACHERS = Table(
+    "teacher",
+    {
+        "scripted": Entry(_SCRIPTED, _SCRIPTED),
+        "prompt": Entry("preferl.feedback.prompt:PromptTeacher"),
+    },
+)
+"""Called with clips and a generator."""
+
+REWARD_MODELS = Table(
+    "reward model",
+    {
+        "mlp": Entry("preferl.models.mlp:MLPReward", "preferl.models.configs:MLPRewardConfig"),
+        "cnn": Entry("preferl.models.cnn:CNNReward", "preferl.models.configs:CNNRewardConfig"),
+        "lstm": Entry("preferl.models.lstm:LSTMReward", "preferl.models.configs:LSTMRewardConfig"),
+        "transformer": Entry(
+            "preferl.models.transformer:PreferenceTransformer",
+            "preferl.models.configs:PreferenceTransformerConfig",
+        ),
+        "ensemble": Entry(
+            "preferl.models.build:build_ensemble", "preferl.models.configs:EnsembleConfig"
+        ),
+    },
+)
+"""Called with two spaces, the config and `seed=`."""
+
+ALGORITHMS = Table(
+    "algorithm",
+    {
+        "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithms:PPOConfig"),
+        "sac": Entry("stable_baselines3:SAC", "preferl.online.algorithms:SACConfig"),
+    },
+)
+"""Algorithms of stable-baselines3; called as these are, with the settings by name."""
+
+OFFLINE_LEARNERS = Table(
+    "offline learner",
+    {
+        "iql": Entry("preferl.offline.iql:IQL", "preferl.offline.iql:IQLConfig"),
+        "bc": Entry(
+            "preferl.offline.cloning:BehaviourCloning", "preferl.offline.cloning:CloningConfig"
+        ),
+        "dt": Entry(
+            "preferl.offline.decision_transformer:DecisionTransformer",
+            "preferl.offline.dt_config:DTConfig",
+        ),
+        "dtr": Entry("preferl.offline.decision_transformer:DecisionTransformer"),
+    },
+)
+"""Agents that learn from recorded experience."""
+
+ENGINES = Table(
+    "engine",
+    {"last token": Entry("preferl.models.transformer_trace:LastToken")},
+)
+"""Hand-written faster ways to numbers that a plain version gives as well. Without its line here,
+the library works by the plain version."""
+
+
+def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
+    """The registered dataclass of a kind, by either name, from the table that has known ones too.
+
+    Raises:
+        ConfigError: their table does not have it.
+    """
+    others = list(known)
+    for table in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS, TEACHERS):
+        if any(map(table.has_config, others)):
+            return table.config(kind)
+    return None

@@ -1,0 +1,109 @@
+"""Tables of names: complete, lazy, open to others, and closed to modules that nobody trusts."""
+
+import sys
+from dataclasses import dataclass, is_dataclass
+
+import pytest
+
+from preferl import registry
+from preferl.configs import from_json, to_json
+from preferl.errors import ConfigError
+from preferl.registry import ALGORITHMS, REWARD_MODELS, SAMPLERS, Entry, Table
+
+TABLES = {name: table for name, table in vars(registry).items() if isinstance(table, Table)}
+
+
+@dataclass(frozen=True)
+class Shape:
+    size: int = 3
+
+
+class Thing:
+    def __init__(self, size=0, colour="red"):
+        self.size, self.colour = size, colour
+
+
+@pytest.fixture
+def table():
+    return Table("thing", {"plain": Entry("preferl.registry:Table")})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_entry_is_there_where_it_says(name):
+    table = TABLES[name]
+    assert table.names()
+    for key in table.names():
+        assert callable(table.load(key))
+        entry = table._entries[key]
+        if isinstance(entry.config, str):
+            config = table.config(key)
+            assert is_dataclass(config)
+            assert f"{config.__module__}:{config.__qualname__}" == entry.config
+            assert table.config(config.__name__) is config
+            assert table.name_of(config) == key
+
+
+def test_names_that_are_not_there_are_refused_with_those_that_are(table):
+    with pytest.raises(ConfigError, match=r"thing: expected one of \['plain'\], got 'round'"):
+        table.load("round")
+    with pytest.raises(ConfigError, match="one with settings"):
+        table.config("plain")
+    with pytest.raises(ConfigError, match="thing config: expected one of"):
+        table.name_of(Shape())
+
+
+def test_things_of_ones_own_are_added_and_taken_out(table):
+    table.register("round", Thing, Shape)
+    table.register("round", Thing, Shape)  # a module that is imported twice
+    assert table.names() == ("plain", "round")
+    assert "round" in table
+    assert table.config("round") is table.config("Shape") is Shape
+    assert table.tag(Shape()) == {"kind": "round", "module": __name__}
+    with pytest.raises(ConfigError, match="expected one that is free"):
+        table.register("plain", Thing)
+    table.remove("round")
+    assert "round" not in table
+
+
+def test_a_thing_is_given_what_it_takes(table):
+    table.register("round", Thing)
+    assert vars(table.build("round", size=4, weight=7)) == {"size": 4, "colour": "red"}
+
+
+def test_configs_name_registered_ones_beside_those_that_are_listed():
+    from preferl.models import MLPRewardConfig
+    from preferl.online import OnlineConfig
+
+    REWARD_MODELS.register("round", Thing, Shape)
+    try:
+        written = to_json(OnlineConfig(model=Shape(5)))
+        assert written["model"] == {"kind": "Shape", "size": 5}
+        assert from_json(OnlineConfig, written).model == Shape(5)
+        assert from_json(OnlineConfig, {"model": {"kind": "mlp"}}).model == MLPRewardConfig()
+    finally:
+        REWARD_MODELS.remove("round")
+    with pytest.raises(ConfigError, match=r"model\.kind: expected one of"):
+        from_json(OnlineConfig, written)
+    with pytest.raises(ConfigError, match=r"model\.kind: expected one of"):
+        from_json(OnlineConfig, {"model": {"kind": "PPOConfig"}})
+
+
+def test_a_module_that_a_file_names_is_imported_only_if_somebody_trusts_it(
+    table, tmp_path, monkeypatch
+):
+    (tmp_path / "somebodys.py").write_text("raise SystemExit('it ran')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    about = {"kind": "theirs", "module": "somebodys"}
+    with pytest.raises(ConfigError, match="a module that may be imported"):
+        table.named(about, source="a file")
+    assert "somebodys" not in sys.modules
+    with pytest.raises(SystemExit, match="it ran"):
+        table.named(about, source="a file", trust=["somebodys"])
+    with pytest.raises(ConfigError, match="expected a module"):
+        table.named(about | {"module": "nobodys"}, source="a file", trust=["nobodys"])
+
+
+def test_shipped_tables_are_what_docs_name():
+    assert REWARD_MODELS.names()[:5] == ("mlp", "cnn", "lstm", "transformer", "ensemble")
+    assert ALGORITHMS.names()[:2] == ("ppo", "sac")
+    assert SAMPLERS.names()[:3] == ("uniform", "informative", "covering")
