@@ -38,18 +38,29 @@ def dropout(numbers: Tensor, share: float, training: bool) -> Tensor:
     return numbers * kept(numbers, share).mul_(1 / (1 - share))
 
 
-def kept(like: Tensor, share: float) -> Tensor:
-    """Ones, and zeros in place of a share of them, on a processor, from its global stream.
+def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+    """Ones, and zeros in place of a share of them.
 
-    Eight bytes are drawn at a time, for four decisions: some ten times faster than `bernoulli_`.
+    Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
+    `bernoulli_`. What it keeps is `kept_share` of all.
 
     Args:
-        like: whose shape and type the result has.
+        like: whose shape, type and device the result has.
         share: of zeros, rounded to a multiple of `1 / STEPS`.
+        generator: where bits come from; the global stream of the device if None.
     """
     decisions = like.numel()
-    words = torch.empty(-(-decisions // 4), dtype=torch.int64)
-    words.random_(-(2**63), None)  # None is the end of the range: all bits are random
+    words = torch.empty(-(-decisions // 4), dtype=torch.int64, device=like.device)
+    words.random_(-(2**63), None, generator=generator)  # None is the end: all bits are random
     parts = words.view(torch.int16)[:decisions].view(like.shape)
-    ones = torch.empty(like.shape, dtype=like.dtype)
+    ones = torch.empty(like.shape, dtype=like.dtype, device=like.device)
     return torch.ge(parts, round(share * STEPS) - STEPS // 2, out=ones)
+
+
+def kept_share(share: float) -> float:
+    """The share of ones that `kept` makes of a share of zeros, once that is rounded.
+
+    >>> kept_share(0.25)
+    0.75
+    """
+    return 1 - round(share * STEPS) / STEPS
