@@ -191,7 +191,7 @@ def test_a_write_that_fails_publishes_nothing(tmp_path, monkeypatch):
     with Publisher(tmp_path) as publisher:
         with pytest.raises(StorageError, match="No space left"):
             publisher.publish(reward_of(2), beside=full)
-        monkeypatch.setattr(publishing, "describe_version", full)
+        monkeypatch.setattr(publishing, "digests", full)
         with pytest.raises(StorageError, match="No space left"):
             publisher.publish(reward_of(2))
         monkeypatch.undo()

@@ -13,7 +13,7 @@ from preferl.errors import CheckpointError
 from preferl.files import write_json, writing
 from preferl.training.checkpoint_folder import require_same
 from preferl.training.state_files import read_state, write_state
-from preferl.training.versions import version_folder, versions
+from preferl.versioned import version_folder, versions
 
 BEGUN: Final = "begun.json"
 

@@ -21,7 +21,8 @@ from preferl.store.store import Store
 from preferl.threads import torch_threads
 from preferl.training.publish import Publisher
 from preferl.training.reward_function import RewardFunction
-from preferl.training.versions import Version, read_version, told_spaces, version_folder, versions
+from preferl.training.versions import Version, read_version, told_spaces
+from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 

@@ -1,20 +1,25 @@
 """Numbered folders of what a run remembers; the one before stays until the next is whole."""
 
-import hashlib
 import json
 import logging
-import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
-from preferl.reading import inside, read_object, reading
+from preferl.reading import read_object, reading
 from preferl.runs import versions as package_versions
 from preferl.training.state_files import read_state, write_state
-from preferl.training.versions import names_in, version_folder, versions
+from preferl.versioned import (
+    digests,
+    is_left,
+    names_in,
+    remove_versions,
+    require_whole,
+    version_folder,
+    versions,
+)
 
 LOGGER = logging.getLogger(__name__)
 
@@ -27,8 +32,6 @@ RESTORE: Final = "Restore it from a copy, or remove it and begin anew."
 
 JOURNAL: Final = "answers"
 """Folder of answers that came after the newest checkpoint, see `AnswerJournal`."""
-
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 
 
 class Checkpoint(NamedTuple):
@@ -60,13 +63,16 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
     folder = Path(folder)
     before = require_own(folder, steps)
     path = version_folder(folder, max(before, default=0) + 1)
-    with writing(path, durable=True) as draft:
+    with writing(path) as draft:
         draft.mkdir()
         write_state(draft, state)
-        files = {_name(draft, file): _digest(file) for file in _files(draft)}
+        files = {name: digest for name, (_, digest) in digests(draft).items()}
         about = {"format": FORMAT, "steps": steps, "run": dict(run)}
         write_json(draft / ABOUT, about | {"versions": package_versions(), "files": files})
-    _remove(folder, before)
+    try:
+        remove_versions(folder, before)
+    except StorageError as error:  # the new one is whole, and the next takes these along
+        LOGGER.warning("Earlier checkpoints in %s stay for now: %s", folder, error)
     return path
 
 
@@ -91,7 +97,8 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
         )
     path = version_folder(folder, found[-1])
     about = _told(path)
-    _require_whole(path, about)
+    with reading(path, expected="a whole checkpoint", fix=RESTORE):
+        require_whole(path, about["files"])
     require_same(path, about["run"], run)
     _warn_of_versions(about["versions"])
     return Checkpoint(path, int(about["steps"]), read_state(path))
@@ -120,7 +127,7 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
                 got=f"one of {steps} steps",
                 fix="Go on from what is there, or save to another folder.",
             )
-    elif any(name != JOURNAL and not _DRAFT.fullmatch(name) for name in names_in(folder)):
+    elif any(name != JOURNAL and not is_left(name) for name in names_in(folder)):
         raise StorageError.mismatch(
             f"{folder}",
             expected="an empty folder or one of checkpoints",
@@ -151,14 +158,6 @@ def _told(path: Path) -> dict[str, Any]:
     return about
 
 
-def _require_whole(path: Path, about: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` unless all files are as they were written."""
-    with reading(path, expected="a whole checkpoint", fix=RESTORE):
-        for name, digest in about["files"].items():
-            if _digest(inside(path, name)) != digest:
-                raise ValueError(f"another {name} than was written")
-
-
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
@@ -180,29 +179,3 @@ def _warn_of_versions(saved: Mapping[str, Any]) -> None:
     ]
     if changed:
         LOGGER.warning("The run goes on, but not to the last bit: %s.", ", ".join(changed))
-
-
-def _remove(folder: Path, numbers: list[int]) -> None:
-    """Remove earlier checkpoints, and what a program that was killed left behind."""
-    try:
-        for number in numbers:
-            path = version_folder(folder, number)
-            path.rename(path.with_name(f".{path.name}.old"))  # at once, so that no half is left
-        for name in names_in(folder):
-            if _DRAFT.fullmatch(name):
-                shutil.rmtree(folder / name, ignore_errors=True)
-    except OSError as error:  # the new one is whole, and the next takes these along
-        LOGGER.warning("Earlier checkpoints in %s stay for now: %s", folder, error)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _name(folder: Path, file: Path) -> str:
-    return file.relative_to(folder).as_posix()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -6,8 +6,6 @@ from the folder itself, never from a clock.
 
 import json
 import logging
-import re
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,17 +13,12 @@ from types import MappingProxyType
 from typing import Any, Final, Self, final
 
 from preferl.errors import ConfigError, StorageError, require_in
-from preferl.files import writing
+from preferl.files import write_json, writing
 from preferl.runs.lock import FolderLock
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
-from preferl.training.versions import (
-    Version,
-    describe_version,
-    read_version,
-    version_folder,
-    versions,
-)
+from preferl.training.versions import ABOUT, Version, read_version
+from preferl.versioned import digests, remove_versions, version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
 
@@ -35,7 +28,6 @@ KEEP: Final = 5
 LOCK: Final = "publisher"
 """File that says who publishes."""
 
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -90,9 +82,7 @@ class Publisher:
 
     def __enter__(self) -> Self:
         self._lock.take()
-        for path in self.folder.iterdir():  # what a publisher that was killed left behind
-            if _DRAFT.fullmatch(path.name):
-                shutil.rmtree(path, ignore_errors=True)
+        remove_versions(self.folder)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,27 +116,16 @@ class Publisher:
             raise ConfigError.mismatch(
                 "a version's metrics", expected="what JSON holds", got=error
             ) from error
-        with writing(version_folder(self.folder, number), durable=True) as draft:
+        with writing(version_folder(self.folder, number)) as draft:
             save_reward(draft, reward)
-            describe_version(draft, number, said)
+            files = digests(draft)
+            write_json(draft / ABOUT, {"version": number, "metrics": said, "files": files})
             beside(draft)
-        self._prune()
-        return number
-
-    def _prune(self) -> None:
         try:
-            old = versions(self.folder)[: -self._keep]
+            remove_versions(self.folder, versions(self.folder)[: -self._keep])
         except StorageError as error:  # what is published is published
             LOGGER.warning("Old rewards stay for now: %s", error)
-            return
-        for number in old:
-            path = version_folder(self.folder, number)
-            aside = path.with_name(f".{path.name}.old")  # at once, so that nobody reads a half
-            try:
-                path.rename(aside)
-                shutil.rmtree(aside)
-            except OSError as error:
-                LOGGER.warning("The old reward %s stays for now: %s", path, error)
+        return number
 
 
 @final

@@ -1,20 +1,17 @@
 """How a published reward lies on disk: a numbered folder that says what belongs in it."""
 
-import re
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from gymnasium import spaces
 
-from preferl.errors import CheckpointError, StorageError
 from preferl.files import write_json
 from preferl.models.spaces import space_from_json, space_to_json
-from preferl.reading import inside, read_object, reading
+from preferl.reading import read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward
+from preferl.versioned import VERSION, require_whole, version_folder, versions
 
-VERSION: Final = re.compile(r"\d{5,}")
 ABOUT: Final = "version.json"
 SPACES: Final = "spaces.json"
 
@@ -27,45 +24,6 @@ class Version(NamedTuple):
     metrics: dict[str, Any]
 
 
-def versions(folder: Path | str) -> list[int]:
-    """Numbers of the versions in a folder, whether or not they can be read, rising.
-
-    Raises:
-        StorageError: the folder cannot be read; one that is not there has no versions.
-    """
-    return sorted(int(name) for name in names_in(folder) if VERSION.fullmatch(name))
-
-
-def names_in(folder: Path | str) -> list[str]:
-    """Names of all that lies in a folder; none where it is not there.
-
-    Raises:
-        StorageError: the folder cannot be read.
-    """
-    try:
-        return [path.name for path in Path(folder).iterdir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError.mismatch(
-            f"{folder}",
-            expected="a folder that can be read",
-            got=error,
-            fix="Name a folder, and see that its disk is there.",
-        ) from error
-
-
-def version_folder(folder: Path | str, number: int) -> Path:
-    """Where a version is."""
-    return Path(folder) / f"{number:05d}"
-
-
-def describe_version(path: Path, number: int, metrics: dict[str, Any]) -> None:
-    """Say of a version's folder which files its reward is made of, so that a half is no whole."""
-    files = {file.name: _digest(file) for file in sorted(path.iterdir())}
-    write_json(path / ABOUT, {"version": number, "metrics": metrics, "files": files})
-
-
 def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Version:
     """Read one version; all of its reward's files have to be as they were published.
 
@@ -75,16 +33,8 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
     path = version_folder(folder, number)
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
-        published = {name: tuple(file) for name, file in about["files"].items()}
         metrics = dict(about["metrics"])
-        there = {name: _digest(inside(path, name)) for name in published}
-    changed = [name for name, file in published.items() if there[name] != file]
-    if changed:
-        raise CheckpointError.mismatch(
-            f"{path / changed[0]}",
-            expected=f"the {published[changed[0]][0]} bytes that were published",
-            got=f"{there[changed[0]][0]} bytes, not the same",
-        )
+        require_whole(path, about["files"])
     return Version(number, load_reward(path, device=device), metrics)
 
 
@@ -133,8 +83,3 @@ def told_spaces(folder: Path | str) -> tuple[spaces.Space[Any], spaces.Space[Any
             return None
         said = read_object(path)
         return space_from_json(said["observations"]), space_from_json(said["actions"])
-
-
-def _digest(path: Path) -> tuple[int, str]:
-    content = path.read_bytes()
-    return len(content), blake2b(content, digest_size=16).hexdigest()

@@ -1,0 +1,102 @@
+"""Numbered folders, each whole or not there: published rewards, checkpoints, answers under way.
+
+A program writes the next number beside its place and moves it there at once (see
+`preferl.files.writing`). A file in it lists the others with their digests, so that half of a
+folder is no whole one.
+"""
+
+import hashlib
+import logging
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from preferl.errors import StorageError
+from preferl.reading import inside
+
+LOGGER = logging.getLogger(__name__)
+
+VERSION: Final = re.compile(r"\d{5,}")
+
+_LEFT: Final = re.compile(r"\.\d{5,}\..+")
+"""What a writer leaves that was killed, and versions on their way out."""
+
+
+def versions(folder: Path | str) -> list[int]:
+    """Numbers of the versions in a folder, whether or not they can be read, rising.
+
+    Raises:
+        StorageError: the folder cannot be read; one that is not there has no versions.
+    """
+    return sorted(int(name) for name in names_in(folder) if VERSION.fullmatch(name))
+
+
+def version_folder(folder: Path | str, number: int) -> Path:
+    """Where a version is."""
+    return Path(folder) / f"{number:05d}"
+
+
+def names_in(folder: Path | str) -> list[str]:
+    """Names of all that lies in a folder; none where it is not there.
+
+    Raises:
+        StorageError: the folder cannot be read.
+    """
+    try:
+        return [path.name for path in Path(folder).iterdir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError.mismatch(
+            f"{folder}",
+            expected="a folder that can be read",
+            got=error,
+            fix="Name a folder, and see that its disk is there.",
+        ) from error
+
+
+def is_left(name: str) -> bool:
+    """Whether a name in a folder of versions is that of a draft."""
+    return _LEFT.fullmatch(name) is not None
+
+
+def digests(path: Path) -> dict[str, tuple[int, str]]:
+    """Bytes and digest of each file in a version's folder and in those within."""
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): _digest(file) for file in files}
+
+
+def require_whole(path: Path, files: Mapping[str, Any]) -> None:
+    """Raise `ValueError` unless the listed files of a version are as they were written.
+
+    Args:
+        path: of the version.
+        files: digests by name, or bytes and digests.
+    """
+    for name, listed in files.items():
+        size, digest = _digest(inside(path, name))
+        if listed not in (digest, [size, digest]):
+            raise ValueError(f"another {name} than was written")
+
+
+def remove_versions(folder: Path, numbers: Iterable[int] = ()) -> None:
+    """Remove versions, each at once, and what writers left that were killed.
+
+    Only the folder's one writer may call it. What cannot be removed stays for now, with a warning.
+    """
+    for number in numbers:
+        path = version_folder(folder, number)
+        try:
+            path.rename(path.with_name(f".{path.name}.old"))  # so that nobody reads a half
+        except OSError as error:
+            LOGGER.warning("The earlier version %s stays for now: %s", path, error)
+    for name in filter(is_left, names_in(folder)):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return file.tell(), digest
