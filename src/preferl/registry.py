@@ -116,12 +116,7 @@ class Table:
         Raises:
             ConfigError: no such name, or one without settings.
         """
-        configured = {
-            _text(entry.config).partition(":")[2]: key
-            for key, entry in self._entries.items()
-            if entry.config is not None
-        }
-        config = self._entry(configured.get(name, name)).config
+        config = self._entry(self._name(name)).config
         if config is None:
             raise ConfigError.mismatch(
                 f"{self._what} {name!r}", expected="one with settings", got="one without"
@@ -175,7 +170,7 @@ class Table:
             ConfigError: a kind that nothing registers, or a module that nobody trusts.
         """
         kind, module = about["kind"], about.get("module")
-        if kind not in self._entries and module is not None:
+        if self._name(kind) not in self._entries and module is not None:
             admitted(f"{module}:{kind}", source=source, trust=trust)
             try:
                 import_module(module)
@@ -184,6 +179,15 @@ class Table:
                     f"{module!r}, which {source} names", expected="a module", got=error
                 ) from error
         return self.config(kind)
+
+    def _name(self, name: str) -> str:
+        """The name of a thing, where a dataclass of settings may be named instead."""
+        configured = {
+            _text(entry.config).partition(":")[2]: key
+            for key, entry in self._entries.items()
+            if entry.config is not None
+        }
+        return configured.get(name, name)
 
     def _entry(self, name: str) -> Entry:
         if name not in self._entries:
@@ -263,8 +267,8 @@ REWARD_MODELS = Table(
 ALGORITHMS = Table(
     "algorithm",
     {
-        "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithms:PPOConfig"),
-        "sac": Entry("stable_baselines3:SAC", "preferl.online.algorithms:SACConfig"),
+        "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithm_configs:PPOConfig"),
+        "sac": Entry("stable_baselines3:SAC", "preferl.online.algorithm_configs:SACConfig"),
     },
 )
 """Algorithms of stable-baselines3; called as these are, with the settings by name."""

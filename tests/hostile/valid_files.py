@@ -57,7 +57,7 @@ from preferl.offline.resume import _load as load_training
 from preferl.offline.sequences import are_pictures
 from preferl.offline.sight import Sight, SightConfig
 from preferl.offline.tokens import TokenShape
-from preferl.online.algorithms import PPOConfig, build_algorithm
+from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
 from preferl.store.answer_rows import read_answers

@@ -159,7 +159,7 @@ def rewrite_model(**changes):
         (damage("model.safetensors", lambda old: b""), "whole model.safetensors"),
         (damage("config.json", lambda old: old[:50]), "whole model.safetensors and config.json"),
         (damage("config.json", lambda old: b"\xff\xfe"), "config.json"),
-        (damage("config.json", lambda old: b"[1, 2]"), "expected 1, got None"),
+        (damage("config.json", lambda old: b"[1, 2]"), "got list, not an object of JSON"),
         (damage("config.json", lambda old: b"{}"), "expected 1, got None"),
         (rewrite(format=2, preferl="9.9"), r"expected 1, got 2.*written by preferl 9\.9"),
         (rewrite(model=None), "the shape of a known model"),
@@ -224,7 +224,7 @@ def test_a_failing_save_leaves_what_was_there(tmp_path, monkeypatch, kind):
         Path(file).write_bytes(b"half")
         raise kind("No space left on device (os error 28)")
 
-    monkeypatch.setattr("preferl.models.checkpoint.save_file", full)
+    monkeypatch.setattr("preferl.models.folder.save_file", full)
     with pytest.raises(StorageError, match="No space left"):
         save_reward_model(tmp_path / "it", model(seed=3))
     with pytest.raises(StorageError, match="No space left"):

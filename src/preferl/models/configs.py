@@ -278,15 +278,3 @@ def dense(sizes: Sequence[int]) -> int:
     40
     """
     return sum(a * b for a, b in pairwise(sizes))
-
-
-def require_numbers(needed: int, there: int) -> None:
-    """Refuse a config whose model needs more numbers than were saved beside it.
-
-    Raises:
-        ValueError: it does.
-    """
-    if needed > there:
-        raise ValueError(
-            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
-        )

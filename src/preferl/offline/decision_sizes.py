@@ -11,7 +11,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import ConfigError
-from preferl.models.configs import dense, require_numbers
+from preferl.models.configs import dense
+from preferl.models.folder import require_numbers
 from preferl.offline.context import Conditions
 from preferl.offline.dtr import DTRConfig
 from preferl.offline.sequences import action_size, are_pictures

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError
-from preferl.models.tensors import require_state
+from preferl.models.folder import require_state
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import (
     ActionScale,

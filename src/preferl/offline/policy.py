@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from preferl._optional import require
 from preferl.errors import SpaceError, StorageError
 from preferl.files import writing
+from preferl.models.folder import require_finite
 from preferl.models.spaces import space_from_json, space_to_json
-from preferl.models.tensors import require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
 from preferl.reading import read_object, reading
 from preferl.shapes import Array

@@ -1,12 +1,7 @@
 """Learning while acting (stable-baselines3)."""
 
-from preferl.online.algorithms import (
-    PPOConfig,
-    SACConfig,
-    build_algorithm,
-    make_environments,
-    use_threads,
-)
+from preferl.online.algorithm_configs import PPOConfig, SACConfig
+from preferl.online.algorithms import build_algorithm, make_environments, use_threads
 from preferl.online.atari import make_atari
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.checkpoint import Resumed, resume_run, save_run

@@ -13,7 +13,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
 from preferl.errors import CheckpointError
-from preferl.models.tensors import require_finite, require_state
+from preferl.models.folder import require_finite, require_state
 from preferl.online.env_state import draw_on, drawing
 from preferl.online.replay import require_relabelling
 from preferl.shapes import Array, map_observations, take

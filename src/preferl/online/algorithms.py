@@ -1,104 +1,26 @@
-"""Settings of stable-baselines3's algorithms, and the algorithms built from them."""
+"""Algorithms of stable-baselines3 and environments, built from their settings."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final, final
 
 import gymnasium
 import torch
-from stable_baselines3 import PPO, SAC
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor, nn
 
 from preferl.errors import ConfigError, require_in
-from preferl.online.picture_policy import picture_policy
+from preferl.online.algorithm_configs import AlgorithmConfig
+from preferl.registry import ALGORITHMS
 from preferl.simulators import Environment, register_worlds
 
-INFINITY = float("inf")
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Proximal policy optimisation (Schulman et al. 2017); defaults are stable-baselines3's.
-
-    Attributes:
-        n_steps: steps of each environment per rollout.
-        batch_size: steps per gradient step.
-        n_epochs: passes over each rollout.
-        learning_rate: of Adam.
-        gamma: discount of future rewards.
-        gae_lambda: trade-off of bias and variance in advantages.
-        clip_range: how far a policy may move per rollout.
-        ent_coef: bonus for randomness.
-        use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
-        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        hidden: units of each hidden layer of policy and value function.
-    """
-
-    n_steps: int = 2048
-    batch_size: int = 64
-    n_epochs: int = 10
-    learning_rate: float = 3e-4
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip_range: float = 0.2
-    ent_coef: float = 0.0
-    use_sde: bool = False
-    sde_sample_freq: int = -1
-    hidden: tuple[int, ...] = (64, 64)
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "n_steps", "n_epochs", "learning_rate", "clip_range")
-        require_in("batch_size", self.batch_size, 2, INFINITY)  # one alone has no advantage
-        require_in("ent_coef", self.ent_coef, 0, INFINITY)
-        _require_shares(self, "gamma", "gae_lambda")
-
-
-@dataclass(frozen=True)
-class SACConfig:
-    """Soft actor-critic (Haarnoja et al. 2018); defaults are stable-baselines3's.
-
-    Attributes:
-        buffer_size: steps kept; all are relabelled when the reward changes.
-        learning_starts: random steps before learning.
-        batch_size: steps per gradient step.
-        train_freq: vector steps between updates.
-        gradient_steps: updates each time; -1 as many as steps were taken.
-        learning_rate: of Adam.
-        gamma: discount of future rewards.
-        tau: share of the target network replaced per update.
-        hidden: units of each hidden layer of policy and critics.
-    """
-
-    buffer_size: int = 1_000_000
-    learning_starts: int = 100
-    batch_size: int = 256
-    train_freq: int = 1
-    gradient_steps: int = 1
-    learning_rate: float = 3e-4
-    gamma: float = 0.99
-    tau: float = 0.005
-    hidden: tuple[int, ...] = (256, 256)
-
-    def __post_init__(self) -> None:
-        _require_positive(self, "buffer_size", "batch_size", "train_freq", "learning_rate")
-        require_in("learning_starts", self.learning_starts, 0, INFINITY)
-        require_in("gradient_steps", self.gradient_steps, -1, INFINITY)
-        _require_shares(self, "gamma", "tau")
-
-
-AlgorithmConfig = PPOConfig | SACConfig
-
-
-def _require_positive(config: AlgorithmConfig, *names: str) -> None:
-    for name in names:
-        require_in(name, getattr(config, name), 1e-12, INFINITY)
-
-
-def _require_shares(config: AlgorithmConfig, *names: str) -> None:
-    for name in names:
-        require_in(name, getattr(config, name), 0, 1)
+NATURE_SIDE: Final = 36
+"""Pixels on a side that stable-baselines3's network needs (that of Mnih et al. 2015)."""
 
 
 def build_algorithm(
@@ -107,7 +29,8 @@ def build_algorithm(
     """An algorithm on an environment, quiet, with a policy that suits its observations.
 
     Args:
-        config: of either kind.
+        config: of a kind that `preferl.registry.ALGORITHMS` has; `hidden` in it are the units of
+            each layer, all else is what the algorithm's constructor takes.
         env: where it acts.
         seed: of networks, actions and environments. stable-baselines3 seeds torch and numpy
             globally with it.
@@ -117,21 +40,26 @@ def build_algorithm(
         ConfigError: actions that the algorithm cannot take.
     """
     settings: dict[str, Any] = asdict(config)
-    kwargs: dict[str, Any] = {"net_arch": list(settings.pop("hidden"))}
+    hidden = settings.pop("hidden", None)
+    kwargs: dict[str, Any] = {} if hidden is None else {"net_arch": list(hidden)}
     policy = "MlpPolicy"
-    if isinstance(env.observation_space, gymnasium.spaces.Dict):
+    if isinstance(env.observation_space, spaces.Dict):
         policy = "MultiInputPolicy"
     pictures = picture_policy(env.observation_space)
     if pictures is not None:
         policy, kwargs = "CnnPolicy", kwargs | pictures
-    if isinstance(config, SACConfig) and not isinstance(env.action_space, gymnasium.spaces.Box):
-        raise ConfigError.mismatch(
-            "actions for SAC", expected="a Box", got=env.action_space, fix="Use PPO."
+    cls: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
+    try:
+        algorithm: BaseAlgorithm = cls(
+            policy, env, seed=seed, device=device, policy_kwargs=kwargs, **settings
         )
-    cls: Any = PPO if isinstance(config, PPOConfig) else SAC
-    algorithm: BaseAlgorithm = cls(
-        policy, env, seed=seed, device=device, policy_kwargs=kwargs, **settings
-    )
+    except AssertionError as error:  # so stable-baselines3 refuses a space
+        raise ConfigError.mismatch(
+            f"actions for {cls.__name__}",
+            expected="a space that it takes",
+            got=error,
+            fix="Use PPO.",
+        ) from error
     return algorithm
 
 
@@ -165,3 +93,44 @@ def make_environments(
 def use_threads(count: int) -> None:
     """Let torch use `count` processor threads; one is fastest for networks of these sizes."""
     torch.set_num_threads(count)
+
+
+@final
+class SmallPictures(BaseFeaturesExtractor):
+    """Two convolutions and a dense layer, for pictures of 8 to 35 pixels on a side.
+
+    Args:
+        observation_space: pictures with channels first, as stable-baselines3 turns them.
+        features_dim: numbers that a picture becomes.
+    """
+
+    def __init__(self, observation_space: spaces.Box, features_dim: int = 64) -> None:
+        super().__init__(observation_space, features_dim)
+        channels = observation_space.shape[0]
+        convolutions = nn.Sequential(
+            nn.Conv2d(channels, 16, 4, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        size = convolutions(torch.zeros(1, *observation_space.shape)).shape[1]
+        self.layers = nn.Sequential(convolutions, nn.Linear(size, features_dim), nn.ReLU())
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Pictures `[B, channels, height, width]` in [0, 1] to `[B, features_dim]`."""
+        features: Tensor = self.layers(observations)
+        return features
+
+
+def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
+    """What stable-baselines3 is to build for pictures of this space; None if it holds none.
+
+    >>> import numpy as np
+    >>> picture_policy(spaces.Box(0, 255, (84, 84, 4), np.uint8))
+    {}
+    """
+    if not (isinstance(space, spaces.Box) and is_image_space(space)):
+        return None
+    sides = sorted(space.shape)[1:]
+    return {} if sides[0] >= NATURE_SIDE else {"features_extractor_class": SmallPictures}

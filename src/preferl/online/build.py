@@ -7,7 +7,8 @@ import numpy as np
 
 from preferl.errors import ConfigError
 from preferl.models.build import build_reward_model
-from preferl.online.algorithms import PPOConfig, build_algorithm, make_environments
+from preferl.online.algorithm_configs import PPOConfig
+from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
 from preferl.online.learner import SB3Learner
 from preferl.online.states import RecordsStates

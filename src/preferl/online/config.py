@@ -8,7 +8,7 @@ from preferl.errors import ConfigError, require_in
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
-from preferl.online.algorithms import AlgorithmConfig, PPOConfig
+from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig
 from preferl.online.lengths import VariableLength
 from preferl.training.reward_trainer import RewardTrainerConfig, require_judges
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, cast, final, get_args
 
 from preferl.errors import ConfigError, require_in
-from preferl.online.algorithms import AlgorithmConfig
+from preferl.online.algorithm_configs import AlgorithmConfig
 
 INFINITY = float("inf")
 

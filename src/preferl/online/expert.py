@@ -14,7 +14,8 @@ from preferl.evaluation.environments import task_env
 from preferl.evaluation.policy import evaluate_policy
 from preferl.files import write_json
 from preferl.online.acting import task_environments
-from preferl.online.algorithms import AlgorithmConfig, PPOConfig, SACConfig, build_algorithm
+from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConfig
+from preferl.online.algorithms import build_algorithm
 from preferl.online.dataset_config import DatasetConfig
 from preferl.online.expert_state import read_training, refill, restore_training, save_training
 from preferl.online.recorder import EpisodeRecorder

@@ -1,6 +1,7 @@
 """Reward functions as folders: the model's files and how its members become one reward."""
 
 import json
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,8 @@ import numpy as np
 
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
-from preferl.files import writing
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.models.checkpoint import (
-    load_reward_model,
-    require_replaceable,
-    write_reward_model,
-)
+from preferl.models.checkpoint import load_reward_model, saving_reward_model
 from preferl.reading import read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.scaling import RewardScaler
@@ -35,29 +31,30 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """
-    require_replaceable(Path(path))
     about = {
         "combine": _combine_to_json(reward.how),
         "scaler": _scaler_to_json(reward.scaler),
         "likelihood": reward.likelihood.to_json(),
     }
-    with writing(Path(path)) as draft:
-        write_reward_model(draft, reward.model)
+    with saving_reward_model(path, reward.model) as draft:
         (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
-def load_reward(path: Path | str, *, device: str = "cpu") -> RewardFunction:
+def load_reward(
+    path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
+) -> RewardFunction:
     """Read a reward that pays exactly what it paid when it was saved.
 
     Args:
         path: the folder that `save_reward` wrote.
         device: where the model goes.
+        trust: modules that may be imported, as for `load_reward_model`.
 
     Raises:
-        CheckpointError: no such folder, or a damaged one.
+        CheckpointError: no such folder, a damaged one, or a model of a class that is not known.
     """
     path = Path(path)
-    model = load_reward_model(path, device=device)
+    model = load_reward_model(path, device=device, trust=trust)
     expected = "how a reward's members are scaled and combined"
     fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
     with reading(path / REWARD, expected=expected, fix=fix):

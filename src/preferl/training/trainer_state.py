@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from preferl.models.base import RewardModel
-from preferl.models.tensors import require_finite
+from preferl.models.folder import require_finite
 from preferl.reading import read_object, reading
 
 if TYPE_CHECKING:

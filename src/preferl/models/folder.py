@@ -1,0 +1,218 @@
+"""Networks as folders: safetensors for numbers, JSON for settings, spaces and version.
+
+Reward models and policies lie in such folders. Nothing in one can be run, and whatever does not
+belong together is refused.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import torch
+from gymnasium import spaces
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from preferl.errors import CheckpointError, StorageError
+from preferl.files import writing
+from preferl.models.spaces import space_from_json, space_to_json
+from preferl.reading import read_object, reading
+
+SCALE = "deviation"
+"""How the names of tensors end by which inputs are divided."""
+
+
+class Saved(NamedTuple):
+    """What a folder holds.
+
+    Attributes:
+        about: all that its JSON file says.
+        spaces: of observations and of actions.
+        tensors: by name.
+    """
+
+    about: dict[str, Any]
+    spaces: tuple[spaces.Space[Any], spaces.Space[Any]]
+    tensors: dict[str, Tensor]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers its tensors hold."""
+        return sum(tensor.numel() for tensor in self.tensors.values())
+
+
+@final
+@dataclass(frozen=True)
+class NetworkFolder:
+    """How the networks of a kind lie in a folder.
+
+    Attributes:
+        what: how errors call it.
+        weights: its file of tensors, by which such a folder is known.
+        config: its file of JSON.
+        format: version of the layout that files name; None where older ones do not.
+    """
+
+    what: str
+    weights: str
+    config: str
+    format: int | None = None
+
+    def require_replaceable(self, path: Path) -> None:
+        """Raise `StorageError` if saving at `path` would lose what is no such folder."""
+        if path.is_dir() and any(path.iterdir()) and not (path / self.weights).is_file():
+            raise StorageError.mismatch(
+                f"{path}",
+                expected=f"a new or empty folder, or one that holds a {self.what}",
+                got="a folder that holds something else",
+                fix="Choose another name: what is there would be replaced.",
+            )
+
+    @contextmanager
+    def saving(
+        self,
+        path: Path | str,
+        about: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+    ) -> Iterator[Path]:
+        """Write a folder, all or nothing; the block may put more files into its draft.
+
+        Args:
+            path: the folder, replaced if it is one of this kind.
+            about: what else there is to say, as JSON.
+            tensors: by name.
+            observation_space: what observations look like.
+            action_space: what actions look like.
+
+        Raises:
+            SpaceError: spaces that files do not know.
+            StorageError: the folder cannot be written to, or holds something else.
+        """
+        self.require_replaceable(Path(path))
+        layout = (
+            {} if self.format is None else {"format": self.format, "preferl": version("preferl")}
+        )
+        said = layout | {
+            **about,
+            "observation_space": space_to_json(observation_space),
+            "action_space": space_to_json(action_space),
+        }
+        # Networks may share tensors, which safetensors writes but once.
+        own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        with writing(Path(path)) as draft:
+            draft.mkdir()
+            save_file(own, draft / self.weights)
+            (draft / self.config).write_text(json.dumps(said, indent=2), encoding="utf-8")
+            yield draft
+
+    def reading(self, path: Path) -> AbstractContextManager[None]:
+        """Word whatever goes wrong in the block as a `CheckpointError` about this folder."""
+        return reading(
+            f"{self.what} {path}",
+            expected=f"a folder with a whole {self.weights} and {self.config}",
+            fix=f"Name the {self.what} folder of a preferl run, or restore it from a copy.",
+        )
+
+    def load(self, path: Path) -> Saved:
+        """Read a folder that `saving` wrote.
+
+        Raises:
+            CheckpointError: no such folder, a damaged or cut-off file, or one of another format.
+        """
+        with self.reading(path):
+            about = read_object(path / self.config)
+            tensors = load_file(path / self.weights)
+        if self.format is not None and about.get("format") != self.format:
+            writer = about.get("preferl", "of an unknown version")
+            raise CheckpointError.mismatch(
+                f"format of {path}",
+                expected=self.format,
+                got=about.get("format"),
+                fix=f"It was written by preferl {writer}.",
+            )
+        with reading(path / self.config, expected="the shape of a known model"):
+            found = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
+        return Saved(about, (found[0], found[1]), tensors)
+
+
+REWARD_MODEL = NetworkFolder("reward model", "model.safetensors", "config.json", format=1)
+POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json")
+"""Of stable-baselines3; a folder of an offline policy has the same files, and a format."""
+OFFLINE_POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json", format=1)
+
+
+def require_numbers(needed: int, there: int) -> None:
+    """Refuse a config whose model needs more numbers than were saved beside it.
+
+    Raises:
+        ValueError: it does.
+    """
+    if needed > there:
+        raise ValueError(
+            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
+        )
+
+
+def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Refuse a state that is not exactly one of a model: nothing is converted or left out.
+
+    Args:
+        what: how errors call the file.
+        got: names to tensors, as they were read.
+        expected: the same of a model that was built for them.
+
+    Raises:
+        CheckpointError: other names, shapes or types, NaN, infinity, or scales that are not
+            above 0.
+    """
+    different = sorted(set(got) ^ set(expected)) or [
+        name for name, tensor in expected.items() if tensor.shape != got[name].shape
+    ]
+    if different:
+        raise CheckpointError.mismatch(
+            f"{what}",
+            expected="the numbers of the model that is described beside it",
+            got=f"other names or shapes for {different[:3]}",
+            fix="The files belong to different models; restore the folder as a whole.",
+        )
+    for name, tensor in expected.items():
+        if tensor.dtype != got[name].dtype:
+            raise CheckpointError.mismatch(
+                f"{what}, {name}", expected=tensor.dtype, got=got[name].dtype
+            )
+    require_finite(what, got)
+
+
+def require_finite(
+    what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
+) -> None:
+    """Refuse tensors with NaN or infinity, or scales that are not above 0.
+
+    Args:
+        what: how errors call the file.
+        tensors: by name.
+        dtype: of all of them, where only one makes sense.
+
+    Raises:
+        CheckpointError: naming the tensor.
+    """
+    for name, tensor in tensors.items():
+        if dtype is not None and tensor.dtype != dtype:
+            raise CheckpointError.mismatch(f"{what}, {name}", expected=dtype, got=tensor.dtype)
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise CheckpointError.mismatch(
+                f"{what}, {name}",
+                expected="finite numbers",
+                got=f"{int((~tensor.isfinite()).sum())} of {tensor.numel()} NaN or infinite",
+                fix="The training that wrote it diverged, or the file is damaged.",
+            )
+        if name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
+            raise CheckpointError.mismatch(
+                f"{what}, {name}", expected="numbers above 0", got=tensor.min().item()
+            )
