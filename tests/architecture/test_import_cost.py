@@ -27,6 +27,8 @@ def loaded_by(code: str) -> list[str]:
         "preferl.presets",
         "preferl.registry",
         "preferl.models.configs",
+        "preferl.training.configs",
+        "preferl.training.reward_presets",
         "preferl.cli.main",
         "preferl.testing",
         "preferl.testing.feedback_contracts",

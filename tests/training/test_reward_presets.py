@@ -120,10 +120,10 @@ def test_transformers_take_the_fast_precision_unless_told(precision, monkeypatch
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (RewardSettings("pt", hidden=(8,)), 'hidden: expected only with "mlp" or "mr"'),
+        (RewardSettings("pt", hidden=(8,)), "hidden: expected only with a model that has"),
         (RewardSettings("cnn", hidden=(8,)), "hidden: expected only with"),
         (RewardSettings("pt", use_actions=False), "use_actions: expected only with"),
-        (RewardSettings("cnn", normalise=True), "normalise: expected not with pictures"),
+        (RewardSettings("cnn", normalise=True), "normalise: expected only with"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
         (RewardSettings("mr", noise=2.0), "noise"),

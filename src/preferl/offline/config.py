@@ -6,13 +6,13 @@ from typing import Final, Literal, final, get_args
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.offline.arms import require_seeds
 from preferl.offline.dt_config import DTConfig
 from preferl.offline.dtr import DTRConfig
 from preferl.offline.iql import IQLConfig
 from preferl.training.precision import Precision
-from preferl.training.reward_presets import PresetName, RewardSettings
+from preferl.training.reward_presets import RewardSettings, model_names
 
 PolicyName = Literal["iql", "bc", "dt", "dtr"]
 
@@ -78,7 +78,7 @@ class OfflineConfig:
     dataset: str | None = None
     labels: Path | None = None
     reward: Path | None = None
-    model: PresetName = "mlp"
+    model: str = "mlp"
     members: int | None = None
     budget: int | None = None
     batch_size: int | None = None
@@ -113,11 +113,8 @@ class OfflineConfig:
                 got="neither labels nor reward",
                 fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
             )
-        for name, known in (("model", PresetName), ("policy", PolicyName)):
-            if getattr(self, name) not in get_args(known):
-                raise ConfigError.mismatch(
-                    name, expected=f"one of {get_args(known)}", got=getattr(self, name)
-                )
+        require_one_of("model", self.model, model_names())
+        require_one_of("policy", self.policy, get_args(PolicyName))
         for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), low, float("inf"))

@@ -10,7 +10,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
 from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig
 from preferl.online.lengths import VariableLength
-from preferl.training.reward_trainer import RewardTrainerConfig, require_judges
+from preferl.training.configs import RewardTrainerConfig, require_judges
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,6 @@ from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
-from preferl.training.trainer_state import restore_trainer, trainer_snapshot
 
 ACQUISITIONS: dict[str, Acquisition] = {
     "logit": logit_variance,
@@ -270,7 +269,7 @@ class PreferenceLoop:
             "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
             "newest": feedback.newest if isinstance(feedback, LastingFeedback) else None,
             "model": self.trainer.model.state_dict(),
-            "trainer": trainer_snapshot(self.trainer),
+            "trainer": self.trainer.snapshot(),
             "paid": self.reward is not None,
             "scaler": None if scaler is None else vars(scaler),
             "likelihood": likelihood_of(self.reward).to_json(),
@@ -283,7 +282,7 @@ class PreferenceLoop:
         self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
         self.experience, self.rng = state["experience"], state["rng"]
         self.trainer.model.load_state_dict(state["model"])
-        restore_trainer(self.trainer, state["trainer"])
+        self.trainer.restore(state["trainer"])
         if state["paid"]:  # by the model as the last fit left it
             scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
             how = _combine(self.config.pessimism)

@@ -21,8 +21,7 @@ from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
-from preferl.training.reward_trainer import RewardTrainer
-from preferl.training.trainer_state import load_trainer, save_trainer
+from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
 from preferl.training.versions import Version
 
 LOGGER = logging.getLogger(__name__)

@@ -7,8 +7,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.windows import History
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations, take
-from preferl.training.relabel import relabel
-from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_function import RewardFunction, relabel
 
 
 @final

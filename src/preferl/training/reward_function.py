@@ -1,6 +1,7 @@
 """A frozen snapshot of a reward model: arrays in, arrays out."""
 
 from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Self, final
 
@@ -13,6 +14,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
+from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.combine import Combine, mean
 from preferl.models.base import RewardModel, last_rewards
 from preferl.models.spaces import check_spaces
@@ -242,6 +244,30 @@ class RewardFunction:
 
     def _check(self, observations: Observations, actions: Array) -> None:
         check_spaces(self._model.observation_space, self._model.action_space, observations, actions)
+
+
+def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
+    """The same episodes, each step paid by `reward` with the history it had.
+
+    A step's reward is the model's output at the last step of the window that ends there, exactly
+    as it would be paid while acting.
+
+    Args:
+        episodes: what was recorded; not changed.
+        reward: what pays: a `RewardFunction`, a control, or a plain function of observations and
+            actions.
+
+    Returns:
+        Episodes whose `rewards` are `[T]` float32; all other arrays are shared.
+
+    Raises:
+        SpaceError: episodes of another shape than the reward was built for.
+    """
+    if isinstance(reward, RewardFunction):
+        rewards = reward.combine(reward.member_rewards(episodes))
+    else:
+        rewards = step_rewards(reward, episodes)
+    return replace(episodes, rewards=np.asarray(rewards, np.float32))
 
 
 def _chunks(count: int, size: int) -> list[slice]:

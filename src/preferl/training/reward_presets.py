@@ -5,17 +5,15 @@ compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, final, get_args
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import numpy as np
 from gymnasium import spaces
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.splits import split
-from preferl.errors import ConfigError, require_in
-from preferl.models.base import RewardModel
-from preferl.models.build import build_reward_model
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.models.configs import (
     CNNRewardConfig,
     EnsembleConfig,
@@ -25,18 +23,15 @@ from preferl.models.configs import (
     RewardModelConfig,
     members_of,
 )
-from preferl.training.fit import OnEpoch
-from preferl.training.fit_checkpoints import FitCheckpoints
-from preferl.training.fit_report import FitReport
+from preferl.registry import REWARD_MODELS
+from preferl.training.configs import RewardTrainerConfig, require_judges
 from preferl.training.learning_rate import CosineSchedule
 from preferl.training.precision import Precision, fast_precision
-from preferl.training.reward_trainer import RewardTrainer, RewardTrainerConfig, require_judges
 
-PresetName = Literal["mlp", "cnn", "mr", "nmr", "pt", "pt-readme"]
-
-
-_ALIKE = MLPRewardConfig | CNNRewardConfig
-"""Models that hold their members themselves."""
+if TYPE_CHECKING:
+    from preferl.models.base import RewardModel
+    from preferl.training.fit import FitCheckpoints, OnEpoch
+    from preferl.training.fit_report import FitReport
 
 
 @final
@@ -63,9 +58,8 @@ class RewardPreset:
 
     def with_members(self, members: int) -> Self:
         """The same with `E` networks that differ by their initial weights and bootstraps."""
-        if isinstance(self.model, _ALIKE):
-            return replace(self, model=replace(self.model, members=members))
-        return replace(self, model=EnsembleConfig((self.model,) * members))
+        alike = _with(self.model, members=members)
+        return replace(self, model=alike or EnsembleConfig((self.model,) * members))
 
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
@@ -91,9 +85,9 @@ class RewardPreset:
         *,
         seed: int,
         device: str = "cpu",
-        on_epoch: OnEpoch | None = None,
-        checkpoints: FitCheckpoints | None = None,
-    ) -> tuple[RewardModel, FitReport]:
+        on_epoch: "OnEpoch | None" = None,
+        checkpoints: "FitCheckpoints | None" = None,
+    ) -> "tuple[RewardModel, FitReport]":
         """Build the model and train it.
 
         Args:
@@ -109,6 +103,9 @@ class RewardPreset:
             CheckpointError, ConfigError, DataError, SpaceError: as `RewardTrainer` and the model
                 do.
         """
+        from preferl.models.build import build_reward_model  # here, so that settings load no torch
+        from preferl.training.reward_trainer import RewardTrainer
+
         model = build_reward_model(self.model, observation_space, action_space, seed=seed)
         trainer = RewardTrainer(model, self.trainer, seed=seed, device=device)
         train, validation = comparisons, None
@@ -127,7 +124,7 @@ class RewardSettings:
 
     Attributes:
         model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
-            (published); see `reward_preset`.
+            (published), or the name of another reward model; see `reward_preset`.
         members: networks in the ensemble; several tell how sure the reward is, and their
             bootstraps leave answers out that judge it.
         hidden: units of each hidden layer of "mlp" and "mr".
@@ -144,7 +141,7 @@ class RewardSettings:
             processor or GPU multiplies in it, which is about twice as fast, and else float32.
     """
 
-    model: PresetName = "mlp"
+    model: str = "mlp"
     members: int | None = None
     hidden: tuple[int, ...] | None = None
     epochs: int | None = None
@@ -167,25 +164,7 @@ class RewardSettings:
                 them, both epochs and a budget, or a setting out of range.
         """
         preset = reward_preset(self.model, length=length)
-        model: Any = preset.model
-        if self.hidden is not None:
-            if not isinstance(model, MLPRewardConfig):
-                raise ConfigError.mismatch(
-                    "hidden", expected='only with "mlp" or "mr"', got=self.model
-                )
-            model = replace(model, hidden=self.hidden)
-        if self.normalise is not None:
-            if isinstance(model, CNNRewardConfig):
-                raise ConfigError.mismatch(
-                    "normalise", expected="not with pictures", got=self.normalise
-                )
-            model = replace(model, normalise=self.normalise)
-        if self.use_actions is not None:
-            if not isinstance(model, _ALIKE):
-                raise ConfigError.mismatch(
-                    "use_actions", expected='only with "mlp", "mr" or "cnn"', got=self.model
-                )
-            model = replace(model, use_actions=self.use_actions)
+        model = self._shape(preset.model)
         changes = {
             name: getattr(self, name)
             for name in ("epochs", "batch_size", "noise", "precision")
@@ -194,7 +173,7 @@ class RewardSettings:
         if self.model in ("pt", "pt-readme"):
             changes.setdefault("precision", fast_precision())
         preset = replace(preset, model=model, trainer=replace(preset.trainer, **changes))
-        if self.members is not None and (self.members != 1 or isinstance(model, _ALIKE)):
+        if self.members is not None and (self.members != 1 or _with(model, members=1)):
             preset = preset.with_members(self.members)
         if self.budget is None:
             return preset
@@ -202,8 +181,22 @@ class RewardSettings:
             raise ConfigError("Give either epochs or a budget of updates, not both.")
         return preset.with_budget(self.budget, answers)
 
+    def _shape(self, model: RewardModelConfig) -> RewardModelConfig:
+        """A model's config with what differs, where it has such a setting."""
+        for name in ("hidden", "normalise", "use_actions"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            changed = _with(model, **{name: value})
+            if changed is None:
+                raise ConfigError.mismatch(
+                    name, expected="only with a model that has such a setting", got=self.model
+                )
+            model = changed
+        return model
 
-def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
+
+def reward_preset(name: str, *, length: int) -> RewardPreset:
     """The preset of a name.
 
     Args:
@@ -212,7 +205,8 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
             "pt" are the published models with their optimisers, schedules and 10,000 epochs, and
             "pt-readme" is the transformer without preference attention, as the command of its
             published code trains it. They hold a tenth of the answers out and keep the best
-            state, where the originals chose by answers they had trained on.
+            state, where the originals chose by answers they had trained on. Any other name of
+            `preferl.registry.REWARD_MODELS` is that model as its config has it, trained as "mlp".
         length: `L` steps per labelled segment; a model with history looks back as far.
 
     Raises:
@@ -221,34 +215,44 @@ def reward_preset(name: PresetName, *, length: int) -> RewardPreset:
     >>> reward_preset("pt", length=50).with_budget(600, answers=1_600).trainer.epochs
     100
     """
-    presets: dict[str, Callable[[], RewardPreset]] = {
-        "mlp": _mlp,
-        "cnn": _cnn,
-        "mr": _mr,
-        "nmr": lambda: _nmr(length),
-        "pt": lambda: _pt(length, "preference"),
-        "pt-readme": lambda: _pt(length, "plain"),
-    }
-    if name not in presets:
-        raise ConfigError.mismatch("model", expected=f"one of {get_args(PresetName)}", got=name)
-    return presets[name]()
+    if name in PRESETS:
+        return PRESETS[name](length)
+    require_one_of("model", name, model_names())
+    config = REWARD_MODELS.config(name)()
+    shape = _with(config, members=3) or config
+    return RewardPreset(_with(shape, context=length) or shape, _OURS)
 
 
-_PUBLISHED = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)
+def model_names() -> tuple[str, ...]:
+    """What `RewardSettings.model` may be: presets, and reward models that have none."""
+    others = (name for name in REWARD_MODELS.names() if name not in (*PRESETS, "ensemble"))
+    return (*PRESETS, *others)
 
 
-def _mlp() -> RewardPreset:
-    return RewardPreset(MLPRewardConfig(members=3), RewardTrainerConfig(epochs=15, noise=0.1))
+def _with(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
+    """A config with other values; None where it has no such fields, or fields of another kind."""
+    present = {f.name: getattr(model, f.name) for f in fields(model)}
+    if any(type(present.get(name)) is not type(value) for name, value in changes.items()):
+        return None
+    return replace(model, **changes)
 
 
-def _cnn() -> RewardPreset:
+_OURS: Final = RewardTrainerConfig(epochs=15, noise=0.1)
+_PUBLISHED: Final = RewardTrainerConfig(epochs=10_000, batch_size=256, weight_decay=0.0)
+
+
+def _mlp(_: int) -> RewardPreset:
+    return RewardPreset(MLPRewardConfig(members=3), _OURS)
+
+
+def _cnn(_: int) -> RewardPreset:
     # Larger steps fit the answers as well and order pictures that were not asked about worse:
     # 0.94 instead of 0.97 rank correlation over the places of the moving dot, 400 answers.
-    trainer = RewardTrainerConfig(epochs=15, batch_size=16, noise=0.1, learning_rate=3e-4)
+    trainer = replace(_OURS, batch_size=16, learning_rate=3e-4)
     return RewardPreset(CNNRewardConfig(members=3), trainer)
 
 
-def _mr() -> RewardPreset:
+def _mr(_: int) -> RewardPreset:
     model = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
     return RewardPreset(model, replace(_PUBLISHED, learning_rate=3e-4), held_out=0.1)
 
@@ -262,3 +266,14 @@ def _pt(length: int, head: Literal["preference", "plain"]) -> RewardPreset:
     model = PreferenceTransformerConfig(context=length, head=head, normalise=False)
     trainer = replace(_PUBLISHED, learning_rate=1e-3, schedule=CosineSchedule(), weight_decay=1e-4)
     return RewardPreset(model, trainer, held_out=0.1)
+
+
+PRESETS: Final[dict[str, Callable[[int], RewardPreset]]] = {
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "mr": _mr,
+    "nmr": _nmr,
+    "pt": lambda length: _pt(length, "preference"),
+    "pt-readme": lambda length: _pt(length, "plain"),
+}
+"""By the steps per labelled segment."""

@@ -1,11 +1,15 @@
 """Fits any reward model, with any number of members, to comparisons."""
 
+import json
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any, final, get_args
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, final
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
@@ -18,91 +22,19 @@ from preferl.functional.preference import (
     preference_probability,
 )
 from preferl.models.base import RewardModel
+from preferl.models.folder import require_finite
+from preferl.reading import read_object, reading
 from preferl.shapes import FloatArray
 from preferl.training.batches import Answers, AnyWindows, gather_windows
+from preferl.training.configs import RewardTrainerConfig, require_judges
 from preferl.training.device import usable_device
-from preferl.training.fit import Fit, OnEpoch
-from preferl.training.fit_checkpoints import FitCheckpoints
+from preferl.training.fit import Fit, FitCheckpoints, OnEpoch
 from preferl.training.fit_report import FitReport
-from preferl.training.learning_rate import CosineSchedule
-from preferl.training.precision import Precision
-from preferl.training.regularisation import AdaptivePenalty
 
-
-@dataclass(frozen=True)
-class RewardTrainerConfig:
-    """How a reward model is fitted.
-
-    Attributes:
-        epochs: passes over the comparisons, at most.
-        batch_size: pairs per optimiser step.
-        minibatch_size: pairs per forward; gradients of a batch are accumulated over them. None
-            takes the whole batch at once; smaller ones save memory.
-        learning_rate: of AdamW; the peak, where there is a schedule.
-        schedule: how the learning rate moves over each fit; None keeps it.
-        weight_decay: of AdamW, decoupled from the loss; at 0 AdamW is Adam.
-        noise: share of answers the likelihood takes to be random while weights are fitted, in
-            [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly.
-        calibrate: whether the noise and scale of the probabilities shown later are fitted, after
-            the weights, to answers that bootstraps left out, or else to held-out ones. Without
-            either, and if not, probabilities are those of `noise`.
-        bootstrap: whether each of several members sees its own resample of the answers.
-        penalty: on the weights, fixed or adaptive.
-        patience: epochs without a better validation loss after which to stop; None never stops
-            early. Needs validation comparisons, or members whose bootstraps leave answers out.
-        stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
-            0.97.
-        keep_best: whether the state of the epoch with the best validation loss is what remains,
-            where there are validation comparisons.
-        restart: whether each fit begins from the initial weights rather than the last fit's.
-        compile: whether `torch.compile` compiles the training step; it pays from some thousands
-            of steps on and needs a C++ compiler.
-        precision: of the products in training. "bfloat16" keeps weights, statistics, losses and
-            all judging in float32, and is faster for wide models where the processor has
-            instructions for it.
-    """
-
-    epochs: int = 50
-    batch_size: int = 32
-    minibatch_size: int | None = None
-    learning_rate: float = 1e-3
-    schedule: CosineSchedule | None = None
-    weight_decay: float = 0.01
-    noise: float = 0.0
-    calibrate: bool = True
-    bootstrap: bool = True
-    penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
-    patience: int | None = None
-    stop_accuracy: float | None = None
-    keep_best: bool = True
-    restart: bool = False
-    compile: bool = False
-    precision: Precision = "float32"
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            require_in(name, getattr(self, name), 1, float("inf"))
-        if self.minibatch_size is not None and (
-            self.minibatch_size < 1 or self.batch_size % self.minibatch_size
-        ):
-            raise ConfigError.mismatch(
-                "minibatch_size",
-                expected=f"a divisor of batch_size {self.batch_size}",
-                got=self.minibatch_size,
-            )
-        require_in("learning_rate", self.learning_rate, 1e-12, float("inf"))
-        require_in("weight_decay", self.weight_decay, 0, float("inf"))
-        if not 0 <= self.noise < 1:
-            raise ConfigError.mismatch("noise", expected="in [0, 1)", got=self.noise)
-        if self.patience is not None:
-            require_in("patience", self.patience, 1, float("inf"))
-        if self.stop_accuracy is not None:
-            require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
-        if self.precision not in get_args(Precision):
-            raise ConfigError.mismatch(
-                "precision", expected=get_args(Precision), got=self.precision
-            )
+TENSORS: Final = "trainer.safetensors"
+"""Moments of the optimiser and the stream that orders pairs."""
+STATE: Final = "trainer.json"
+ORDER: Final = "order"
 
 
 @final
@@ -213,6 +145,25 @@ class RewardTrainer:
         rng = np.random.default_rng([self._seed, 0xB007])
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
+    def snapshot(self) -> dict[str, Any]:
+        """What the next fit depends on beside the model, for `restore`."""
+        return {
+            "moments": self._optimiser.state_dict()["state"],
+            "order": self._order.get_state(),
+            "penalty": self._penalty.strength,
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Bring a fresh trainer to where another of the same settings and the same model was.
+
+        Raises:
+            RuntimeError: a damaged order.
+        """
+        self._order.set_state(snapshot["order"])  # first, since it alone may fail
+        groups = self._optimiser.state_dict()["param_groups"]
+        self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
+        self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
+
     def _batch_loss(
         self, features: Any, mask: Tensor, preference: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -273,23 +224,69 @@ class RewardTrainer:
         )
 
 
-def require_judges(config: RewardTrainerConfig, *, members: int, held_out: bool = False) -> None:
-    """Raise `ConfigError` where settings need answers that are not trained on and there are none.
+def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
+    """Write a trainer's state, without its model, into a folder that is there.
 
     Args:
-        config: of a trainer.
-        members: `E`; the bootstraps of several leave answers out.
-        held_out: whether there are validation comparisons.
+        folder: where the model is saved as well.
+        trainer: between two fits.
+        notes: anything else to remember, as JSON.
     """
-    if held_out or (config.bootstrap and members > 1):
-        return
-    needing = {"patience": config.patience, "penalty band": config.penalty.band}
-    for name, setting in needing.items():
-        if setting is not None:
-            raise ConfigError(
-                f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
-                "use several members, whose bootstraps leave answers out."
-            )
+    state = trainer.snapshot()
+    tensors = {
+        f"{number}.{name}": value.detach().cpu().contiguous()
+        for number, moments in state["moments"].items()
+        for name, value in moments.items()
+    }
+    tensors[ORDER] = state["order"]
+    save_file(tensors, folder / TENSORS)
+    about = {"penalty": state["penalty"], "notes": notes}
+    (folder / STATE).write_text(json.dumps(about, allow_nan=False), encoding="utf-8")
+
+
+def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
+    """Bring a fresh trainer to where another of the same settings was; its next fit is the same.
+
+    Args:
+        folder: into which `save_trainer` wrote.
+        trainer: with a model of the same shape, the same config and the same seed.
+        model: as it was saved; its numbers are copied.
+
+    Returns:
+        The notes.
+
+    Raises:
+        CheckpointError: no such files, damaged ones, or those of another model; the trainer is
+            then as it was.
+    """
+    with reading(folder, expected="the state of such a trainer"):
+        about = read_object(folder / STATE)
+        tensors = load_file(folder / TENSORS)
+        penalty, notes = float(about["penalty"]), dict(about["notes"])
+        order = tensors.pop(ORDER)
+        moments = _moments(trainer, tensors)
+        require_finite(folder / TENSORS, tensors)
+        torch.Generator().set_state(order)  # a damaged one must not be found out half way
+        trainer.model.load_state_dict(model.state_dict())
+    trainer.restore({"moments": moments, "order": order, "penalty": penalty})
+    return notes
+
+
+def _moments(
+    trainer: RewardTrainer, tensors: dict[str, torch.Tensor]
+) -> dict[int, dict[str, torch.Tensor]]:
+    """What the optimiser remembers, by number of the parameter."""
+    parameters = list(trainer.model.parameters())
+    moments: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, name = key.split(".")
+        shape = parameters[int(number)].shape
+        if tensor.ndim and tensor.shape != shape:
+            raise ValueError(f"{key} of shape {tuple(tensor.shape)}, not {tuple(shape)}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{key} of {tensor.dtype}")
+        moments.setdefault(int(number), {})[name] = tensor
+    return moments
 
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:

@@ -1,0 +1,166 @@
+"""Settings of fits (no torch): passes, batches, likelihood, regularisation, when to stop."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Self, final
+
+from preferl.configs import require_words
+from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.training.learning_rate import CosineSchedule
+from preferl.training.precision import Precision
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class AdaptivePenalty:
+    """Penalty `strength * Σ|w|^p` on all weights, and the rule that changes its strength.
+
+    Christiano et al. (2017), section 2.2.3: "chosen to keep the validation loss between 1.1 and 1.5
+    times the training loss" is their rule; both losses here are means per answer, so that the ratio
+    does not depend on the sizes of the two sets.
+
+    Attributes:
+        strength: of the penalty; 0 has none and stays 0.
+        norm: 1 or 2, the `p` of the penalty.
+        band: the ratio of validation to training loss below which the strength shrinks and
+            above which it grows; None keeps it as it is.
+        factor: by which it shrinks or grows at most once per epoch, in (0, 1).
+    """
+
+    strength: float = 0.0
+    norm: Literal[1, 2] = 2
+    band: tuple[float, float] | None = None
+    factor: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_in("penalty strength", self.strength, 0, float("inf"))
+        require_one_of("penalty norm", self.norm, (1, 2))
+        if not 0 < self.factor < 1:
+            raise ConfigError.mismatch("penalty factor", expected="in (0, 1)", got=self.factor)
+        if self.band is not None and not 0 <= self.band[0] < self.band[1]:
+            raise ConfigError.mismatch("penalty band", expected="0 <= low < high", got=self.band)
+        if self.band is not None and self.strength == 0:
+            raise ConfigError.mismatch(
+                "penalty strength",
+                expected="more than 0 with a band",
+                got=0,
+                fix="A strength of 0 cannot grow; begin with 1e-4.",
+            )
+
+    def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
+        """The penalty on these parameters, to be added to a loss once per optimiser step."""
+        if self.strength == 0:
+            return 0.0
+        import torch  # here, so that settings load no torch
+
+        sizes = [(p.abs() if self.norm == 1 else p.square()).sum() for p in parameters]
+        return self.strength * torch.stack(sizes).sum()
+
+    def after(self, training_loss: float, validation_loss: float) -> Self:
+        """The penalty for the next epoch.
+
+        >>> AdaptivePenalty(1.0, band=(1.1, 1.5)).after(0.1, 0.2).strength
+        1.2
+        >>> AdaptivePenalty(1.0, band=(1.1, 1.5)).after(0.1, 0.1).strength
+        0.8
+        """
+        if self.band is None or not training_loss > 0:
+            return self
+        ratio = validation_loss / training_loss
+        low, high = self.band
+        change = 1 + self.factor if ratio > high else 1 - self.factor if ratio < low else 1.0
+        return replace(self, strength=self.strength * change)
+
+
+@dataclass(frozen=True)
+class RewardTrainerConfig:
+    """How a reward model is fitted.
+
+    Attributes:
+        epochs: passes over the comparisons, at most.
+        batch_size: pairs per optimiser step.
+        minibatch_size: pairs per forward; gradients of a batch are accumulated over them. None
+            takes the whole batch at once; smaller ones save memory.
+        learning_rate: of AdamW; the peak, where there is a schedule.
+        schedule: how the learning rate moves over each fit; None keeps it.
+        weight_decay: of AdamW, decoupled from the loss; at 0 AdamW is Adam.
+        noise: share of answers the likelihood takes to be random while weights are fitted, in
+            [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
+            model strongly.
+        calibrate: whether the noise and scale of the probabilities shown later are fitted, after
+            the weights, to answers that bootstraps left out, or else to held-out ones. Without
+            either, and if not, probabilities are those of `noise`.
+        bootstrap: whether each of several members sees its own resample of the answers.
+        penalty: on the weights, fixed or adaptive.
+        patience: epochs without a better validation loss after which to stop; None never stops
+            early. Needs validation comparisons, or members whose bootstraps leave answers out.
+        stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
+            0.97.
+        keep_best: whether the state of the epoch with the best validation loss is what remains,
+            where there are validation comparisons.
+        restart: whether each fit begins from the initial weights rather than the last fit's.
+        compile: whether `torch.compile` compiles the training step; it pays from some thousands
+            of steps on and needs a C++ compiler.
+        precision: of the products in training. "bfloat16" keeps weights, statistics, losses and
+            all judging in float32, and is faster for wide models where the processor has
+            instructions for it.
+    """
+
+    epochs: int = 50
+    batch_size: int = 32
+    minibatch_size: int | None = None
+    learning_rate: float = 1e-3
+    schedule: CosineSchedule | None = None
+    weight_decay: float = 0.01
+    noise: float = 0.0
+    calibrate: bool = True
+    bootstrap: bool = True
+    penalty: AdaptivePenalty = field(default_factory=AdaptivePenalty)
+    patience: int | None = None
+    stop_accuracy: float | None = None
+    keep_best: bool = True
+    restart: bool = False
+    compile: bool = False
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            require_in(name, getattr(self, name), 1, float("inf"))
+        if self.minibatch_size is not None and (
+            self.minibatch_size < 1 or self.batch_size % self.minibatch_size
+        ):
+            raise ConfigError.mismatch(
+                "minibatch_size",
+                expected=f"a divisor of batch_size {self.batch_size}",
+                got=self.minibatch_size,
+            )
+        require_in("learning_rate", self.learning_rate, 1e-12, float("inf"))
+        require_in("weight_decay", self.weight_decay, 0, float("inf"))
+        require_share("noise", self.noise)
+        if self.patience is not None:
+            require_in("patience", self.patience, 1, float("inf"))
+        if self.stop_accuracy is not None:
+            require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
+        require_words(self)
+
+
+def require_judges(config: RewardTrainerConfig, *, members: int, held_out: bool = False) -> None:
+    """Raise `ConfigError` where settings need answers that are not trained on and there are none.
+
+    Args:
+        config: of a trainer.
+        members: `E`; the bootstraps of several leave answers out.
+        held_out: whether there are validation comparisons.
+    """
+    if held_out or (config.bootstrap and members > 1):
+        return
+    needing = {"patience": config.patience, "penalty band": config.penalty.band}
+    for name, setting in needing.items():
+        if setting is not None:
+            raise ConfigError(
+                f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
+                "use several members, whose bootstraps leave answers out."
+            )
