@@ -291,7 +291,7 @@ OFFLINE_LEARNERS = Table(
 
 ENGINES = Table(
     "engine",
-    {"last token": Entry("preferl.models.transformer_trace:LastToken")},
+    {"one-block transformer": Entry("preferl.models.transformer_trace:OneBlock")},
 )
 """Hand-written faster ways to numbers that a plain version gives as well. Without its line here,
 the library works by the plain version."""

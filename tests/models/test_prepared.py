@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from preferl.models.attention import Perceptron
-from preferl.models.prepared import affine, chain, normalisation
+from preferl.models.transformer_trace import affine, chain, normalisation, perceptron
 
 ROWS = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 
@@ -34,7 +34,7 @@ def test_layers_follow_one_another_in_order():
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_a_prepared_perceptron_gives_the_same_and_leaves_its_input_alone(activation):
-    perceptron = Perceptron((6, 9, 2), activation, torch.Generator().manual_seed(0))
+    layers = Perceptron((6, 9, 2), activation, torch.Generator().manual_seed(0))
     rows = ROWS.clone()
-    torch.testing.assert_close(perceptron.prepared()(rows), perceptron(ROWS))
+    torch.testing.assert_close(perceptron(layers)(rows), layers(ROWS))
     assert torch.equal(rows, ROWS)

@@ -101,7 +101,7 @@ def mixed() -> Ensemble:
     )
 
 
-SPANS = ["preferl.models.lstm.SPAN", "preferl.models.transformer_trace.SPAN"]
+SPANS = ["preferl.models.lstm.SPAN", "preferl.models.transformer.SPAN"]
 
 MODELS: dict[str, Callable[[], RewardModel]] = {
     "lstm": lstm,

@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
@@ -11,7 +12,9 @@ from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.tracing import trace_windows
-from preferl.models.transformer_trace import LastToken, Scales, embeddings
+from preferl.models.transformer_trace import LastToken, OneBlock, Scales, embeddings
+from preferl.registry import ENGINES
+from preferl.training import RewardFunction
 
 
 def model_of(
@@ -93,6 +96,27 @@ def test_no_window_is_judged_for_full_windows(monkeypatch):
     monkeypatch.setattr(PreferenceTransformer, "judge", counting)
     model.trace(steps(300, 6), torch.tensor([200, 3, 97]))
     assert judged == [5 + 3 + 5]
+
+
+@pytest.fixture
+def without_engines(monkeypatch):
+    monkeypatch.setattr(ENGINES, "_entries", {})
+    monkeypatch.setitem(sys.modules, "preferl.models.transformer_trace", None)  # as if deleted
+
+
+@pytest.mark.parametrize("head", ["preference", "plain"])
+def test_the_library_works_without_the_engine(head, request):
+    model = model_of(4, 2, width=16, heads=2, context=5, head=head)
+    features, lengths = steps(40, 6), torch.tensor([3, 17, 20])
+    windows, mask = features[:15].view(3, 5, 6), np.arange(5) >= [[0], [2], [4]]
+    assert isinstance(model.last_rewards(), OneBlock)
+    fast = model.trace(features, lengths), model.last_rewards()(windows, mask)
+    request.getfixturevalue("without_engines")
+    plain = model.trace(features, lengths), model.last_rewards()(windows, mask)
+    for one, other in zip(fast, plain, strict=True):
+        torch.testing.assert_close(one, other, atol=5e-6, rtol=1e-5)
+    paid = RewardFunction(model)(windows[..., :4].numpy(), windows[..., 4:].numpy(), mask)
+    torch.testing.assert_close(torch.tensor(paid), fast[1][0], atol=5e-6, rtol=1e-5)
 
 
 PEAK = """

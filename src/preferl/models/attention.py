@@ -9,11 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from preferl.models.blocks import IN_PLACE
+from preferl.models.blocks import IN_PLACE, lecun_linear
 from preferl.models.configs import Activation
 from preferl.models.dropping import drop, kept
-from preferl.models.initialisation import lecun_linear
-from preferl.models.prepared import Rows, affine, chain
 
 UNSEEN = -1e4
 """Logit of what may not be looked at: its share is exactly 0, unless there is nothing else."""
@@ -184,11 +182,6 @@ class Perceptron(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""
         return self.fc2(IN_PLACE[self.activation](self.fc1(rows)))  # type: ignore[no-any-return]
-
-    def prepared(self) -> Rows:
-        """The same of a few rows at a time, by the weights as they are now."""
-        first, second = (affine(layer.weight, layer.bias) for layer in (self.fc1, self.fc2))
-        return chain(first, IN_PLACE[self.activation], second)
 
 
 def causal_bias(real: Tensor) -> Tensor:

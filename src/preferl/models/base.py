@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from preferl.models.encoders import VectorEncoder
 from preferl.shapes import BoolArray
 
 
@@ -102,6 +103,64 @@ class RewardModel(nn.Module, ABC):
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
+
+
+class ConfiguredReward(RewardModel):
+    """A reward model that a config describes; registered in a table, it is saved and served.
+
+    A subclass says which config is its default, builds its networks, judges and pools.
+
+    Attributes:
+        config: shape; the dataclass that is registered with the class.
+        defaults: makes the config where none is given.
+    """
+
+    config: Any
+    defaults: Callable[[], Any]
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: Any = None,
+        *,
+        seed: int,
+    ) -> None:
+        """Build the networks.
+
+        Args:
+            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+            action_space: likewise.
+            config: shape; the defaults if None.
+            seed: of the initial weights.
+
+        Raises:
+            SpaceError: a space that has no encoding.
+        """
+        config = type(self).defaults() if config is None else config
+        super().__init__(
+            self.encode(observation_space, action_space, config),
+            context=getattr(config, "context", 1),
+            members=getattr(config, "members", 1),
+        )
+        self.config = config
+        self.build(torch.Generator().manual_seed(seed))
+
+    @staticmethod
+    def encode(
+        observations: spaces.Space[Any], actions: spaces.Space[Any], config: Any
+    ) -> nn.Module:
+        """What steps become; features of any common space as numbers, unless a class says else."""
+        return VectorEncoder(
+            observations,
+            actions,
+            normalise=getattr(config, "normalise", True),
+            use_actions=getattr(config, "use_actions", True),
+        )
+
+    @abstractmethod
+    def build(self, generator: torch.Generator) -> None:
+        """Make the networks for `encoder` and `config`, with weights from `generator`."""
 
 
 @runtime_checkable

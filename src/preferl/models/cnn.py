@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from preferl.errors import SpaceError
 from preferl.functional.pooling import pool
-from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.base import ConfiguredReward, RewardOutput
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.pictures import PictureEncoder
 
@@ -21,7 +21,7 @@ AT_ONCE: Final = 512
 
 
 @final
-class CNNReward(RewardModel):
+class CNNReward(ConfiguredReward):
     """`r(o)` of pictures, or `r(o, a)`, by `E` convolutional networks.
 
     >>> import numpy as np
@@ -33,37 +33,26 @@ class CNNReward(RewardModel):
     (torch.Size([3, 2, 5]), torch.Size([3, 2]))
     """
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: CNNRewardConfig | None = None,
-        *,
-        seed: int,
-    ) -> None:
-        """Build the networks.
+    config: CNNRewardConfig
+    defaults = CNNRewardConfig
 
-        Args:
-            observation_space: bytes of at least 8 x 8 pixels, with any number of channels or
-                stacked frames.
-            action_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
+    @staticmethod
+    def encode(
+        observations: spaces.Space[Any], actions: spaces.Space[Any], config: CNNRewardConfig
+    ) -> PictureEncoder:
+        """Pictures stay bytes: at least 8 x 8 pixels, any number of channels or stacked frames.
 
         Raises:
             SpaceError: observations that are no pictures, pictures that do not tell where their
                 channels are or are too small, or actions that have no encoding.
         """
-        config = config or CNNRewardConfig()
-        encoder = PictureEncoder(
-            observation_space,
-            action_space,
-            channels=config.channels,
-            use_actions=config.use_actions,
+        return PictureEncoder(
+            observations, actions, channels=config.channels, use_actions=config.use_actions
         )
-        super().__init__(encoder, context=1, members=config.members)
-        self.config = config
-        generator = torch.Generator().manual_seed(seed)
+
+    def build(self, generator: torch.Generator) -> None:
+        """Make the networks."""
+        encoder, config = self.encoder, self.config
         # Members in turn: about as fast on a processor as grouped convolutions over all.
         self.networks = nn.ModuleList(
             _Network(encoder.size, encoder.action_size, config, generator)

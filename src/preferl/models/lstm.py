@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.functional.pooling import pool
-from preferl.models.base import RewardModel, RewardOutput
-from preferl.models.blocks import ACTIVATIONS
+from preferl.models.base import ConfiguredReward, RewardOutput
+from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
-from preferl.models.encoders import VectorEncoder
-from preferl.models.initialisation import lecun_linear, lecun_normal_
 from preferl.models.tracing import full_windows, trace_beginnings
 
 SPAN = 512
@@ -22,7 +19,7 @@ SPAN = 512
 
 
 @final
-class LSTMReward(RewardModel):
+class LSTMReward(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)`: layers on each step, an LSTM over steps, layers on both.
 
     >>> model = LSTMReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
@@ -32,32 +29,14 @@ class LSTMReward(RewardModel):
     (torch.Size([1, 4, 10]), torch.Size([1, 4]))
     """
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: LSTMRewardConfig | None = None,
-        *,
-        seed: int,
-    ) -> None:
-        """Build the network.
+    config: LSTMRewardConfig
+    defaults = LSTMRewardConfig
 
-        Args:
-            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            action_space: likewise.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
-
-        Raises:
-            SpaceError: a space that has no encoding.
-        """
-        config = config or LSTMRewardConfig()
-        encoder = VectorEncoder(observation_space, action_space, normalise=config.normalise)
-        super().__init__(encoder, context=config.context, members=1)
-        self.config = config
-        generator = torch.Generator().manual_seed(seed)
+    def build(self, generator: torch.Generator) -> None:
+        """Make the networks."""
+        config = self.config
         half, quarter = config.width // 2, config.width // 4
-        self.before = Layers((encoder.size, config.width, half, half), config, generator)
+        self.before = Layers((self.encoder.size, config.width, half, half), config, generator)
         self.lstm = LSTM(half, generator)
         self.after = Layers((config.width, half, quarter, quarter), config, generator)
         self.output = lecun_linear(quarter, 1, generator)

@@ -2,22 +2,20 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, final
+from typing import final
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from preferl.functional.pooling import pool
-from preferl.models.base import LastRewards, RewardModel, RewardOutput
+from preferl.models.base import ConfiguredReward, LastRewards, RewardOutput
 from preferl.models.blocks import Perceptrons
 from preferl.models.configs import MLPRewardConfig
-from preferl.models.encoders import VectorEncoder
 from preferl.shapes import BoolArray
 
 
 @final
-class MLPReward(RewardModel):
+class MLPReward(ConfiguredReward):
     """`r(o, a)` by `E` perceptrons at once.
 
     >>> model = MLPReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
@@ -27,40 +25,18 @@ class MLPReward(RewardModel):
     (torch.Size([1, 4, 10]), torch.Size([1, 4]))
     """
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: MLPRewardConfig | None = None,
-        *,
-        seed: int,
-    ) -> None:
-        """Build the networks.
+    config: MLPRewardConfig
+    defaults = MLPRewardConfig
 
-        Args:
-            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            action_space: likewise.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
-
-        Raises:
-            SpaceError: a space that has no encoding.
-        """
-        config = config or MLPRewardConfig()
-        encoder = VectorEncoder(
-            observation_space,
-            action_space,
-            normalise=config.normalise,
-            use_actions=config.use_actions,
-        )
-        super().__init__(encoder, context=1, members=config.members)
-        self.config = config
+    def build(self, generator: torch.Generator) -> None:
+        """Make the networks."""
+        config = self.config
         self.networks = Perceptrons(
-            (encoder.size, *config.hidden, 1),
+            (self.encoder.size, *config.hidden, 1),
             config.members,
             activation=config.activation,
             dropout=config.dropout,
-            generator=torch.Generator().manual_seed(seed),
+            generator=generator,
         )
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:

@@ -5,25 +5,28 @@ arXiv:2303.00957.
 """
 
 import math
-from functools import partial
-from typing import Any, NamedTuple, NoReturn, final
+from typing import Any, Final, NamedTuple, NoReturn, final
 
 import torch
 import torch.nn.functional as F
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import ModelError
 from preferl.functional.pooling import pool
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
-from preferl.models.base import RewardModel, RewardOutput
+from preferl.models.base import ConfiguredReward, LastRewards, RewardOutput
+from preferl.models.blocks import lecun_linear
 from preferl.models.configs import PreferenceTransformerConfig
 from preferl.models.dropping import dropout
-from preferl.models.encoders import VectorEncoder
-from preferl.models.initialisation import lecun_linear
-from preferl.models.prepared import Rows, affine, chain, normalisation
 from preferl.models.spaces import feature_size
-from preferl.models.transformer_trace import LastSteps, trace_transformer
+from preferl.models.tracing import full_windows, trace_beginnings, trace_windows
+from preferl.registry import ENGINES
+from preferl.shapes import BoolArray
+
+SPAN: Final = 256
+"""Windows judged together: enough for efficient products, few enough for the cache."""
+
+ENGINE: Final = "one-block transformer"
 
 
 class Attention(NamedTuple):
@@ -43,7 +46,7 @@ class Attention(NamedTuple):
 
 
 @final
-class PreferenceTransformer(RewardModel):
+class PreferenceTransformer(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)` by causal attention, and scores by attention among steps.
 
     >>> model = PreferenceTransformer(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
@@ -53,44 +56,21 @@ class PreferenceTransformer(RewardModel):
     (torch.Size([1, 4, 10]), torch.Size([1, 4]))
     """
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: PreferenceTransformerConfig | None = None,
-        *,
-        seed: int,
-    ) -> None:
-        """Build the network.
+    config: PreferenceTransformerConfig
+    defaults = PreferenceTransformerConfig
 
-        Args:
-            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            action_space: likewise.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
-
-        Raises:
-            SpaceError: a space that has no encoding.
-        """
-        config = config or PreferenceTransformerConfig()
-        encoder = VectorEncoder(observation_space, action_space, normalise=config.normalise)
-        super().__init__(encoder, context=config.context, members=1)
-        self.config = config
-        generator = torch.Generator().manual_seed(seed)
-        width, states = config.width, feature_size(observation_space)
+    def build(self, generator: torch.Generator) -> None:
+        """Make the networks."""
+        config = self.config
+        width, states = config.width, feature_size(self.observation_space)
         self.state_embed = lecun_linear(states, width, generator)
-        self.action_embed = lecun_linear(encoder.size - states, width, generator)
+        self.action_embed = lecun_linear(self.encoder.size - states, width, generator)
         table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
         self.time_embed = nn.Embedding.from_pretrained(table / math.sqrt(width), freeze=False)
         self.input_norm = nn.LayerNorm(width)
+        settings: Any = {"activation": config.activation, "dropout": config.dropout}
         self.blocks: Any = nn.ModuleList(
-            Block(
-                width,
-                config.heads,
-                activation=config.activation,
-                dropout=config.dropout,
-                generator=generator,
-            )
+            Block(width, config.heads, **settings, generator=generator)
             for _ in range(config.layers)
         )
         self.final_norm = nn.LayerNorm(width)
@@ -126,30 +106,46 @@ class PreferenceTransformer(RewardModel):
             own = F.linear(hidden.float(), self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
         return own[..., 0]
 
-    def prepared_reward(self) -> Rows:
-        """Tokens `[R, W]` after the last block to rewards `[R]`, by the weights as they are now."""
-        if self.config.head == "plain":
-            judge = self.head.prepared()
-        else:
-            judge = affine(self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
-        return chain(normalisation(self.final_norm), judge, partial(torch.select, dim=1, index=0))
-
+    @torch.no_grad()
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there."""
-        return trace_transformer(self, features, lengths)
+        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
 
-    def judge_last(self, features: Tensor, mask: Tensor) -> Tensor:
-        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them."""
-        bias = causal_bias(mask.repeat_interleave(2, dim=1))
-        tokens = self._tokens(features, mask)
+        Windows that begin with their episode share one pass. All others are judged one by one, or
+        by an engine.
+        """
+        rewards, engine = trace_beginnings(self, features, lengths), self._engine()
+        for steps in full_windows(lengths, self.context, SPAN):
+            if engine is None:
+                judged = trace_windows(self, features, lengths, steps)
+            else:
+                judged = engine.full_windows(features, steps)
+            rewards[:, steps.to(rewards.device)] = judged
+        return rewards
+
+    @torch.no_grad()
+    def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
+        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them.
+
+        In the last block, the last state token alone asks.
+        """
+        longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
+        seen = torch.tensor(mask[:, -longest:], device=features.device)
+        bias = causal_bias(seen.repeat_interleave(2, dim=1))
+        tokens = self._tokens(features[:, -longest:], seen)
         for block in self.blocks[:-1]:
             tokens = block(tokens, bias)
         hidden = self.final_norm(self.blocks[-1](tokens, bias, every=tokens.shape[1]))
         return self.reward(hidden)[None, :, -1]
 
-    def last_rewards(self) -> LastSteps:
+    def last_rewards(self) -> LastRewards:
         """Rewards `[1, B]` of the last step of windows, by the weights as they are now."""
-        return LastSteps(self)
+        return self._engine() or self.judge_last
+
+    def _engine(self) -> Any:
+        """The hand-written way to the same numbers; None without one, and for several blocks."""
+        if len(self.blocks) > 1 or ENGINE not in ENGINES:
+            return None
+        return ENGINES.load(ENGINE)(self)
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:

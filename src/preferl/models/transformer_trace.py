@@ -13,7 +13,9 @@ values is alike. Since `e` is linear in a step's few features `f`, `q·K e_r` is
 numbers per head with `f_r`. No embedding, key or value of any other step is ever made.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
@@ -21,61 +23,45 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from preferl.models.prepared import Rows, affine, normalisation
-from preferl.models.tracing import full_windows, trace_beginnings, trace_windows
+from preferl.models.attention import Perceptron
+from preferl.models.blocks import IN_PLACE
 from preferl.shapes import BoolArray
 
 if TYPE_CHECKING:
     from preferl.models.transformer import PreferenceTransformer
 
-SPAN = 256
-"""Windows judged together: enough for efficient products, few enough for the cache."""
-
-
-@torch.no_grad()
-def trace_transformer(model: "PreferenceTransformer", features: Tensor, lengths: Tensor) -> Tensor:
-    """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
-
-    Windows that begin with their episode share one pass. Full windows after them cost about as
-    much as one token each, if there is one block, and are judged one by one if there are more.
-    """
-    rewards = trace_beginnings(model, features, lengths)
-    if len(model.blocks) > 1:
-        for steps in full_windows(lengths, model.context, SPAN):
-            judged = trace_windows(model, features, lengths, steps)
-            rewards[:, steps.to(rewards.device)] = judged
-        return rewards
-    last = LastToken.of(model)
-    for steps in full_windows(lengths, model.context, SPAN):
-        first, end = int(steps[0]), int(steps[-1]) + 1
-        judged = last(features[first + 1 - model.context : end])
-        rows = steps.to(rewards.device)
-        rewards[0, rows] = judged[rows - first]
-    return rewards
+Rows = Callable[[Tensor], Tensor]
+"""`[R, in]` to `[R, out]`, by weights that no longer change: of a few rows, a layer's product costs
+no more than what a module does around it."""
 
 
 @final
-class LastSteps:
-    """Rewards of the last step of windows, by a model whose weights no longer change.
+class OneBlock:
+    """Rewards of windows by a model of one block whose weights no longer change.
 
-    Windows of a model of one block take no more than a token each; those at the beginning of
-    episodes are moved to the first places, where their steps are. With more blocks, the last state
-    token alone asks in the last block.
+    It stands beside `PreferenceTransformer.trace` and `judge_last`, whose numbers it gives. Without
+    its line in `preferl.registry.ENGINES`, these give them, which takes 84 times as long.
     """
 
     @torch.no_grad()
     def __init__(self, model: "PreferenceTransformer") -> None:
         self._model = model
-        self._context = model.context
-        self._last = LastToken.of(model) if len(model.blocks) == 1 else None
+        self._last = LastToken.of(model)
+
+    def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
+        """Rewards `[B]` of the windows that end at chosen steps of `[T, F]`, close to another."""
+        first, end = int(steps[0]), int(steps[-1]) + 1
+        judged = self._last(features[first + 1 - self._model.context : end])
+        return judged[steps.to(features.device) - first]
 
     def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
-        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]`."""
-        context = self._context
-        if self._last is None or mask.shape[1] != context:
-            longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
-            seen = torch.tensor(mask[:, -longest:], device=features.device)
-            return self._model.judge_last(features[:, -longest:], seen)
+        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
+
+        Windows at the beginning of episodes are moved to the first places, where their steps are.
+        """
+        context = self._model.context
+        if mask.shape[1] != context:
+            return self._model.judge_last(features, mask)
         if mask.all():
             return self._last(features.flatten(0, 1), stride=context)[None]
         lengths = mask.sum(1).clip(1)  # [B]
@@ -216,8 +202,8 @@ class LastToken:
             value=affine(_by_source(value, sizes).T.float(), value_bias.float()),
             parts=[heads * size for size in sizes],
             norms=(normalisation(norms[0]), normalisation(norms[1]), normalisation(block.norm2)),
-            perceptron=block.mlp.prepared(),
-            reward=model.prepared_reward(),
+            perceptron=perceptron(block.mlp),
+            reward=_reward(model),
         )
 
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
@@ -264,6 +250,51 @@ class LastToken:
             torch.bmm(shares, beta.reshape(count, -1, 1)),  # [C, heads, 1]
         ]
         return self.value(torch.cat([part.flatten(1) for part in got], dim=1))
+
+
+def affine(weight: Tensor, bias: Tensor) -> Rows:
+    """A linear layer with weights `[out, in]`.
+
+    They are transposed in memory: a product with few rows reads them in this order.
+    """
+    return partial(torch.addmm, bias, mat2=weight.T.contiguous())
+
+
+def normalisation(norm: nn.LayerNorm) -> Rows:
+    """What `norm` does."""
+    return partial(
+        torch.layer_norm,
+        normalized_shape=norm.normalized_shape,
+        weight=norm.weight,
+        bias=norm.bias,
+        eps=norm.eps,
+    )
+
+
+def chain(*layers: Rows) -> Rows:
+    """One after another."""
+    return partial(_chained, layers)
+
+
+def _chained(layers: tuple[Rows, ...], rows: Tensor) -> Tensor:
+    for layer in layers:
+        rows = layer(rows)
+    return rows
+
+
+def perceptron(layers: Perceptron) -> Rows:
+    """What `layers` do."""
+    first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
+    return chain(first, IN_PLACE[layers.activation], second)
+
+
+def _reward(model: "PreferenceTransformer") -> Rows:
+    """Tokens `[R, W]` after the block to rewards `[R]`."""
+    if model.config.head == "plain":
+        judge = perceptron(model.head)
+    else:
+        judge = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
+    return chain(normalisation(model.final_norm), judge, partial(torch.select, dim=1, index=0))
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
