@@ -1,9 +1,15 @@
 """A reward model of one's own: linear in the features of a step and in their squares.
 
+It is registered by name, so that settings, files, commands and the service know it:
+
 python examples/custom_reward_model.py [--smoke]
+cd examples; preferl reward serve --model quadratic --trust custom_reward_model
 """
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -13,18 +19,43 @@ from preferl.data import Comparisons, sample_segments, split
 from preferl.evaluation import RandomPolicy, evaluate_reward
 from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.functional import pool
-from preferl.models import RewardModel, RewardOutput, VectorEncoder
+from preferl.models import ConfiguredReward, RewardOutput
 from preferl.online import make_environments, record
+from preferl.registry import REWARD_MODELS
 from preferl.testing import check_reward_model
-from preferl.training import RewardFunction, RewardTrainer
+from preferl.training import (
+    PublishedReward,
+    RewardFunction,
+    RewardSettings,
+    load_reward,
+    save_reward,
+)
+from preferl.training.publish import publish
 
 
-class QuadraticReward(RewardModel):
+@dataclass(frozen=True)
+class QuadraticConfig:
+    """Shape of a `QuadraticReward`.
+
+    Attributes:
+        members: networks that differ by their bootstraps.
+        normalise: whether inputs are normalised by the training set's statistics.
+    """
+
+    members: int = 1
+    normalise: bool = True
+
+
+class QuadraticReward(ConfiguredReward):
     """`r(o, a) = w · (x, x²)` for `E` members, with `x` the normalised features of a step."""
 
-    def __init__(self, encoder: VectorEncoder, *, members: int) -> None:
-        super().__init__(encoder, context=1, members=members)
-        self.weights = torch.nn.Parameter(torch.zeros(members, 2 * encoder.size))
+    config: QuadraticConfig
+    defaults = QuadraticConfig
+
+    def build(self, generator: torch.Generator) -> None:
+        """Weights `[E, 2 * F]`, which need no random numbers."""
+        del generator
+        self.weights = torch.nn.Parameter(torch.zeros(self.members, 2 * self.encoder.size))
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""
@@ -37,10 +68,13 @@ class QuadraticReward(RewardModel):
         return pool(rewards, mask)
 
 
+REWARD_MODELS.register("quadratic", QuadraticReward, QuadraticConfig)
+
+
 def main(*, pairs: int) -> None:
     env = make_environments("Pendulum-v1", 1, seed=0)
-    model = QuadraticReward(VectorEncoder(env.observation_space, env.action_space), members=3)
-    check_reward_model(model)
+    spaces = env.observation_space, env.action_space
+    check_reward_model(QuadraticReward(*spaces, seed=0))
 
     rng = np.random.default_rng(0)
     episodes = record(RandomPolicy(env.action_space, seed=0), "Pendulum-v1", 8_000, seed=0)
@@ -49,10 +83,21 @@ def main(*, pairs: int) -> None:
     answers = ScriptedTeacher.mistake(0.1)(segments[asked], rng)  # one in ten is wrong
     train, test = split(Comparisons.of(segments, asked, answers), rng)
 
-    RewardTrainer(model, seed=0).fit(train)
-    report = evaluate_reward(RewardFunction(model), test, episodes=episodes)
+    preset = RewardSettings(model="quadratic", epochs=50).preset(length=50, answers=len(train))
+    model, _ = preset.fit(train, *spaces, seed=0)
+    reward = RewardFunction(model)
+    report = evaluate_reward(reward, test, episodes=episodes)
     print(f"accuracy {report.accuracy:.1%} on {report.decided} answers of which a tenth is wrong")
     print(f"rank correlation with the true reward of steps {report.spearman:.2f}")
+
+    with TemporaryDirectory() as folder:
+        save_reward(Path(folder, "reward"), reward)
+        loaded = load_reward(Path(folder, "reward"), trust=["custom_reward_model"])
+        publish(Path(folder, "published"), loaded)
+        published = PublishedReward(Path(folder, "published"))
+        published.refresh()
+        same = np.array_equal(published.reward.scores(segments), reward.scores(segments))
+        print(f"version {published.version} scores {'as the first' if same else 'otherwise'}")
 
 
 if __name__ == "__main__":

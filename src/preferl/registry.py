@@ -6,9 +6,12 @@ A new thing is its class, its config and one line here; a module of your own cal
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any, final
 
 from preferl.errors import ConfigError
@@ -152,7 +155,7 @@ class Table:
         Raises:
             ConfigError: settings of nothing here.
         """
-        name, module = self.name_of(config), type(config).__module__
+        name, module = self.name_of(config), _module(type(config))
         ours = module.split(".")[0] == "preferl"
         return {"kind": name} if ours else {"kind": name, "module": module}
 
@@ -172,12 +175,7 @@ class Table:
         kind, module = about["kind"], about.get("module")
         if self._name(kind) not in self._entries and module is not None:
             admitted(f"{module}:{kind}", source=source, trust=trust)
-            try:
-                import_module(module)
-            except ImportError as error:
-                raise ConfigError.mismatch(
-                    f"{module!r}, which {source} names", expected="a module", got=error
-                ) from error
+            imported(module, source=source)
         return self.config(kind)
 
     def _name(self, name: str) -> str:
@@ -201,6 +199,34 @@ class Table:
             got=got,
             fix="One of your own is known once the module that registers it is imported.",
         )
+
+
+def imported(module: str, *, source: str) -> ModuleType:
+    """A module that a person trusts, imported for what it registers.
+
+    Args:
+        module: that `preferl.trust` lets pass.
+        source: where it was named, for messages.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError.mismatch(
+            f"{module!r}, which {source} names", expected="a module", got=error
+        ) from error
+
+
+def _module(thing: type[Any]) -> str:
+    """Where a class is defined; for one of a script that runs, as others import it."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if thing.__module__ != "__main__" or file is None:
+        return thing.__module__
+    spec = getattr(main, "__spec__", None)
+    return Path(file).stem if spec is None else str(spec.name)
 
 
 def _text(thing: Thing) -> str:

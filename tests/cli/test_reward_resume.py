@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from safetensors.torch import load_file
 from preferl.cli.main import main
 from preferl.cli.reward import FitConfig
 from preferl.data import save_episodes
+from preferl.registry import REWARD_MODELS
 from preferl.runs import RunFolder
 from preferl.testing import make_episodes
+from preferl.training import load_reward
 from preferl.training.fit import Fit
 
 EPOCHS = 6
@@ -118,3 +121,20 @@ def test_other_settings_are_refused_by_name(data, tmp_path, monkeypatch, capsys)
         assert run(*data, "--out", tmp_path / "it") == 130
     assert run(*data, "--out", tmp_path / "it", "--resume", "--noise", "0.3") != 0
     assert "noise" in capsys.readouterr().err
+
+
+def test_a_model_of_ones_own_is_fitted_where_its_module_is_trusted(
+    data, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(Path(__file__).parents[2] / "examples")
+    words = [word for word in data if word not in ("--hidden", "8")] + ["--model", "quadratic"]
+    assert run(*words, "--out", tmp_path / "unknown") == 1
+    assert "model: expected one of ('mlp'" in " ".join(capsys.readouterr().err.split())
+    try:
+        trusted = ["--trust", "custom_reward_model"]
+        assert run(*words, *trusted, "--out", tmp_path / "own") == 0
+        assert load_reward(tmp_path / "own" / "reward").members == 3
+    finally:
+        REWARD_MODELS.remove("quadratic")
+        sys.modules.pop("custom_reward_model", None)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from preferl.cli.optional import Trust
+from preferl.cli.optional import Trust, options_of
 from preferl.errors import ConfigError
 from preferl.online import JudgeConfig, OnlineConfig
 from preferl.trust import admitted, typed
@@ -60,7 +59,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         )
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
     if file and "env" in settings and _option(arguments, "--env") is None:
-        admitted(settings["env"], source=file, trust=_options(arguments, "--trust"))
+        admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
@@ -73,14 +72,7 @@ def run_online(config: OnlineRunConfig) -> None:
 
 
 def _option(arguments: Sequence[str], name: str) -> str | None:
-    return next(iter(_options(arguments, name)), None)
-
-
-def _options(arguments: Sequence[str], name: str) -> list[str]:
-    """All values that an option is given."""
-    after = (value for word, value in pairwise(arguments) if word == name)
-    joined = (word.partition("=")[2] for word in arguments if word.startswith(f"{name}="))
-    return [*after, *joined]
+    return next(iter(options_of(arguments, name)), None)
 
 
 def _entries(value: Any, known: dict[int, int]) -> int:

@@ -1,6 +1,8 @@
 """Options that may be left out, as help shows them: by what they take."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import NoneType
 from typing import Annotated, Any, get_args
 
@@ -11,8 +13,28 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
+from preferl.registry import imported
+from preferl.trust import typed
+
 Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="MODULE")]
 """`--trust MODULE`, once for each module that data may name (see `preferl.trust`)."""
+
+
+def options_of(arguments: Sequence[str], name: str) -> list[str]:
+    """All values that an option is given."""
+    after = (value for word, value in pairwise(arguments) if word == name)
+    joined = (word.partition("=")[2] for word in arguments if word.startswith(f"{name}="))
+    return [*after, *joined]
+
+
+def import_trusted(arguments: Sequence[str]) -> None:
+    """Import the modules that `--trust` names, for what they add to tables of `preferl.registry`.
+
+    Raises:
+        ConfigError: one that is not there.
+    """
+    for module in typed(trust=options_of(arguments, "--trust")):
+        imported(module, source="--trust")
 
 
 def plain_metavars() -> ConstructorRegistry:

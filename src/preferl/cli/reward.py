@@ -1,11 +1,13 @@
 """`preferl reward`: fit rewards to people's labels, and judge them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from preferl.cli.optional import Trust, import_trusted
 from preferl.training.reward_presets import RewardPreset, RewardSettings
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class FitConfig:
             Preference Transformer, since there it shows that the episodes are others).
         seed: of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
+        trust: module of yours that registers a reward model for `reward.model`.
     """
 
     demonstrations: Path | None = None
@@ -61,6 +64,7 @@ class FitConfig:
     combine: Literal["mean", "majority", "dawid_skene"] = "mean"
     resume: bool = False
     checkpoint_seconds: float = 60.0
+    trust: Trust = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class EvaluateConfig:
         task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
         crossing: what becomes of pairs with a segment that runs across an episode's end.
+        trust: module of yours that registers the reward's model.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
@@ -85,6 +90,13 @@ class EvaluateConfig:
     task: str | None = None
     length: int | None = None
     crossing: Literal["drop", "keep", "error"] | None = None
+    trust: Trust = ()
+
+
+def starting_point(arguments: Sequence[str]) -> Any:
+    """What options change, once the modules are imported that name models of one's own."""
+    import_trusted(arguments)
+    return tyro.MISSING_NONPROP
 
 
 def run_fit(config: FitConfig) -> None:
@@ -109,7 +121,7 @@ def run_fit(config: FitConfig) -> None:
         config=config,
         seed=config.seed,
         resume=config.resume,
-        may_differ=("resume", "checkpoint_seconds"),
+        may_differ=("resume", "checkpoint_seconds", "trust"),
     ) as folder:
         _say_labels(console, labels)
         reward, report = _fit_in_sight(console, config, episodes, comparisons, checkpoints)

@@ -6,6 +6,8 @@ from typing import Annotated
 import tyro
 
 from preferl.cli.labels import StoreConfig, opened
+from preferl.cli.optional import Trust
+from preferl.cli.reward import starting_point as starting_point  # of this command, too
 from preferl.online.service_config import ServiceConfig
 
 
@@ -23,10 +25,12 @@ class RewardServeConfig:
     Attributes:
         service: what to fit, when, and where to publish.
         labels: where labels are.
+        trust: module of yours that registers a reward model for `service.reward.model`.
     """
 
     service: ServiceConfig
     labels: Annotated[StoreConfig, tyro.conf.arg(name="")] = field(default_factory=StoreConfig)
+    trust: Trust = ()
 
 
 def run_reward_serve(config: RewardServeConfig) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.models.base import EncodesLate, RewardModel, RewardOutput, TracesEpisodes
+    from preferl.models.base import (
+        ConfiguredReward,
+        EncodesLate,
+        RewardModel,
+        RewardOutput,
+        TracesEpisodes,
+    )
     from preferl.models.build import build_reward_model
     from preferl.models.checkpoint import load_reward_model, save_reward_model
     from preferl.models.cnn import CNNReward
@@ -32,6 +38,7 @@ __all__ = [
     "Attention",
     "CNNReward",
     "CNNRewardConfig",
+    "ConfiguredReward",
     "EncodesLate",
     "Ensemble",
     "EnsembleConfig",
@@ -57,7 +64,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "base": "EncodesLate RewardModel RewardOutput TracesEpisodes",
+        "base": "ConfiguredReward EncodesLate RewardModel RewardOutput TracesEpisodes",
         "build": "build_reward_model",
         "checkpoint": "load_reward_model save_reward_model",
         "cnn": "CNNReward",
