@@ -129,10 +129,7 @@ class Table:
 
     def has_config(self, config: type[Any]) -> bool:
         """Whether these are settings of a thing here."""
-        return any(
-            entry.config is not None and _text(entry.config) == _text(config)
-            for entry in self._entries.values()
-        )
+        return _text(config) in self._by_config
 
     def name_of(self, config: object) -> str:
         """The name of the thing whose settings these are.
@@ -144,10 +141,9 @@ class Table:
             ConfigError: settings of nothing here.
         """
         kind = config if isinstance(config, type) else type(config)
-        for name, entry in self._entries.items():
-            if entry.config is not None and _text(entry.config) == _text(kind):
-                return name
-        raise self._unknown(f"{self._what} config", kind.__name__)
+        if not self.has_config(kind):
+            raise self._unknown(f"{self._what} config", kind.__name__)
+        return self._by_config[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
         """How a file names the thing of a config: its name, and its module unless it is ours.
@@ -178,14 +174,16 @@ class Table:
             imported(module, source=source)
         return self.config(kind)
 
+    @property
+    def _by_config(self) -> dict[str, str]:
+        """Names of things by their dataclasses."""
+        entries = self._entries.items()
+        return {_text(entry.config): name for name, entry in entries if entry.config is not None}
+
     def _name(self, name: str) -> str:
-        """The name of a thing, where a dataclass of settings may be named instead."""
-        configured = {
-            _text(entry.config).partition(":")[2]: key
-            for key, entry in self._entries.items()
-            if entry.config is not None
-        }
-        return configured.get(name, name)
+        """The name of a thing, where its dataclass may be named instead."""
+        by_class = {text.partition(":")[2]: known for text, known in self._by_config.items()}
+        return by_class.get(name, name)
 
     def _entry(self, name: str) -> Entry:
         if name not in self._entries:

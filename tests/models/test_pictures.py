@@ -4,7 +4,7 @@ import torch
 from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models.pictures import PictureEncoder
+from preferl.models.encoders import PictureEncoder
 from preferl.models.spaces import channels_first
 
 ACTIONS = spaces.Discrete(3)

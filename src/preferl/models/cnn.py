@@ -11,7 +11,7 @@ from preferl.errors import SpaceError
 from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, RewardOutput
 from preferl.models.configs import CNNRewardConfig
-from preferl.models.pictures import PictureEncoder
+from preferl.models.encoders import PictureEncoder
 
 SMALLEST: Final = 8
 """Pixels on a side below which there is nothing left after the first two layers."""

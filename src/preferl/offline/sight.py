@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from preferl.models.cnn import convolutions, initialise
 from preferl.models.configs import CNNRewardConfig
-from preferl.models.pictures import PictureEncoder
+from preferl.models.encoders import PictureEncoder
 from preferl.models.spaces import Channels
 
 

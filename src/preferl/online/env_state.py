@@ -21,13 +21,14 @@ from stable_baselines3.common.running_mean_std import RunningMeanStd as SB3Runni
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
+from preferl._optional import require
 from preferl.errors import CheckpointError
 from preferl.online.feedback_controls import FeedbackControls
-from preferl.online.mujoco_state import mujoco_state, put_mujoco_back
 from preferl.online.recorder import EpisodeRecorder
 from preferl.online.reward_env import LearnedRewardVecEnv
-from preferl.simulators import is_mujoco
-from preferl.store.stages import StateReader
+from preferl.shapes import Array
+from preferl.simulators import Environment, is_mujoco
+from preferl.store.stages import PLACES, StateReader
 from preferl.training.state_files import is_plain
 
 OURS: Final = (FeedbackControls, EpisodeRecorder, LearnedRewardVecEnv)
@@ -112,7 +113,7 @@ def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
         if not state["problems"] or isinstance(layer, (*OURS, *OF_THE_AGENT)):
             _put_back(layer, one["attributes"])
             if "mujoco" in one:
-                put_mujoco_back(layer, one["mujoco"])
+                _put_mujoco_back(layer, one["mujoco"])
         else:
             _put_back(layer, _generators(one["attributes"]))
         if isinstance(layer, OURS):
@@ -147,7 +148,7 @@ def _layer(layer: Any) -> tuple[dict[str, Any], list[str]]:
         "attributes": _attributes(layer, type(layer).__name__, passing, problems),
     }
     if simulated:
-        state["mujoco"] = mujoco_state(layer)
+        state["mujoco"] = _mujoco_state(layer)
     if isinstance(layer, OURS):
         return state | {"own": layer.snapshot()}, []
     return state, problems
@@ -212,3 +213,51 @@ def _is_fixed(value: Any) -> bool:
     return isinstance(value, FIXED) or any(
         module == name or module.startswith(f"{name}.") for name in DRAWING
     )
+
+
+def _mujoco_state(env: Environment) -> dict[str, Any]:
+    """All that MuJoCo knows of a moment, so that the next step is the same to the last bit.
+
+    Args:
+        env: without wrappers.
+
+    Returns:
+        `integration`, from which the next step is computed; `derived`, what the last step left for
+        environments to read, such as where bodies were; `placed`, what an episode put elsewhere.
+    """
+    mujoco = require("mujoco", extra="mujoco")
+    stage: Any = env
+    whole = mujoco.mjtState.mjSTATE_INTEGRATION
+    integration = np.empty(mujoco.mj_stateSize(stage.model, whole))
+    mujoco.mj_getState(stage.model, stage.data, integration, whole)
+    return {
+        "integration": integration,
+        "derived": {name: array.copy() for name, array in _mujoco_arrays(stage.data).items()},
+        "placed": {name: getattr(stage.model, name).copy() for name in PLACES},
+    }
+
+
+def _put_mujoco_back(env: Environment, state: Mapping[str, Any]) -> None:
+    """Bring a MuJoCo environment of the same model to where another one stood."""
+    mujoco = require("mujoco", extra="mujoco")
+    stage: Any = env
+    for name, array in state["placed"].items():
+        getattr(stage.model, name)[:] = array
+    mujoco.mj_forward(stage.model, stage.data)  # so that arrays have room for contacts
+    mujoco.mj_setState(
+        stage.model, stage.data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION
+    )
+    present = _mujoco_arrays(stage.data)
+    for name, array in state["derived"].items():
+        if name in present and present[name].shape == array.shape:
+            present[name][:] = array
+
+
+def _mujoco_arrays(data: Any) -> dict[str, Array]:
+    """Arrays of numbers among what MuJoCo computes."""
+    named = {name: getattr(data, name) for name in dir(data) if not name.startswith("_")}
+    return {
+        name: value
+        for name, value in named.items()
+        if isinstance(value, np.ndarray) and value.size and value.flags.writeable
+    }
