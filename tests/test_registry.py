@@ -44,7 +44,7 @@ def test_every_entry_is_there_where_it_says(name):
 
 
 def test_names_that_are_not_there_are_refused_with_those_that_are(table):
-    with pytest.raises(ConfigError, match=r"thing: expected one of \['plain'\], got 'round'"):
+    with pytest.raises(ConfigError, match="thing: expected one of plain, got 'round'"):
         table.load("round")
     with pytest.raises(ConfigError, match="one with settings"):
         table.config("plain")

@@ -74,11 +74,11 @@ def require_words(config: object) -> None:
     ...     pooling: Literal["sum", "mean"] = "sum"
     >>> require_words(Fit("max"))
     Traceback (most recent call last):
-    preferl.errors.ConfigError: pooling: expected one of ('sum', 'mean'), got 'max'.
+    preferl.errors.ConfigError: pooling: expected one of sum, mean, got 'max'.
     """
     for name, hint in typing.get_type_hints(type(config)).items():
         if get_origin(hint) is Literal:
-            require_one_of(name, getattr(config, name), get_args(hint))
+            require_one_of(name, getattr(config, name), hint)
 
 
 def _encode(value: Any, hint: Any, number: Callable[[float], Any]) -> Any:

@@ -15,8 +15,8 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Collection
+from typing import Any, Self, get_args
 
 
 class PreferlError(Exception):
@@ -94,8 +94,12 @@ def require_share(what: str, value: float) -> None:
         raise ConfigError.mismatch(what, expected="in [0, 1)", got=value)
 
 
-def require_one_of(what: str, value: object, choices: Iterable[object]) -> None:
-    """Raise `ConfigError` unless a value is one of the choices."""
-    known = tuple(choices)
-    if value not in known:
-        raise ConfigError.mismatch(what, expected=f"one of {known}", got=repr(value))
+def require_one_of(what: str, value: object, choices: Any) -> None:
+    """Raise `ConfigError` unless `value` is among `choices`, a `Literal` type or a collection.
+
+    >>> require_one_of("unit", "steps", ("episodes", "steps"))
+    """
+    allowed: Collection[object] = choices if isinstance(choices, Collection) else get_args(choices)
+    if value not in allowed:
+        expected = f"one of {', '.join(map(str, allowed))}"
+        raise ConfigError.mismatch(what, expected=expected, got=repr(value))

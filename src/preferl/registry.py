@@ -193,7 +193,7 @@ class Table:
     def _unknown(self, what: str, got: str) -> ConfigError:
         return ConfigError.mismatch(
             what,
-            expected=f"one of {list(self._entries)}",
+            expected=f"one of {', '.join(self._entries)}",
             got=got,
             fix="One of your own is known once the module that registers it is imported.",
         )

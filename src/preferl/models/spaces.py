@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -146,7 +146,7 @@ def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> boo
     >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
     True
     """
-    require_one_of("channels", channels, get_args(Channels))
+    require_one_of("channels", channels, Channels)
     shape = picture_shape(space)
     if len(shape) == 2:
         return True  # the one channel that such pictures have may stand anywhere

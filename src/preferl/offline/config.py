@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, final, get_args
+from typing import Final, Literal, final
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
@@ -114,7 +114,7 @@ class OfflineConfig:
                 fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
             )
         require_one_of("model", self.model, model_names())
-        require_one_of("policy", self.policy, get_args(PolicyName))
+        require_one_of("policy", self.policy, PolicyName)
         for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), low, float("inf"))

@@ -8,7 +8,7 @@ not among them: they are in the store before anybody acknowledges them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 
@@ -25,21 +25,9 @@ from preferl.online.env_state import env_state, layers, put_env_back
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 
-
-class HasState(Protocol):
-    """Networks and optimisers of torch, for instance."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """What it has learned."""
-        ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        """Take that over."""
-        ...
-
-
-Agent = BaseAlgorithm | Mapping[str, HasState]
-"""An algorithm of stable-baselines3, or the parts of one's own by name."""
+Agent = BaseAlgorithm | Mapping[str, Any]
+"""An algorithm of stable-baselines3, or one's own networks and optimisers by name: whatever has
+`state_dict` and `load_state_dict`."""
 
 
 @final
