@@ -173,12 +173,10 @@ def test_modules_are_imported_and_programs_started_in_few_places():
     """What is read from data passes `admitted` or `resolve` before it reaches any of these."""
     assert where(r"sys\.executable") == ["trust.py"]
     assert where(r"import_module\(") == [
-        "__init__.py",  # tables of our own names, as the next two
-        "_optional.py",
+        "_optional.py",  # tables of our own names, as the next
         "cli/main.py",
         "registry.py",  # by a table of our own names, what a module adds to it, or `admitted`
         "store/simulation.py",  # mujoco
-        "testing/__init__.py",
         "training/state_files.py",  # by a table of our own names as well
         "trust.py",
     ]

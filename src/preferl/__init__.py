@@ -3,8 +3,9 @@
 The names used most are imported when they are first used, so that `import preferl` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from preferl import _optional
 
 if TYPE_CHECKING:
     from preferl.data import (
@@ -138,41 +139,34 @@ __all__ = [
     "split",
 ]
 
-_NAMES = {
-    "data": (
-        "Comparisons Episodes Segments load_comparisons load_episodes "
-        "normalised_score sample_segments save_comparisons save_episodes split"
-    ),
-    "data.sources": "load_labels load_source",
-    "errors": "PreferlError",
-    "evaluation": "evaluate_policy evaluate_reward",
-    "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
-    "functional": "lower_bound",
-    "models": (
-        "CNNReward CNNRewardConfig Ensemble EnsembleConfig LSTMReward LSTMRewardConfig "
-        "MLPReward MLPRewardConfig PreferenceTransformer PreferenceTransformerConfig "
-        "RewardModel build_reward_model load_reward_model save_reward_model"
-    ),
-    "offline": (
-        "IQL BehaviourCloning CloningConfig IQLConfig OfflineConfig OfflinePolicy Transitions "
-        "run_offline"
-    ),
-    "online": (
-        "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy save_policy"
-    ),
-    "training": (
-        "RewardFunction RewardTrainer RewardTrainerConfig load_reward relabel save_reward "
-        "scale_by_return_range"
-    ),
-}
-_HOME = {name: f"preferl.{module}" for module, names in _NAMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'preferl' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _optional.lazily(
+    __name__,
+    {
+        "data": (
+            "Comparisons Episodes Segments load_comparisons load_episodes "
+            "normalised_score sample_segments save_comparisons save_episodes split"
+        ),
+        "data.sources": "load_labels load_source",
+        "errors": "PreferlError",
+        "evaluation": "evaluate_policy evaluate_reward",
+        "feedback": "InformativePairs InstantFeedback PromptTeacher ScriptedTeacher UniformPairs",
+        "functional": "lower_bound",
+        "models": (
+            "CNNReward CNNRewardConfig Ensemble EnsembleConfig LSTMReward LSTMRewardConfig "
+            "MLPReward MLPRewardConfig PreferenceTransformer PreferenceTransformerConfig "
+            "RewardModel build_reward_model load_reward_model save_reward_model"
+        ),
+        "offline": (
+            "IQL BehaviourCloning CloningConfig IQLConfig OfflineConfig OfflinePolicy Transitions "
+            "run_offline"
+        ),
+        "online": (
+            "OnlineConfig PPOConfig SACConfig SB3Learner learn_from_preferences load_policy "
+            "save_policy"
+        ),
+        "training": (
+            "RewardFunction RewardTrainer RewardTrainerConfig load_reward relabel save_reward "
+            "scale_by_return_range"
+        ),
+    },
+)

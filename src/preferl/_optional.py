@@ -1,5 +1,6 @@
 """What is imported at the point of use: optional dependencies, and the names of packages."""
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
@@ -32,9 +33,9 @@ def lazily(
         package: its `__name__`.
         modules: below it, with the names that come from each, in one text.
 
-    >>> find, names = lazily("preferl", {"errors": "ConfigError PreferlError"})
-    >>> find("ConfigError").__name__, names()
-    ('ConfigError', ['ConfigError', 'PreferlError'])
+    >>> find, _ = lazily("preferl", {"errors": "ConfigError PreferlError"})
+    >>> find("ConfigError").__name__
+    'ConfigError'
     """
     home = {
         name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
@@ -45,4 +46,4 @@ def lazily(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home[name]), name)
 
-    return find, lambda: sorted(home)
+    return find, lambda: sorted(vars(sys.modules[package])["__all__"])
