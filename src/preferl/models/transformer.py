@@ -122,7 +122,6 @@ class PreferenceTransformer(ConfiguredReward):
             rewards[:, steps.to(rewards.device)] = judged
         return rewards
 
-    @torch.no_grad()
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
         """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them.
 

@@ -101,7 +101,7 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
         require_whole(path, about["files"])
     require_same(path, about["run"], run)
     _warn_of_versions(about["versions"])
-    return Checkpoint(path, int(about["steps"]), read_state(path))
+    return Checkpoint(path, about["steps"], read_state(path))
 
 
 def has_run(folder: Path | str) -> bool:
@@ -120,7 +120,7 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     found = versions(folder)
     if found:
         reached = _told(version_folder(folder, found[-1]))["steps"]
-        if int(reached) > steps:
+        if reached > steps:
             raise ConfigError.mismatch(
                 f"{folder}",
                 expected=f"a run that has made the {reached} steps of the one there",
@@ -141,15 +141,14 @@ def _told(path: Path) -> dict[str, Any]:
     """What a checkpoint says of itself."""
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         about = read_object(path / ABOUT)
-        found, _ = about["format"], int(about["steps"])
-    if found != FORMAT:
-        raise CheckpointError.mismatch(
-            f"format of {path}",
-            expected=FORMAT,
-            got=found,
-            fix="Resume it with the version of preferl that wrote it.",
-        )
-    with reading(path, expected="a whole checkpoint", fix=RESTORE):
+        found, about["steps"] = about["format"], int(about["steps"])
+        if found != FORMAT:
+            raise CheckpointError.mismatch(
+                f"format of {path}",
+                expected=FORMAT,
+                got=found,
+                fix="Resume it with the version of preferl that wrote it.",
+            )
         for name in ("run", "versions", "files"):
             if not isinstance(about[name], dict):
                 raise TypeError(f"{name} of {type(about[name]).__name__}")
