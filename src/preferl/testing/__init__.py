@@ -3,9 +3,8 @@
 Names are imported when they are first used, so that contracts of feedback need no torch.
 """
 
-from typing import TYPE_CHECKING
-
-from preferl._optional import lazily
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from preferl.testing.crowds import Crowd, CrowdConfig, simulate_crowd
@@ -46,16 +45,20 @@ __all__ = [
     "simulate_crowd",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "crowds": "Crowd CrowdConfig simulate_crowd",
-        "feedback_contracts": "check_feedback check_sampler check_teacher example_segments",
-        "model_contracts": "check_reward_model",
-        "moving_dot": "MovingDot",
-        "worlds": (
-            "CountingModel FadingModel PointWorld linear_reward make_comparisons make_episodes "
-            "sample_steps"
-        ),
-    },
-)
+_MODULES = {
+    "crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
+    "feedback_contracts": ("check_feedback", "check_sampler", "check_teacher", "example_segments"),
+    "model_contracts": ("check_reward_model",),
+    "moving_dot": ("MovingDot",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((m for m, names in _MODULES.items() if name in names), "worlds")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
