@@ -29,7 +29,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from preferl.data.episodes import join
 from preferl.errors import CheckpointError, ConfigError, StorageError
-from preferl.models import checkpoint as model_folder
+from preferl.models import folder as model_folder
 from preferl.online import (
     FeedbackVecEnv,
     FeedbackVectorEnv,
