@@ -220,7 +220,7 @@ class PictureEncoder(nn.Module):
             else None
         )
         self.action_size = 0 if self._actions is None else self._actions.size
-        # Encoders are told apart by their buffers, so these settings have to be among them.
+        # Buffers distinguish encoders, so these settings have to be among them.
         settings = torch.tensor([use_actions, self._first])
         self.register_buffer("_settings", settings, persistent=False)
 

@@ -98,7 +98,7 @@ class NetworkFolder:
         layout = (
             {} if self.format is None else {"format": self.format, "preferl": version("preferl")}
         )
-        said = layout | {
+        written = layout | {
             **about,
             "observation_space": space_to_json(observation_space),
             "action_space": space_to_json(action_space),
@@ -108,7 +108,7 @@ class NetworkFolder:
         with writing(Path(path)) as draft:
             draft.mkdir()
             save_file(own, draft / self.weights)
-            (draft / self.config).write_text(json.dumps(said, indent=2), encoding="utf-8")
+            (draft / self.config).write_text(json.dumps(written, indent=2), encoding="utf-8")
             yield draft
 
     def reading(self, path: Path) -> AbstractContextManager[None]:

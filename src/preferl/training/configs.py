@@ -102,7 +102,7 @@ class RewardTrainerConfig:
         keep_best: whether the state of the epoch with the best validation loss is what remains,
             where there are validation comparisons.
         restart: whether each fit begins from the initial weights rather than the last fit's.
-        compile: whether `torch.compile` compiles the training step; it pays from some thousands
+        compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
         precision: of the products in training. "bfloat16" keeps weights, statistics, losses and
             all judging in float32, and is faster for wide models where the processor has

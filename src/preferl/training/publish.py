@@ -111,7 +111,7 @@ class Publisher:
                 "version", expected=f"above {newest}, the latest", got=number
             )
         try:
-            said = json.loads(json.dumps(dict(metrics), allow_nan=False))
+            plain = json.loads(json.dumps(dict(metrics), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise ConfigError.mismatch(
                 "a version's metrics", expected="what JSON holds", got=error
@@ -119,7 +119,7 @@ class Publisher:
         with writing(version_folder(self.folder, number)) as draft:
             save_reward(draft, reward)
             files = digests(draft)
-            write_json(draft / ABOUT, {"version": number, "metrics": said, "files": files})
+            write_json(draft / ABOUT, {"version": number, "metrics": plain, "files": files})
             beside(draft)
         try:
             remove_versions(self.folder, versions(self.folder)[: -self._keep])

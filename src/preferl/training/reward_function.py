@@ -247,14 +247,14 @@ class RewardFunction:
 
 
 def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
-    """The same episodes, each step paid by `reward` with the history it had.
+    """The same episodes, each step with the reward that `reward` gives it and its history.
 
     A step's reward is the model's output at the last step of the window that ends there, exactly
-    as it would be paid while acting.
+    as an agent would get it while acting.
 
     Args:
         episodes: what was recorded; not changed.
-        reward: what pays: a `RewardFunction`, a control, or a plain function of observations and
+        reward: a `RewardFunction`, a control, or a plain function of observations and
             actions.
 
     Returns:
