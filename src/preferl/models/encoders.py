@@ -191,6 +191,7 @@ class PictureEncoder(nn.Module):
     Raises:
         SpaceError: a space of another kind, or one that does not tell where its channels are.
 
+    >>> import numpy as np
     >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
     >>> PictureEncoder(frames, spaces.Discrete(6)).size
     (4, 84, 84)

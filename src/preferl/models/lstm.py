@@ -22,6 +22,7 @@ SPAN = 512
 class LSTMReward(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)`: layers on each step, an LSTM over steps, layers on both.
 
+    >>> from gymnasium import spaces
     >>> model = LSTMReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
     >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
     ...                torch.ones(4, 10, dtype=torch.bool))

@@ -18,6 +18,7 @@ from preferl.shapes import BoolArray
 class MLPReward(ConfiguredReward):
     """`r(o, a)` by `E` perceptrons at once.
 
+    >>> from gymnasium import spaces
     >>> model = MLPReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
     >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
     ...                torch.ones(4, 10, dtype=torch.bool))

@@ -49,6 +49,7 @@ class Attention(NamedTuple):
 class PreferenceTransformer(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)` by causal attention, and scores by attention among steps.
 
+    >>> from gymnasium import spaces
     >>> model = PreferenceTransformer(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
     >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
     ...                torch.ones(4, 10, dtype=torch.bool))
