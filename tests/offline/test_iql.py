@@ -1,4 +1,4 @@
-"""Agents that learn side by side: beside autograd, beside learning alone, stopped and resumed."""
+"""Agents that learn side by side: beside an oracle, beside learning alone, stopped and resumed."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def agents(config=SMALL, *, seeds=(0, 1), planned=100):
 
 
 class Oracle:
-    """One agent of the same algorithm, written for clarity with autograd."""
+    """One agent of the same algorithm, written for clarity."""
 
     def __init__(self, agent: IQL, number: int, config: IQLConfig, planned: int) -> None:
         count = len(agent.seeds)
@@ -45,7 +45,7 @@ class Oracle:
         self.decay = torch.optim.lr_scheduler.CosineAnnealingLR(self.pi_adam, planned)
 
     def copied(self, parameters, number):
-        return {k: t[number].clone().requires_grad_() for k, t in parameters.named.items()}
+        return {k: t[number].detach().clone().requires_grad_() for k, t in parameters.items()}
 
     def run(self, net, x, masks=None):
         for k in range(len(self.config.hidden)):
@@ -90,19 +90,19 @@ class Oracle:
     ],
     ids=["two layers", "one layer", "three layers and dropout"],
 )
-def test_updates_are_those_of_autograd(config, steps):
+def test_updates_are_those_of_one_agent_written_for_clarity(config, steps):
     both = agents(config)
     minibatches = Minibatches(steps, ActionScale.of(PUSH_SPACE), both.seeds, config.batch_size)
     oracles = [Oracle(both, number, config, 100) for number in (0, 1)]
     with pytest.MonkeyPatch.context() as patch:
         used = []  # the units kept in each update, for the oracle to keep the same
-        kept = both._policies._kept
+        kept = both._kept
 
         def recorded(seeds):
             used.append(kept(seeds))
             return used[-1]
 
-        patch.setattr(both._policies, "_kept", recorded)
+        patch.setattr(both, "_kept", recorded)
         both.fit(steps, 25)
     assert len(used) == (25 if config.dropout else 0)
     for number, oracle in enumerate(oracles):
@@ -116,12 +116,12 @@ def test_updates_are_those_of_autograd(config, steps):
             (both._policies.parameters, oracle.pi),
         ):
             for name, tensor in other.items():
-                close(own.named[name][number], tensor, name)
+                close(own[name][number], tensor, name)
         for k in (0, 1):
             for name, tensor in oracle.q[k].items():
                 row = number + k * 2
-                close(both._critics.parameters.named[name][row], tensor, name)
-                close(both._targets.parameters.named[name][row], oracle.target[k][name], name)
+                close(both._critics.parameters[name][row], tensor, name)
+                close(both._targets.parameters[name][row], oracle.target[k][name], name)
 
 
 def close(got, expected, name):
@@ -201,7 +201,7 @@ def test_rewards_of_each_agent_are_its_own(steps):
     both.fit(replace(steps, rewards=rewards), 20)
     alone = agents(seeds=(4,))
     alone.fit(replace(steps, rewards=steps.rewards + 50), 20)
-    weight, other = (a._critics.parameters.named["weight_0"] for a in (both, alone))
+    weight, other = (a._critics.parameters["weight_0"] for a in (both, alone))
     torch.testing.assert_close(weight[1], other[0], atol=1e-4, rtol=0)
 
 
@@ -229,7 +229,7 @@ def test_presets():
 
 def test_dropped_units_are_as_many_as_asked_for_and_others_weigh_more():
     both = agents(replace(SMALL, hidden=(100, 100), batch_size=200, dropout=0.3))
-    for mask in both._policies._kept([1, 2]):
+    for mask in both._kept([1, 2]):
         assert mask.shape == (2, 200, 100)
         assert (mask == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
         assert mask.mean().item() == pytest.approx(1, abs=0.015)

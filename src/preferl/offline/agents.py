@@ -5,11 +5,11 @@ from dataclasses import fields
 from typing import final
 
 from preferl.offline.arms import Arms, agent_name
-from preferl.offline.cloning import BehaviourCloning, CloningConfig
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.iql import IQL
-from preferl.offline.learner import Metrics, OfflineLearner
+from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner
+from preferl.offline.learner_configs import CloningConfig
 from preferl.offline.policy import CONFIG
 from preferl.offline.resume import train
 from preferl.offline.transitions import Transitions

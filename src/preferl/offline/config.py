@@ -10,7 +10,7 @@ from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.offline.arms import require_seeds
 from preferl.offline.dt_config import DTConfig
 from preferl.offline.dtr import DTRConfig
-from preferl.offline.iql import IQLConfig
+from preferl.offline.learner_configs import IQLConfig
 from preferl.training.precision import Precision
 from preferl.training.reward_presets import RewardSettings, model_names
 

@@ -1,77 +1,17 @@
 """Implicit Q-learning (Kostrikov et al. 2022), several agents as one batched computation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self, final
+from typing import Any, final
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import ConfigError, require_in
-from preferl.functional.value import (
-    advantage_weights,
-    expectile_loss,
-    expectile_weight,
-    soft_update,
-    td_target,
-)
-from preferl.offline.gaussian import GaussianConfig, GaussianPolicies
+from preferl.functional.value import advantage_weights, expectile_loss, soft_update, td_target
 from preferl.offline.learner import OfflineLearner
-from preferl.offline.networks import Networks, Record
-from preferl.offline.policy import OfflinePolicy
+from preferl.offline.learner_configs import IQLConfig
+from preferl.offline.networks import Networks
 from preferl.offline.transitions import Batch
-
-PRESETS: dict[str, dict[str, float]] = {
-    "mujoco": {},
-    "antmaze": {"expectile": 0.9, "temperature": 10.0},
-    "adroit": {"temperature": 0.5, "dropout": 0.1},
-}
-
-
-@final
-@dataclass(frozen=True)
-class IQLConfig(GaussianConfig):
-    """Settings of `IQL` beside those of `GaussianConfig`; the defaults are for MuJoCo locomotion.
-
-    Attributes:
-        expectile: of the values, in (0, 1); 0.5 learns what the recorded policy is worth, towards
-            1 what the best recorded actions are.
-        temperature: an inverse one, at least 0; 0 clones, more trusts advantages more.
-        dropout: share of the policy's hidden units dropped in training, in [0, 1).
-        discount: per step, in [0, 1].
-        target_rate: share by which the target networks follow per update, in (0, 1].
-        max_weight: of one action in the policy's loss.
-    """
-
-    expectile: float = 0.7
-    temperature: float = 3.0
-    discount: float = 0.99
-    target_rate: float = 0.005
-    max_weight: float = 100.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.expectile < 1:
-            raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
-        require_in("temperature", self.temperature, 0, float("inf"))
-        require_in("discount", self.discount, 0, 1)
-        require_in("target_rate", self.target_rate, 1e-9, 1)
-        require_in("max_weight", self.max_weight, 1e-9, float("inf"))
-        super().__post_init__()
-
-    @classmethod
-    def preset(cls, name: Literal["mujoco", "antmaze", "adroit"]) -> Self:
-        """The paper's settings for a family of tasks; "adroit" also serves robosuite.
-
-        Raises:
-            ConfigError: another name.
-
-        >>> IQLConfig.preset("antmaze").expectile
-        0.9
-        """
-        if name not in PRESETS:
-            raise ConfigError.mismatch("preset", expected=f"one of {sorted(PRESETS)}", got=name)
-        return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above
 
 
 @final
@@ -92,6 +32,8 @@ class IQL(OfflineLearner):
     >>> [policy.predict(np.zeros((5, 2)))[0].shape for policy in agents.policies()]
     [(5, 2), (5, 2)]
     """
+
+    config: IQLConfig
 
     def __init__(
         self,
@@ -117,100 +59,54 @@ class IQL(OfflineLearner):
             SpaceError: other spaces.
             ConfigError: equal seeds, or less than one update.
         """
-        super().__init__(observation_space, action_space, seeds=seeds, steps=steps, device=device)
-        self.config = config = config or IQLConfig()
-        agents, (observation, action) = len(self.seeds), self._sizes
-
-        def networks(inputs: int, count: int) -> Networks:
-            sizes = (inputs, *config.hidden, 1)
-            return Networks(sizes, count, precision=config.precision, device=self.device)
-
-        self._values = networks(observation, agents)
-        self._critics = networks(observation + action, 2 * agents)
-        self._targets = networks(observation + action, 2 * agents)
-        self._policies = GaussianPolicies(config, observation, action, agents, self.device)
-        self._value_record = self._values.record(config.batch_size)
-        self._both_record = self._values.record(2 * config.batch_size)
-        self._critic_record = self._critics.record(config.batch_size)
-        for agent, seed in enumerate(self.seeds):
-            generator = torch.Generator().manual_seed(seed)
-            self._policies.initialise(agent, generator)
-            self._critics.initialise(agent, generator)
-            self._critics.initialise(agents + agent, generator)
-            self._values.initialise(agent, generator)
-        self._targets.parameters.values.copy_(self._critics.parameters.values)
-        self._refresh()
-
-    def policies(self) -> list[OfflinePolicy]:
-        """Copies of what the agents have learned, one policy per seed."""
-        return self._policies.policies(self.observation_space, self.action_space, "IQL")
-
-    @property
-    def _batch_size(self) -> int:
-        return self.config.batch_size
+        config = config or IQLConfig()
+        super().__init__(
+            observation_space, action_space, config, seeds=seeds, steps=steps, device=device
+        )
+        observation, action = self._sizes
+        self._critics, self._targets = (
+            self._perceptrons(observation + action, 1, each=2) for _ in range(2)
+        )
+        self._values = self._perceptrons(observation, 1)
+        self._networks |= {"critic": self._critics, "value": self._values}
+        self._initialise()
+        self._follow(1.0)
 
     def _tensors(self) -> dict[str, Tensor]:
-        trained = {
-            "value": self._values.optimiser,
-            "critic": self._critics.optimiser,
-            "policy": self._policies.optimiser,
-        }
-        tensors = {
-            f"{of}.{name}": tensor
-            for of, optimiser in trained.items()
-            for name, tensor in optimiser.tensors.items()
-        }
-        return tensors | {"target.values": self._targets.parameters.values}
+        targets = self._targets.parameters.items()
+        return super()._tensors() | {f"target.{name}": t.detach() for name, t in targets}
 
-    def _refresh(self) -> None:
-        for networks in (self._values, self._critics, self._targets, self._policies):
-            networks.parameters.refresh()
-
-    def _update(self, batch: Batch, *, measure: bool) -> dict[str, Tensor]:
-        goal = self._judge(self._targets, batch).amin(0)
-        value = self._value(batch.observations, self._value_record)
-        difference = goal - value
-        metrics = self._measure_values(value, difference) if measure else {}
-        self._fit_values(difference)
-        now, following = self._value(batch.states.flatten(1, 2), self._both_record).chunk(2, dim=1)
-        weights = advantage_weights(goal - now, self.config.temperature, self.config.max_weight)
-        rate = self.config.rate(self.step, self.steps)
-        metrics |= self._policies.climb(batch, weights, rate, measure=measure)
-        reached = td_target(batch.rewards, batch.continues, following, self.config.discount)
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
+        config = self.config
+        with torch.no_grad():
+            goal = self._judge(self._targets, batch).amin(0)
+        value = self._value(batch.observations)
+        value_loss = expectile_loss(goal - value, config.expectile).mean(-1)
+        self._values.descend(value_loss, config.learning_rate)
+        with torch.no_grad():
+            now, following = self._value(batch.states.flatten(1, 2)).chunk(2, dim=1)
+            weights = advantage_weights(goal - now, config.temperature, config.max_weight)
+            reached = td_target(batch.rewards, batch.continues, following, config.discount)
+        policy = self._climb(batch, weights)
         judged = self._judge(self._critics, batch)
-        error = judged - reached
-        if measure:
-            metrics |= self._measure_critics(judged, error)
-        self._fit_critics(error)
-        return metrics
+        critic_loss = (judged - reached).square().mean(-1).sum(0)
+        self._critics.descend(critic_loss, config.learning_rate)
+        self._follow(config.target_rate)
+        q1, q2 = judged.mean(-1)
+        measured = {"value_loss": value_loss, "value": value.mean(-1), "critic_loss": critic_loss}
+        return measured | policy | {"q1": q1, "q2": q2}
 
     def _judge(self, critics: Networks, batch: Batch) -> Tensor:
         """What both critics of each agent say, `[2, S, B]`."""
-        said = critics.forward(batch.pairs.flatten(0, 1), self._critic_record)
+        said = critics.forward(batch.pairs.flatten(0, 1))
         return said.view(batch.pairs.shape[:3])
 
-    def _value(self, observations: Tensor, record: Record) -> Tensor:
+    def _value(self, observations: Tensor) -> Tensor:
         """`[S, B, O]` to `[S, B]`."""
-        return self._values.forward(observations, record)[:, 0]
+        return self._values.forward(observations)[:, 0]
 
-    def _fit_values(self, difference: Tensor) -> None:
-        by_value = expectile_weight(difference, self.config.expectile).mul_(difference)
-        by_value.mul_(-2 / difference.shape[1])
-        self._values.backward(by_value[:, None], self._value_record)
-        self._values.optimiser.step(self.config.learning_rate)
-
-    def _fit_critics(self, error: Tensor) -> None:
-        by_output = error.mul(2 / error.shape[2]).view(-1, 1, error.shape[2])
-        self._critics.backward(by_output, self._critic_record)
-        self._critics.optimiser.step(self.config.learning_rate)
-        critics, targets = self._critics.parameters, self._targets.parameters
-        soft_update(targets.values, critics.values, self.config.target_rate)
-        targets.refresh()
-
-    def _measure_values(self, value: Tensor, difference: Tensor) -> dict[str, Tensor]:
-        loss = expectile_loss(difference, self.config.expectile)
-        return {"value_loss": loss.mean(-1), "value": value.mean(-1)}
-
-    def _measure_critics(self, judged: Tensor, error: Tensor) -> dict[str, Tensor]:
-        first, second = judged.mean(-1)
-        return {"critic_loss": error.square().sum(0).mean(-1), "q1": first, "q2": second}
+    @torch.no_grad()
+    def _follow(self, rate: float) -> None:
+        """Move the target critics a share of their way towards the critics."""
+        for name, target in self._targets.parameters.items():
+            soft_update(target, self._critics.parameters[name], rate)

@@ -4,10 +4,10 @@ from typing import Any
 
 from preferl.models.build import build_reward_model
 from preferl.models.spaces import infer_spaces
-from preferl.offline.cloning import BehaviourCloning
 from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.iql import IQL
+from preferl.offline.learner import BehaviourCloning
 from preferl.training.device import require_device
 
 

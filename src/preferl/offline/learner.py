@@ -1,16 +1,19 @@
-"""What offline learners share: several agents at once, progress, policies and resuming."""
+"""What offline learners share: several agents at once, their policies, progress and resuming."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, final
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError
+from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, require_in
+from preferl.functional.value import gaussian_log_density
 from preferl.models.folder import require_state
+from preferl.offline.learner_configs import CloningConfig, GaussianConfig
+from preferl.offline.networks import Networks
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.transitions import (
     ActionScale,
@@ -27,45 +30,64 @@ Metrics = dict[str, FloatArray]
 OnProgress = Callable[[int, Metrics], None]
 """Called with the number of updates done and what the latest minibatch showed."""
 
+KEEP_LEVELS: Final = 2**16
+"""A share of units to drop is rounded to one in this many: two random bytes decide each unit."""
+
 
 class OfflineLearner(ABC):
     """`S` agents that learn side by side from the same transitions, one per seed.
 
     All of them are one batched computation, yet an agent's weights and minibatches depend on its
-    own seed alone: training it alone gives the same agent, but for rounding.
+    own seed alone: training it alone gives the same agent, but for rounding. Their policies are
+    diagonal Gaussians: a tanh on the mean, deviations that are the same everywhere. Samples are not
+    squashed, so the density has its plain form (Kostrikov et al. 2022, and its reference
+    implementation).
 
     Attributes:
         observation_space: what observations look like.
         action_space: what actions look like.
+        config: settings.
         seeds: one per agent.
         steps: updates planned.
         step: updates done.
         device: where agents learn.
     """
 
+    config: GaussianConfig
+
     def __init__(
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
+        config: GaussianConfig,
         *,
         seeds: Sequence[int],
         steps: int,
         device: torch.device | str,
     ) -> None:
+        """Build the policies; who has other networks adds them, and calls `_initialise`."""
         if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
             raise ConfigError.mismatch(
                 "seeds", expected="different numbers of at least 0", got=list(seeds)
             )
-        if steps < 1:
-            raise ConfigError.mismatch("steps", expected="at least 1", got=steps)
+        require_in("steps", steps, 1, float("inf"))
         self.observation_space = observation_space
         self.action_space = action_space
+        self.config = config
         self.seeds = tuple(int(seed) for seed in seeds)
         self.steps = steps
         self.step = 0
         self.device = torch.device(device)
         self._scale = ActionScale.of(action_space, self.device)
-        self._sizes = (observation_size(observation_space), len(self._scale.centre))
+        self._sizes = observation, action = (
+            observation_size(observation_space),
+            len(self._scale.centre),
+        )
+        self._policies = self._perceptrons(
+            observation, action, extra={"log_std": (len(self.seeds), action, 1)}
+        )
+        self._networks = {"policy": self._policies}
+        self._generator = torch.Generator(self.device)
 
     def fit(
         self,
@@ -94,39 +116,35 @@ class OfflineLearner(ABC):
         if steps < 1 or every < 1:
             raise ConfigError.mismatch("steps and every", expected="at least 1", got=(steps, every))
         self._check(data)
-        minibatches = Minibatches(data, self._scale, self.seeds, self._batch_size)
+        minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
         end = self.step + steps
         metrics: Metrics = {}
-        with torch.no_grad():
-            while self.step < end:
-                told = (self.step + 1) % every == 0 or self.step + 1 == end
-                measured = self._update(minibatches(self.step), measure=told)
-                self.step += 1
-                if told:
-                    metrics = {k: np.asarray(v.cpu(), np.float64) for k, v in measured.items()}
-                    if on_progress is not None:
-                        on_progress(self.step, metrics)
+        while self.step < end:
+            measured = self._update(minibatches(self.step))
+            self.step += 1
+            if self.step % every == 0 or self.step == end:
+                metrics = {k: np.asarray(v.detach().cpu(), np.float64) for k, v in measured.items()}
+                if on_progress is not None:
+                    on_progress(self.step, metrics)
         return metrics
 
-    @abstractmethod
     def policies(self) -> list[OfflinePolicy]:
         """Copies of what the agents have learned, one policy per seed."""
+        log_std = self._policies.parameters["log_std"].detach().cpu()
+        return [
+            OfflinePolicy(
+                self.observation_space,
+                self.action_space,
+                self._policies.layers(agent) | {"log_std": log_std[agent, :, 0].clone()},
+                log_std_bounds=self.config.log_std_bounds,
+                learner=type(self).__name__,
+            )
+            for agent in range(len(self.seeds))
+        ]
 
-    @property
     @abstractmethod
-    def _batch_size(self) -> int: ...
-
-    @abstractmethod
-    def _update(self, batch: Batch, *, measure: bool) -> dict[str, Tensor]:
-        """One update; `[S]` metrics if they are to be measured."""
-
-    @abstractmethod
-    def _tensors(self) -> dict[str, Tensor]:
-        """All that training changes, by name."""
-
-    @abstractmethod
-    def _refresh(self) -> None:
-        """Bring what depends on these tensors up to date after they were loaded."""
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
+        """One update; what it showed, `[S]` each."""
 
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that training goes on from, exactly as if it had not stopped.
@@ -156,7 +174,75 @@ class OfflineLearner(ABC):
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
         self.step = int(state["step"])
-        self._refresh()
+
+    def _perceptrons(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        each: int = 1,
+        extra: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> Networks:
+        """`each` networks for each agent, those of all agents side by side."""
+        return Networks(
+            (inputs, *self.config.hidden, outputs),
+            each * len(self.seeds),
+            precision=self.config.precision,
+            device=self.device,
+            extra=extra,
+        )
+
+    def _initialise(self) -> None:
+        """Fill the networks of each agent from its own seed."""
+        for agent, seed in enumerate(self.seeds):
+            generator = torch.Generator().manual_seed(seed)
+            for networks in self._networks.values():
+                for row in range(agent, networks.count, len(self.seeds)):
+                    networks.initialise(row, generator)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """All that training changes, by name."""
+        return {
+            f"{of}.{name}": tensor
+            for of, networks in self._networks.items()
+            for name, tensor in networks.tensors().items()
+        }
+
+    def _climb(self, batch: Batch, weights: Tensor | None = None) -> dict[str, Tensor]:
+        """One step of the policies towards more likely actions, each counted by its weight.
+
+        Args:
+            batch: a minibatch for each agent.
+            weights: `[S, B]`; None counts all alike.
+
+        Returns:
+            `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
+        """
+        config = self.config
+        kept = self._kept(batch.dropout_seeds) if config.dropout else None
+        mean = self._policies.forward(batch.observations, kept).tanh()
+        log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
+        density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
+        loss = -(density if weights is None else density * weights).mean(1)
+        self._policies.descend(loss, config.rate(self.step, self.steps))
+        return {"policy_loss": loss}
+
+    def _kept(self, seeds: Sequence[int]) -> list[Tensor]:
+        """Factors of hidden units, drawn for each agent from its own seed."""
+        dropped = round(self.config.dropout * KEEP_LEVELS)
+        keep, rows = 1 - dropped / KEEP_LEVELS, self.config.batch_size
+        factors = []
+        for layer, units in enumerate(self.config.hidden):
+            # Sixteen random bits a unit; the generator makes 64 at a time.
+            words = torch.empty(
+                len(seeds), -(-rows * units // 4), dtype=torch.int64, device=self.device
+            )
+            for agent, seed in enumerate(seeds):
+                self._generator.manual_seed(seed ^ layer)
+                words[agent].random_(-(2**63), None, generator=self._generator)
+            bits = words.view(torch.int16)[:, : rows * units].view(len(seeds), rows, units)
+            factors.append((bits >= dropped - KEEP_LEVELS // 2).float().div_(keep))
+        return factors
 
     def _check(self, data: Transitions) -> None:
         sizes = (data.observations.shape[1], data.actions.shape[1])
@@ -177,3 +263,51 @@ class OfflineLearner(ABC):
             raise DataError.mismatch(
                 "device of transitions", expected=self.device, got=data.rewards.device
             )
+
+
+@final
+class BehaviourCloning(OfflineLearner):
+    """Learns to act as was recorded, whatever it was paid: the control for every other learner.
+
+    >>> from preferl.offline import Transitions
+    >>> from preferl.testing import make_episodes
+    >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
+    >>> agents = BehaviourCloning(
+    ...     spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), seeds=[0, 1], steps=10
+    ... )
+    >>> agents.fit(Transitions.of(episodes), 10)["policy_loss"].shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: CloningConfig | None = None,
+        *,
+        seeds: Sequence[int],
+        steps: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Build the agents.
+
+        Args:
+            observation_space: a Box of floats, or a Dict of these.
+            action_space: a Box of floats.
+            config: settings; the defaults if None.
+            seeds: one per agent, all different.
+            steps: updates planned, over which the learning rate decays.
+            device: where they learn.
+
+        Raises:
+            SpaceError: other spaces.
+            ConfigError: equal seeds, or less than one update.
+        """
+        config = config or CloningConfig()
+        super().__init__(
+            observation_space, action_space, config, seeds=seeds, steps=steps, device=device
+        )
+        self._initialise()
+
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
+        return self._climb(batch)

@@ -1,9 +1,4 @@
-"""Many alike perceptrons computed together, with their gradients in closed form.
-
-The networks of offline learning are small: most of the time of a step goes to building a graph
-and to allocating memory, unless neither is done. Gradients here are written out, every result
-goes to a buffer that stays, and matrix products are nearly all that is left.
-"""
+"""Many alike perceptrons as one batched computation, and the optimiser of their parameters."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,8 +6,8 @@ from typing import final
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
-from preferl.offline.parameters import Adam, Parameters
 from preferl.training.precision import Precision
 
 
@@ -31,42 +26,17 @@ def layer_shapes(networks: int, sizes: Sequence[int]) -> dict[str, tuple[int, ..
 
 
 @final
-class Record:
-    """What one pass leaves behind for the way back, in buffers that are used again and again.
-
-    Attributes:
-        inputs: of the latest pass.
-        hidden: `[N, B, units]` of each hidden layer, after its activation and dropout.
-        output: `[N, out, B]`
-        gradients: of the loss by each of `hidden`.
-        low, low_gradients: the same two in lower precision, or nothing.
-    """
-
-    def __init__(self, networks: int, rows: int, sizes: Sequence[int], like: Parameters) -> None:
-        """Room for `networks` perceptrons of these sizes on `rows` rows each."""
-
-        def room(of: Tensor, units: int) -> Tensor:
-            return of.new_zeros(networks, rows, units)
-
-        self.inputs = like.values.new_empty(0)
-        self.hidden = [room(like.values, units) for units in sizes[1:-1]]
-        self.gradients = [room(like.values, units) for units in sizes[1:-1]]
-        self.output = like.values.new_zeros(networks, sizes[-1], rows)
-        low = [] if like.low_values is None else [like.low_values]
-        self.low = [room(of, units) for of in low for units in sizes[1:-1]]
-        self.low_gradients = [room(of, units) for of in low for units in sizes[1:-1]]
-
-
-@final
 class Networks:
-    """`N` perceptrons of the same sizes, with ReLU between their layers.
+    """`N` perceptrons of the same sizes, with ReLU between their layers, and their Adam.
 
     With a lower precision, the products between hidden layers are computed in it, which is where
-    nearly all arithmetic is; everything else, and the parameters, keep 32 bits.
+    nearly all arithmetic is; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba
+    2015; betas 0.9 and 0.999, epsilon 1e-8) works number by number, so what one network learns
+    does not depend on the others.
 
     Attributes:
+        count: `N`.
         parameters: those of `layer_shapes`, and `extra`.
-        optimiser: of the parameters.
     """
 
     def __init__(
@@ -79,115 +49,94 @@ class Networks:
         extra: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         """`count` networks whose parameters are 0, with room for `extra` ones beside them."""
-        self._sizes, self._count, self._layers = tuple(sizes), count, len(sizes) - 1
+        self.count, self._last, self._low = count, len(sizes) - 2, precision == "bfloat16"
         shapes = layer_shapes(count, sizes) | dict(extra or {})
-        self.parameters = Parameters(shapes, device, precision=precision)
-        self.optimiser = Adam(self.parameters)
-        self._named, self._low = self.parameters.named, self.parameters.low
-        self._gradients = self.optimiser.gradients
-        self._low_gradients = {
-            name: torch.zeros_like(tensor)
-            for name, tensor in self._low.items()
-            if name.startswith("weight")
+        self.parameters = {
+            name: torch.zeros(shape, device=device, requires_grad=True)
+            for name, shape in shapes.items()
         }
+        self._trained = list(self.parameters.values())
+        self._moments, self._squares = (
+            [torch.zeros_like(tensor, requires_grad=False) for tensor in self._trained]
+            for _ in range(2)
+        )
+        self._updates = [torch.zeros((), device=device) for _ in self._trained]
 
+    @torch.no_grad()
     def initialise(self, network: int, generator: torch.Generator) -> None:
         """Fill one network: weights orthogonal with gain √2, the last layer's too; biases 0."""
-        for name, tensor in self._named.items():
+        for name, tensor in self.parameters.items():
             if name.startswith("weight"):
                 drawn = torch.empty(tensor.shape[1:])  # orthogonal either way round
                 torch.nn.init.orthogonal_(drawn, 2**0.5, generator=generator)
                 tensor[network].copy_(drawn)
-        self.parameters.refresh()
 
     def layers(self, network: int) -> dict[str, Tensor]:
         """Copies of one network's weights `[out, in]` and biases `[out]`, as is usual."""
         copies = {}
-        for layer in range(self._layers):
-            weight, bias = (self._named[f"{of}_{layer}"][network] for of in ("weight", "bias"))
-            turned = weight if layer == self._layers - 1 else weight.mT
+        for layer in range(self._last + 1):
+            weight, bias = (one[network].detach() for one in self._layer(layer))
+            turned = weight if layer == self._last else weight.mT
             copies[f"weight_{layer}"] = turned.cpu().contiguous().clone()
             copies[f"bias_{layer}"] = bias.flatten().cpu().clone()
         return copies
 
-    def record(self, rows: int) -> Record:
-        """Room for a pass of `rows` rows through each network."""
-        return Record(self._count, rows, self._sizes, self.parameters)
-
-    def forward(
-        self, inputs: Tensor, record: Record, dropout: Sequence[Tensor] | None = None
-    ) -> Tensor:
-        """`[N, B, in]` to `[N, out, B]`, which the next pass on the same record overwrites.
+    def forward(self, inputs: Tensor, dropout: Sequence[Tensor] | None = None) -> Tensor:
+        """`[N, B, in]` to `[N, out, B]`.
 
         Args:
             inputs: of each network.
-            record: of this size.
             dropout: factors `[N, B, units]` of each hidden layer, 0 where a unit is dropped and
                 `1 / (1 - share)` elsewhere; None drops none.
         """
-        record.inputs = below = inputs
-        last = self._layers - 1
-        for layer in range(last):
-            below = self._activate(layer, below, record)
+        below = inputs
+        for layer in range(self._last):
+            weight, bias = self._layer(layer)
+            if self._low and layer:
+                below = torch.bmm(below.bfloat16(), weight.bfloat16()) + bias
+            else:
+                below = torch.baddbmm(bias, below, weight)
+            below = below.relu_()
             if dropout is not None:
-                below.mul_(dropout[layer])
-            if record.low and layer < last - 1:
-                record.low[layer].copy_(below)
-        weight, bias = self._named[f"weight_{last}"], self._named[f"bias_{last}"]
-        return torch.bmm(weight, below.mT, out=record.output).add_(bias)
+                below = below * dropout[layer]
+        weight, bias = self._layer(self._last)
+        if below.requires_grad:  # else what follows it back is many times slower, turned as it is
+            below.register_hook(Tensor.contiguous)
+        return torch.bmm(weight, below.mT) + bias
 
-    def _activate(self, layer: int, below: Tensor, record: Record) -> Tensor:
-        """The hidden units of a layer on what is below, `[N, B, units]`."""
-        out, bias = record.hidden[layer], self._named[f"bias_{layer}"]
-        if record.low and layer > 0:
-            product = record.low_gradients[layer]  # free until the way back
-            torch.bmm(record.low[layer - 1], self._low[f"weight_{layer}"], out=product)
-            out.copy_(product).add_(bias)
-        else:
-            torch.baddbmm(bias, below, self._named[f"weight_{layer}"], out=out)
-        return out.relu_()
+    def descend(self, loss: Tensor, rate: float) -> None:
+        """One step of Adam along the gradient of a loss, `[...]` summed over its entries."""
+        gradients = torch.autograd.grad(loss.sum(), self._trained)
+        adam(
+            self._trained,
+            [gradient.contiguous() for gradient in gradients],  # fused: read as they lie in memory
+            self._moments,
+            self._squares,
+            [],
+            self._updates,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
-    def backward(self, gradient: Tensor, record: Record, keep: float = 1.0) -> None:
-        """Write the gradients of all parameters.
+    def tensors(self) -> dict[str, Tensor]:
+        """What a state must hold for training to go on exactly, by name."""
+        kinds = {
+            "values": self._trained,
+            "moments": self._moments,
+            "squares": self._squares,
+            "updates": self._updates,
+        }
+        return {
+            f"{kind}.{name}": tensor.detach()
+            for kind, tensors in kinds.items()
+            for name, tensor in zip(self.parameters, tensors, strict=True)
+        }
 
-        Args:
-            gradient: `[N, out, B]` of the loss by the outputs.
-            record: of the forward pass.
-            keep: share of hidden units that dropout kept in it.
-        """
-        last = self._layers - 1
-        below = record.hidden[last - 1] if last else record.inputs
-        torch.sum(gradient, dim=2, keepdim=True, out=self._gradients[f"bias_{last}"])
-        torch.bmm(gradient, below, out=self._gradients[f"weight_{last}"])
-        if last:
-            gradient = _spread(gradient, self._named[f"weight_{last}"], record.gradients[-1])
-        for layer in reversed(range(last)):
-            if keep != 1.0:
-                gradient.mul_(1 / keep)
-            # Zero where the unit was: by its activation or by dropout, which is all the same.
-            torch.ops.aten.threshold_backward.grad_input(
-                gradient, record.hidden[layer], 0, grad_input=gradient
-            )
-            torch.sum(gradient, dim=1, keepdim=True, out=self._gradients[f"bias_{layer}"])
-            gradient = self._descend(layer, gradient, record)
-
-    def _descend(self, layer: int, gradient: Tensor, record: Record) -> Tensor:
-        """Write the gradient of a hidden layer's weights and return that of what is below."""
-        name = f"weight_{layer}"
-        if layer == 0:
-            return torch.bmm(record.inputs.mT, gradient, out=self._gradients[name])
-        below = record.gradients[layer - 1]
-        if not record.low:
-            torch.bmm(record.hidden[layer - 1].mT, gradient, out=self._gradients[name])
-            return torch.bmm(gradient, self._named[name].mT, out=below)
-        low = record.low_gradients[layer].copy_(gradient)
-        by_weight = torch.bmm(record.low[layer - 1].mT, low, out=self._low_gradients[name])
-        self._gradients[name].copy_(by_weight)
-        return below.copy_(torch.bmm(low, self._low[name].mT, out=record.low_gradients[layer - 1]))
-
-
-def _spread(gradient: Tensor, weight: Tensor, out: Tensor) -> Tensor:
-    """`[N, out, B]` by `[N, out, in]` to `[N, B, in]`; one output is no sum, and a product."""
-    if weight.shape[1] == 1:
-        return torch.mul(gradient.mT, weight, out=out)
-    return torch.bmm(gradient.mT, weight, out=out)
+    def _layer(self, layer: int) -> tuple[Tensor, Tensor]:
+        return self.parameters[f"weight_{layer}"], self.parameters[f"bias_{layer}"]
