@@ -52,10 +52,11 @@ from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
 from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dtr import Critics, DTRConfig
+from preferl.offline.dt_config import DTRConfig, SightConfig
+from preferl.offline.dtr import Critics
+from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.resume import _load as load_training
 from preferl.offline.sequences import are_pictures
-from preferl.offline.sight import Sight, SightConfig
 from preferl.offline.tokens import TokenShape
 from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
@@ -209,7 +210,7 @@ def decision_transformer(
     generator = torch.Generator().manual_seed(0)
     parts: dict[str, torch.nn.Module] = {}
     if pictures:
-        parts["sight"] = Sight(observations, sight, generator)
+        parts["sight"] = PixelEncoder(observations, sight, generator)
     if regulariser is not None:
         parts["critics"] = Critics(seen + 2, regulariser, unit=1.0, generator=generator)
     for part, module in parts.items():

@@ -14,7 +14,7 @@ from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageErro
 from preferl.evaluation import PaidPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dtr import DTRConfig
+from preferl.offline.dt_config import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("transformers")

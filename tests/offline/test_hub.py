@@ -20,7 +20,7 @@ from preferl.offline import (
     DTConfig,
     load_decision_transformer,
 )
-from preferl.offline.dtr import DTRConfig
+from preferl.offline.dt_config import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("accelerate")

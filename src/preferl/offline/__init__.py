@@ -3,8 +3,7 @@
 from preferl.offline.config import OfflineConfig
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer import DecisionTransformer
-from preferl.offline.dt_config import DTConfig
-from preferl.offline.dtr import DTRConfig
+from preferl.offline.dt_config import DTConfig, DTRConfig, SightConfig
 from preferl.offline.hub_layout import load_decision_transformer
 from preferl.offline.iql import IQL
 from preferl.offline.learner import BehaviourCloning, OfflineLearner
@@ -12,7 +11,6 @@ from preferl.offline.learner_configs import CloningConfig, IQLConfig
 from preferl.offline.pipeline import run_offline
 from preferl.offline.policy import OfflinePolicy
 from preferl.offline.sequences import SequenceCollator, Sequences
-from preferl.offline.sight import SightConfig
 from preferl.offline.transitions import Transitions
 
 __all__ = [

@@ -8,8 +8,7 @@ from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
 from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.offline.arms import require_seeds
-from preferl.offline.dt_config import DTConfig
-from preferl.offline.dtr import DTRConfig
+from preferl.offline.dt_config import DTConfig, DTRConfig
 from preferl.offline.learner_configs import IQLConfig
 from preferl.training.precision import Precision
 from preferl.training.reward_presets import RewardSettings, model_names

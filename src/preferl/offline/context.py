@@ -5,17 +5,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from operator import index
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 
 from preferl.data.windows import History
 from preferl.errors import ConfigError, SpaceError, require_in
+from preferl.offline.dt_config import Spending
 from preferl.offline.sequences import PADDED_ACTION, Sequences
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
-
-Spending = Literal["paid", "even"]
-"""How the return that is asked for goes down: by what was paid, or evenly over an episode."""
 
 MOST_STEPS: Final = 2**53
 """Beyond these, a step more is the same number where they are divided."""

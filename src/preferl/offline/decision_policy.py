@@ -22,16 +22,17 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.files import writing
-from preferl.models.folder import require_finite
 from preferl.models.spaces import space_from_json, space_to_json
-from preferl.offline.context import Conditions, Context, Spending
+from preferl.models.folder import require_finite
+from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting
-from preferl.offline.dtr import Critics, DTRConfig
+from preferl.offline.dt_config import DTRConfig, SightConfig, Spending
+from preferl.offline.dtr import Critics
 from preferl.offline.hub import local_folder, push_policy
 from preferl.offline.model_card import model_card
-from preferl.offline.policy import CONFIG, WEIGHTS, with_axis
+from preferl.offline.pixel_encoder import PixelEncoder
+from preferl.offline.policy import CONFIG, WEIGHTS, batched, within
 from preferl.offline.sequences import action_features, are_pictures
-from preferl.offline.sight import Sight, SightConfig
 from preferl.offline.tokens import TokenShape, next_actions
 from preferl.offline.trainer_options import Pushing
 from preferl.offline.transitions import ActionScale, flat_observations
@@ -112,9 +113,10 @@ class DecisionTransformerPolicy:
         self._discrete = isinstance(action_space, spaces.Discrete)
         self._size = parameters["predict_action.0.weight"].shape[0]
         generator = torch.Generator().manual_seed(0)
-        self._sight = None
+        self._pixels = None
         if are_pictures(observation_space):
-            self._sight = _with(Sight(observation_space, sight, generator), "sight", parameters)
+            pixels = PixelEncoder(observation_space, sight, generator)
+            self._pixels = _with(pixels, "sight", parameters)
         self._critics = None
         if regulariser is not None:
             inputs = parameters["embed_state.weight"].shape[1] + self._size
@@ -167,7 +169,7 @@ class DecisionTransformerPolicy:
             SpaceError: observations of another shape or number.
             ConfigError: the reward of the last actions is needed and was not told.
         """
-        single, batch = self._batch(observation)
+        single, batch = batched(observation, self.observation_space)
         states = self._states(batch)
         context = state
         if context is None:
@@ -352,7 +354,7 @@ class DecisionTransformerPolicy:
             self._parameters,
             self._shape,
             {
-                "states": seen if self._sight is None else self._sight(seen),
+                "states": seen if self._pixels is None else self._pixels(seen),
                 "actions": for_each(context.actions),
                 "returns_to_go": torch.from_numpy(context.asked.reshape(len(seen), -1, 1)),
                 "timesteps": for_each(context.timesteps),
@@ -373,35 +375,17 @@ class DecisionTransformerPolicy:
         space = self.action_space
         if isinstance(space, spaces.Discrete):
             return np.asarray(features.argmax(-1) + int(space.start), space.dtype)
-        scaled = ActionScale.of(space).outward(torch.from_numpy(features)).numpy()
-        shaped = scaled.reshape(len(features), *(space.shape or ()))
-        if isinstance(space, spaces.Box):
-            shaped = np.clip(shaped, space.low, space.high)
-        return np.asarray(shaped.astype(space.dtype))
-
-    def _batch(self, observation: Any) -> tuple[bool, Any]:
-        """Whether it is a single observation, and all with a first axis `V`."""
-        space = self.observation_space
-        first, shape = observation, space
-        while isinstance(shape, spaces.Dict):
-            key = next(iter(shape))
-            first, shape = first[key], shape[key]
-        single = np.ndim(first) == len(shape.shape or ())
-        return single, with_axis(observation) if single else observation
+        return within(ActionScale.of(space).outward(torch.from_numpy(features)).numpy(), space)
 
     def _states(self, batch: Any) -> Array:
-        if self._sight is not None:
-            states = np.asarray(batch)
-            expected: Any = self.observation_space.shape
-            got: Any = states.shape[1:]
-        else:
-            states = flat_observations(batch)
-            expected, got = self.conditions.mean.shape, states.shape[1:]
-        if expected != got:
-            raise SpaceError.mismatch("observation", expected=f"shape {expected}", got=got)
-        if self._sight is not None:
-            return states
-        return np.asarray((states - self.conditions.mean) / self.conditions.deviation)
+        conditions, pictures = self.conditions, self._pixels is not None
+        states = np.asarray(batch) if pictures else flat_observations(batch)
+        expected = self.observation_space.shape if pictures else conditions.mean.shape
+        if states.shape[1:] != expected:
+            raise SpaceError.mismatch(
+                "observation", expected=f"shape {expected}", got=states.shape[1:]
+            )
+        return states if pictures else (states - conditions.mean) / conditions.deviation
 
 
 def _with(module: Any, name: str, parameters: Mapping[str, Tensor]) -> Any:

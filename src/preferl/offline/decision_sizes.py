@@ -14,9 +14,8 @@ from preferl.errors import ConfigError
 from preferl.models.configs import dense
 from preferl.models.folder import require_numbers
 from preferl.offline.context import Conditions
-from preferl.offline.dtr import DTRConfig
+from preferl.offline.dt_config import DTRConfig, SightConfig
 from preferl.offline.sequences import action_size, are_pictures
-from preferl.offline.sight import SightConfig
 from preferl.offline.tokens import TokenShape
 from preferl.offline.transitions import observation_size
 

@@ -6,10 +6,10 @@ whatever else that does come with it.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, final
+from typing import Any, final
 
 import torch
 from gymnasium import spaces
@@ -17,9 +17,9 @@ from gymnasium import spaces
 from preferl._optional import require
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError, require_in
-from preferl.offline.context import Conditions, Spending
+from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTConfig
+from preferl.offline.dt_config import DTConfig, Spending
 from preferl.offline.hub import push, push_if_possible
 from preferl.offline.sequences import SequenceCollator, Sequences
 from preferl.offline.trained_transformer import TrainedTransformer
@@ -28,23 +28,6 @@ from preferl.shapes import FloatArray
 
 OnProgress = Callable[[int, dict[str, float]], None]
 """Told the updates made and, by name, the means since it was last told."""
-
-CRITICS: Final = "critics"
-"""The part of what is trained that learns at a rate of its own."""
-
-
-@final
-@dataclass(frozen=True)
-class _How:
-    """The settings of one call of `fit`."""
-
-    resume: bool
-    checkpoint_every: int
-    on_progress: OnProgress | None
-    every: int
-    options: Mapping[str, Any]
-    callbacks: Sequence[Any]
-    pushing: Pushing | None
 
 
 @final
@@ -107,7 +90,6 @@ class DecisionTransformer:
         self.seed, self.steps, self.device = seed, steps, torch.device(device)
         self._module = TrainedTransformer(observation_space, action_space, config, seed)
         self._data: Sequences | None = None
-        self._epoch = 1  # updates of one
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
         """Episodes as this agent learns from them.
@@ -166,18 +148,60 @@ class DecisionTransformer:
             SpaceError: data of other spaces.
             StorageError: the hub does not take the policy at the end; `policy()` has it.
         """
+        from preferl.offline import hugging_face
+
         require_in("checkpoint_every", checkpoint_every, 1, math.inf)
         require_in("every", every, 1, math.inf)
         self._check(data)
         options = dict(options or {})
-        pushing = self._plan(data, options, None if folder is None else Path(folder))
-        self._module.begin(data)
-        how = _How(resume, checkpoint_every, on_progress, every, options, callbacks, pushing)
-        if folder is not None:
-            return self._fit(data, Path(folder), how)
-        with TemporaryDirectory() as nowhere:
-            quiet = {"save_strategy": "no"} | options
-            return self._fit(data, Path(nowhere), replace(how, resume=False, options=quiet))
+        require_options(options, hugging_face.known_options())
+        pushing = Pushing.of(options, None if folder is None else Path(folder))
+        config, module = self.config, self._module
+        self.steps, epoch = planned_updates(
+            options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
+        )
+        module.begin(data)
+        steps, latest = self.steps, dict[str, float]()
+
+        def on_log(step: int, logs: dict[str, float]) -> None:
+            latest.clear()
+            latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
+            latest.update({name: float(value) for name, value in module.measured.items()})
+            if on_progress is not None:
+                on_progress(step, dict(latest))
+
+        def on_save() -> None:
+            if pushing is not None and pushing.often:
+                push_if_possible(self._policy(data), pushing, "Training under way")
+
+        with ExitStack() as stack:
+            if folder is None:
+                folder, resume = stack.enter_context(TemporaryDirectory()), False
+                options = {"save_strategy": "no"} | options
+            first = hugging_face.train(
+                module.to(self.device).train(),
+                SequenceCollator(
+                    data, config.context, seed=self.seed, ends=config.regulariser is not None
+                ),
+                Path(folder),
+                config,
+                steps=steps,
+                epoch=epoch,
+                device=self.device,
+                seed=self.seed,
+                save_every=checkpoint_every,
+                report_every=min(every, steps),
+                resume=resume,
+                on_log=on_log,
+                after_update=lambda step: module.follow(step / steps),
+                on_save=on_save,
+                options=options,
+                callbacks=callbacks,
+            )
+        self._data = data
+        if first and pushing is not None:
+            push(self._policy(data), pushing, "Training done")
+        return latest
 
     def policy(
         self, target: float | str | None = None, *, spending: Spending | None = None
@@ -215,69 +239,6 @@ class DecisionTransformer:
             spending=config.spending,
         )
         return policy.asking(config.target)
-
-    def _plan(
-        self, data: Sequences, options: dict[str, Any], folder: Path | None
-    ) -> Pushing | None:
-        """Count updates, and find where the policy is pushed, before anything is done."""
-        from preferl.offline import hugging_face
-
-        require_options(options, hugging_face.known_options())
-        pushing = Pushing.of(options, folder)
-        self.steps, self._epoch = planned_updates(
-            options, self.steps, episodes=len(data.returns), batch_size=self.config.batch_size
-        )
-        return pushing
-
-    def _fit(self, data: Sequences, folder: Path, how: "_How") -> dict[str, float]:
-        from preferl.offline import hugging_face
-
-        config, module = self.config, self._module
-        latest: dict[str, float] = {}
-
-        def on_log(step: int, logs: dict[str, float]) -> None:
-            latest.clear()
-            latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
-            latest.update({name: float(value) for name, value in module.measured.items()})
-            if how.on_progress is not None:
-                how.on_progress(step, dict(latest))
-
-        def on_save() -> None:
-            if how.pushing is not None and how.pushing.often:
-                push_if_possible(self._policy(data), how.pushing, "Training under way")
-
-        rate = {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
-        steps = self.steps or 1
-        first = hugging_face.train(
-            module.to(self.device).train(),
-            SequenceCollator(
-                data, config.context, seed=self.seed, ends=config.regulariser is not None
-            ),
-            folder,
-            steps=steps,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
-            weight_decay=config.weight_decay,
-            warmup=config.warmup,
-            max_grad_norm=config.max_grad_norm,
-            bfloat16=config.precision == "bfloat16",
-            device=self.device,
-            seed=self.seed,
-            save_every=how.checkpoint_every,
-            report_every=min(how.every, steps),
-            resume=how.resume,
-            on_log=on_log,
-            after_update=lambda step: module.follow(step / steps),
-            on_save=on_save,
-            apart=rate,
-            epoch=self._epoch,
-            options=how.options,
-            callbacks=how.callbacks,
-        )
-        self._data = data
-        if first and how.pushing is not None:
-            push(self._policy(data), how.pushing, "Training done")
-        return latest
 
     def _check(self, data: Sequences) -> None:
         expected = (self._module.inputs, self._module.outputs)

@@ -2,16 +2,93 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, final, get_args
+from typing import Final, Literal, final, get_args
 
 from preferl.errors import ConfigError, require_in
-from preferl.offline.context import Spending
-from preferl.offline.dtr import DTRConfig
-from preferl.offline.sight import SightConfig
+from preferl.models.configs import CNNRewardConfig
+from preferl.models.spaces import Channels
 from preferl.training.precision import Precision
+
+Spending = Literal["paid", "even"]
+"""How the return that is asked for goes down: by what was paid, or evenly over an episode."""
 
 ActionLoss = Literal["squares", "gaussian"]
 """How far continuous actions are from those recorded, each number the same or by its deviation."""
+
+
+CANDIDATES: Final = (0.5, 0.75, 1.0, 1.5, 2.0)
+"""Target returns among whose actions the critics choose, in multiples of the one asked for."""
+
+
+@final
+@dataclass(frozen=True)
+class DTRConfig:
+    """Settings of the regulariser.
+
+    Attributes:
+        weight: of the critics' opinion in the policy's loss at the end of training, `η_max`. It
+            grows from 0 in proportion to the updates made ("learn to walk before you can run"),
+            and is divided by the mean size of what critics say, so that it means the same
+            whatever rewards are. 0 leaves the critics to choose among candidates only.
+        discount: of rewards per step, in [0, 1].
+        hidden: units of each layer of a critic.
+        learning_rate: of the critics.
+        target_rate: share by which target critics follow per update, in (0, 1].
+        candidates: target returns, in multiples of the one asked for, among whose actions the
+            critics choose when acting.
+    """
+
+    weight: float = 1.0
+    discount: float = 0.99
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    candidates: tuple[float, ...] = CANDIDATES
+
+    def __post_init__(self) -> None:
+        require_in("weight", self.weight, 0, math.inf)
+        require_in("discount", self.discount, 0, 1)
+        require_in("learning_rate", self.learning_rate, 1e-12, math.inf)
+        require_in("target_rate", self.target_rate, 1e-9, 1)
+        if not self.hidden or min(self.hidden) < 1 or not self.candidates:
+            raise ConfigError.mismatch(
+                "hidden and candidates",
+                expected="at least one each, and at least one unit per layer",
+                got=(self.hidden, self.candidates),
+            )
+
+
+@final
+@dataclass(frozen=True)
+class SightConfig:
+    """Shape of `PixelEncoder`; the defaults are those of `CNNRewardConfig`.
+
+    Attributes:
+        kernels: side of each convolution's kernel, in pixels.
+        strides: of each convolution.
+        filters: of each convolution.
+        size: numbers that a picture becomes.
+        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
+    """
+
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (3, 2, 1, 1)
+    filters: int = 16
+    size: int = 64
+    channels: Channels = "auto"
+
+    def __post_init__(self) -> None:
+        self.network()
+
+    def network(self) -> CNNRewardConfig:
+        """The same as the settings of a reward's network, which knows what is out of range."""
+        return CNNRewardConfig(
+            kernels=self.kernels,
+            strides=self.strides,
+            filters=self.filters,
+            hidden=self.size,
+            channels=self.channels,
+        )
 
 
 @final

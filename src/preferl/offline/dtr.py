@@ -4,60 +4,17 @@ Tu et al. 2025, "In-Dataset Trajectory Return Regularization for Offline Prefere
 Reinforcement Learning" (DTR), which builds on the critics of QT (Hu et al. 2024).
 """
 
-import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from preferl.errors import ConfigError, require_in
 from preferl.functional.value import soft_update
 from preferl.models.blocks import Perceptrons
-
-CANDIDATES: Final = (0.5, 0.75, 1.0, 1.5, 2.0)
-"""Target returns among whose actions the critics choose, in multiples of the one asked for."""
-
-
-@final
-@dataclass(frozen=True)
-class DTRConfig:
-    """Settings of the regulariser.
-
-    Attributes:
-        weight: of the critics' opinion in the policy's loss at the end of training, `η_max`. It
-            grows from 0 in proportion to the updates made ("learn to walk before you can run"),
-            and is divided by the mean size of what critics say, so that it means the same
-            whatever rewards are. 0 leaves the critics to choose among candidates only.
-        discount: of rewards per step, in [0, 1].
-        hidden: units of each layer of a critic.
-        learning_rate: of the critics.
-        target_rate: share by which target critics follow per update, in (0, 1].
-        candidates: target returns, in multiples of the one asked for, among whose actions the
-            critics choose when acting.
-    """
-
-    weight: float = 1.0
-    discount: float = 0.99
-    hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 3e-4
-    target_rate: float = 0.005
-    candidates: tuple[float, ...] = CANDIDATES
-
-    def __post_init__(self) -> None:
-        require_in("weight", self.weight, 0, math.inf)
-        require_in("discount", self.discount, 0, 1)
-        require_in("learning_rate", self.learning_rate, 1e-12, math.inf)
-        require_in("target_rate", self.target_rate, 1e-9, 1)
-        if not self.hidden or min(self.hidden) < 1 or not self.candidates:
-            raise ConfigError.mismatch(
-                "hidden and candidates",
-                expected="at least one each, and at least one unit per layer",
-                got=(self.hidden, self.candidates),
-            )
+from preferl.offline.dt_config import DTRConfig
 
 
 @final

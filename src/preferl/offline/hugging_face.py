@@ -27,11 +27,16 @@ from transformers import (
 )
 
 from preferl.errors import ConfigError
+from preferl.offline.dt_config import DTConfig
 from preferl.offline.trainer_options import ON_THE_HUB
 from preferl.reading import read_json
 
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
 """Parts of the model that no action comes from; they are kept as they are, for the hub."""
+
+
+CRITICS: Final = "critics"
+"""The part of what is trained that learns at a rate of its own."""
 
 
 def build_model(seed: int, **settings: Any) -> nn.Module:
@@ -59,18 +64,27 @@ def config_json(model: Any) -> dict[str, Any]:
     return described | {"architectures": ["DecisionTransformerModel"]}
 
 
+def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """What `tokens.all_actions` computes, by the model's own forward, `[B, H, A]`.
+
+    It takes three times as long, and is what that is held against; it serves in its place.
+
+    Args:
+        model: from `build_model`.
+        batch: as `all_actions` takes it, with `rewards`, which change nothing.
+    """
+    predicted: Tensor = model(**batch).action_preds
+    return predicted
+
+
 def train(
     module: nn.Module,
     collate: Callable[[Sequence[int]], dict[str, Tensor]],
     folder: Path,
+    config: DTConfig,
     *,
     steps: int,
-    batch_size: int,
-    learning_rate: float,
-    weight_decay: float,
-    warmup: float,
-    max_grad_norm: float,
-    bfloat16: bool,
+    epoch: int,
     device: torch.device,
     seed: int,
     save_every: int,
@@ -79,8 +93,6 @@ def train(
     on_log: Callable[[int, dict[str, float]], None],
     after_update: Callable[[int], None],
     on_save: Callable[[], None],
-    apart: Mapping[str, float],
-    epoch: int,
     options: Mapping[str, Any],
     callbacks: Sequence[Any],
 ) -> bool:
@@ -90,13 +102,9 @@ def train(
         module: takes a minibatch by keywords.
         collate: sample numbers to a minibatch.
         folder: of the checkpoints.
+        config: batches, learning rates and precision.
         steps: updates in all.
-        batch_size: over all processes.
-        learning_rate: highest, after the warm-up; it then falls linearly to 0.
-        weight_decay: of matrices.
-        warmup: share of the updates during which the learning rate rises.
-        max_grad_norm: gradients are scaled down to; those of `apart` each on their own.
-        bfloat16: whether products are computed in it.
+        epoch: updates that a strategy of epochs waits for.
         device: where.
         seed: of dropout.
         save_every: updates between two checkpoints.
@@ -105,25 +113,23 @@ def train(
         on_log: told the update and its numbers.
         after_update: told the number of updates done, after each.
         on_save: called when a checkpoint is written, in the first process alone.
-        apart: submodules that learn at another rate, with these rates.
-        epoch: updates that a strategy of epochs waits for.
         options: more of `TrainingArguments`, none of those that are set here.
         callbacks: more of `TrainerCallback`.
 
     Returns:
         Whether this process is the first of those that train together.
     """
-    options = _by_steps(options, epoch)
+    apart = {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
     arguments = TrainingArguments(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=_share(batch_size),
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        warmup_steps=warmup if warmup < 1 else int(warmup),
-        max_grad_norm=0.0 if apart else max_grad_norm,
+        per_device_train_batch_size=_share(config.batch_size),
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup,
+        max_grad_norm=0.0 if apart else config.max_grad_norm,
         optim="adamw_torch_fused",
-        bf16=bfloat16,
+        bf16=config.precision == "bfloat16",
         use_cpu=device.type == "cpu",
         seed=seed % 2**32,
         train_sampling_strategy="sequential",
@@ -132,20 +138,18 @@ def train(
         logging_nan_inf_filter=False,
         save_total_limit=1,
         disable_tqdm=True,
-        **(
-            {"report_to": "none", "logging_steps": report_every, "save_steps": save_every} | options
-        ),
+        **{"report_to": "none", "logging_steps": report_every, "save_steps": save_every}
+        | _by_steps(options, epoch),
     )
+    told = _Told(on_log, after_update, on_save, apart, config.max_grad_norm)
+    samples = range(steps * config.batch_size * arguments.gradient_accumulation_steps)
     with _own_randomness():
         trainer = Trainer(
             model=module,
             args=arguments,
-            train_dataset=_Numbers(steps * batch_size * arguments.gradient_accumulation_steps),
+            train_dataset=_Numbers(samples),
             data_collator=collate,
-            callbacks=[
-                _Told(on_log, after_update, on_save, apart, max_grad_norm),
-                *callbacks,
-            ],
+            callbacks=[told, *callbacks],
             optimizers=(_optimiser(module, arguments, apart), None),
         )
         trainer.remove_callback(PrinterCallback)
@@ -238,11 +242,11 @@ def _optimiser(
 class _Numbers(Dataset[int]):
     """Sample numbers: what they stand for is the collator's business."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._numbers)
 
     def __getitem__(self, number: int) -> int:
         return number

@@ -92,17 +92,19 @@ class OfflinePolicy:
             SpaceError: observations of another shape.
         """
         del episode_start
-        single, flat = self._flat(observation)
+        single, batch = batched(observation, self.observation_space)
+        flat = flat_observations(batch)
+        if flat.shape[1] != self._actor.inputs:
+            raise SpaceError.mismatch(
+                "observation",
+                expected=f"{self._actor.inputs} numbers, as in {self.observation_space}",
+                got=flat.shape[1],
+            )
         with torch.no_grad():
             actions = self._actor(torch.from_numpy(flat)).numpy()
         if not deterministic:
             actions = actions + self._deviation * self._rng.standard_normal(actions.shape)
-        space = self.action_space
-        shape = space.shape or ()
-        actions = actions.reshape(len(flat), *shape)
-        if isinstance(space, spaces.Box):
-            actions = np.clip(actions, space.low, space.high)
-        actions = actions.astype(space.dtype)
+        actions = within(actions, self.action_space)
         return (actions[0] if single else actions), state
 
     def save(self, path: Path | str) -> None:
@@ -206,22 +208,23 @@ class OfflinePolicy:
             )
             program.save(str(draft))
 
-    def _flat(self, observation: Any) -> tuple[bool, Array]:
-        """Whether it is a single observation, and `[V, O]` numbers."""
-        space = self.observation_space
-        first, shape = observation, space
-        while isinstance(shape, spaces.Dict):
-            key = next(iter(shape))
-            first, shape = first[key], shape[key]
-        single = np.ndim(first) == len(shape.shape or ())
-        flat = flat_observations(with_axis(observation) if single else observation)
-        if flat.shape[1] != self._actor.inputs:
-            raise SpaceError.mismatch(
-                "observation",
-                expected=f"{self._actor.inputs} numbers, as in {space}",
-                got=flat.shape[1],
-            )
-        return single, flat
+
+def batched(observation: Any, space: spaces.Space[Any]) -> tuple[bool, Any]:
+    """Whether it is a single observation of the space, and all with a first axis `V`."""
+    first = observation
+    while isinstance(space, spaces.Dict):
+        key = next(iter(space))
+        first, space = first[key], space[key]
+    single = np.ndim(first) == len(space.shape or ())
+    return single, with_axis(observation) if single else observation
+
+
+def within(actions: Array, space: spaces.Space[Any]) -> Array:
+    """`[V, A]` numbers to `[V, *act]` actions, cut off by a box where it ends."""
+    shaped = actions.reshape(len(actions), *(space.shape or ()))
+    if isinstance(space, spaces.Box):
+        shaped = np.clip(shaped, space.low, space.high)
+    return np.asarray(shaped.astype(space.dtype))
 
 
 def with_axis(observation: Any) -> Any:

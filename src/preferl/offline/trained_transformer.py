@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from preferl.errors import SpaceError
 from preferl.offline.dt_config import ActionLoss, DTConfig
 from preferl.offline.dtr import Critics, regularise
+from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.sequences import Sequences, action_size, are_pictures
-from preferl.offline.sight import Sight
 from preferl.offline.tokens import TokenShape, all_actions
 from preferl.offline.transitions import observation_size
 
@@ -50,7 +50,7 @@ class TrainedTransformer(nn.Module):
         self.outputs = action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
         pictures = are_pictures(observation_space)
-        self.sight = Sight(observation_space, config.sight, generator) if pictures else None
+        self.sight = PixelEncoder(observation_space, config.sight, generator) if pictures else None
         size = observation_size(observation_space) if self.sight is None else self.sight.size
         self.inputs = observation_space.shape if pictures else (size,)
         self.shape = TokenShape(config.layers, config.heads, _bounded(action_space), config.dropout)

@@ -1,6 +1,5 @@
 """What a Decision Transformer looks at pictures with: the convolutions of a reward of pictures."""
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -8,54 +7,21 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.models.cnn import convolutions, initialise
-from preferl.models.configs import CNNRewardConfig
 from preferl.models.encoders import PictureEncoder
-from preferl.models.spaces import Channels
+from preferl.offline.dt_config import SightConfig
 
 
 @final
-@dataclass(frozen=True)
-class SightConfig:
-    """Shape of `Sight`; the defaults are those of `CNNRewardConfig`.
-
-    Attributes:
-        kernels: side of each convolution's kernel, in pixels.
-        strides: of each convolution.
-        filters: of each convolution.
-        size: numbers that a picture becomes.
-        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
-    """
-
-    kernels: tuple[int, ...] = (7, 5, 3, 3)
-    strides: tuple[int, ...] = (3, 2, 1, 1)
-    filters: int = 16
-    size: int = 64
-    channels: Channels = "auto"
-
-    def __post_init__(self) -> None:
-        self.network()
-
-    def network(self) -> CNNRewardConfig:
-        """The same as the settings of a reward's network, which knows what is out of range."""
-        return CNNRewardConfig(
-            kernels=self.kernels,
-            strides=self.strides,
-            filters=self.filters,
-            hidden=self.size,
-            channels=self.channels,
-        )
-
-
-@final
-class Sight(nn.Module):
+class PixelEncoder(nn.Module):
     """Pictures `[..., *obs]` as bytes to numbers `[..., F]`.
 
     Attributes:
         size: `F`.
 
     >>> import numpy as np
-    >>> sight = Sight(spaces.Box(0, 255, (3, 20, 20), np.uint8), SightConfig(), torch.Generator())
-    >>> sight(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
+    >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)
+    >>> encoder = PixelEncoder(pictures, SightConfig(), torch.Generator())
+    >>> encoder(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
     torch.Size([2, 5, 64])
     """
 
