@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,24 +88,19 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     expected = "a folder written by preferl, with an about.json"
     with reading(path, expected=expected, error=DataError):
         about = read_object(path / "about.json")
-    _require_format(path, about)
+    if about.get("format") != FORMAT:
+        raise DataError.mismatch(
+            f"format of {path}",
+            expected=FORMAT,
+            got=about.get("format"),
+            fix="Read it with the version of preferl that wrote it.",
+        )
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
         names = about.pop("arrays")  # in the order they were saved, since that has a meaning
         if not isinstance(names, list):
             raise TypeError(f"{type(names).__name__}, not a list")
         files = {name: inside(path, f"{name}.npy") for name in names}
     return {name: _load_array(file, memory_map) for name, file in files.items()}, about
-
-
-def _require_format(path: Path, about: Mapping[str, Any]) -> None:
-    found = about.get("format")
-    if found != FORMAT:
-        raise DataError.mismatch(
-            f"format of {path}",
-            expected=FORMAT,
-            got=found,
-            fix="Read it with the version of preferl that wrote it.",
-        )
 
 
 def _load_array(file: Path, memory_map: bool) -> Array:
@@ -152,8 +148,7 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    arrays, _ = _load(path, "episodes", memory_map)
-    with reading(path, expected="the arrays of episodes", error=DataError):
+    with _kept(path, "episodes", memory_map) as (arrays, _):
         return Episodes(
             observations=_nested("observations", arrays),
             actions=arrays["actions"],
@@ -178,8 +173,7 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    arrays, about = _load(path, "segments", memory_map)
-    with reading(path, expected="the arrays of segments", error=DataError):
+    with _kept(path, "segments", memory_map) as (arrays, about):
         return _to_segments(arrays, about)
 
 
@@ -203,8 +197,7 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    arrays, about = _load(path, "comparisons", memory_map)
-    with reading(path, expected="the arrays of comparisons", error=DataError):
+    with _kept(path, "comparisons", memory_map) as (arrays, about):
         return Comparisons(
             _to_segments(arrays, about),
             arrays["pairs"],
@@ -270,11 +263,16 @@ def _require_writable(arrays: Mapping[str, Array]) -> None:
             raise DataError.mismatch("array name", expected="words joined by '/'", got=repr(name))
 
 
-def _load(path: Path, kind: str, memory_map: bool) -> tuple[dict[str, Array], dict[str, Any]]:
+@contextmanager
+def _kept(
+    path: Path, kind: str, memory_map: bool
+) -> Iterator[tuple[dict[str, Array], dict[str, Any]]]:
+    """The arrays of a folder of a kind and what it says of them, to be put together."""
     arrays, about = load_arrays(path, memory_map=memory_map)
     if about.get("kind") != kind:
         raise DataError.mismatch(f"{path}", expected=kind, got=about.get("kind"))
-    return arrays, about
+    with reading(path, expected=f"the arrays of {kind}", error=DataError):
+        yield arrays, about
 
 
 def _flat(name: str, observations: Observations) -> dict[str, Array]:

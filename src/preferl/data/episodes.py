@@ -210,13 +210,13 @@ def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
     return map_observations(lambda *arrays: concatenate_rows(arrays), *parts)
 
 
-def require_alike(name: str, parts: Sequence[Any]) -> None:
+def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> None:
     """Raise `DataError` unless all parts have the keys and row shapes of the first."""
     shapes = [_row_shapes(part) for part in parts]
     for k, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise DataError.mismatch(
-                name, expected=f"rows of {shapes[0]}, as in part 0", got=f"{shape} in part {k}"
+                name, expected=f"rows of {shapes[0]}, as in {unit} 0", got=f"{shape} in {unit} {k}"
             )
 
 

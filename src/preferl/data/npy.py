@@ -10,7 +10,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 
 from preferl.bounds import Expansion
-from preferl.errors import DataError
+from preferl.data.columns import require_names
 from preferl.shapes import Array
 
 DAMAGED: Final = (
@@ -69,13 +69,7 @@ def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Arra
         # Opened here, since numpy leaves a file open that turns out to be none of its own.
         with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             held = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            missing = [name for name in names or () if name not in held]
-            if missing:
-                raise DataError.mismatch(
-                    f"{path}",
-                    expected=f"the arrays {', '.join(names or ())}",
-                    got=f"no {', '.join(missing)} among {list(held)}",
-                )
+            require_names(path, names or (), held, "arrays")
             wanted = held if names is None else names
             return {name: _member(archive, held[name], expansion) for name in wanted}
     except (OSError, ValueError):

@@ -53,7 +53,7 @@ def test_whole_number_rewards_become_floats(tmp_path):
     [
         ({"actions": None}, "demonstration 1, actions: expected an array of numbers"),
         ({"actions": np.zeros((3, 2))}, "demonstration 1: expected arrays of one length.*3"),
-        ({"actions": np.zeros((4, 5))}, r"demonstration 1, actions.*\(2,\).*\(5,\)"),
+        ({"actions": np.zeros((4, 5))}, r"actions.*\(2,\), as in .* 0.*\(5,\) in demonstration 1"),
         ({"rewards": np.zeros((4, 1))}, r"demonstration 1, rewards.*\(4, 1\)"),
         ({"observations": [[1.0], [1.0, 2.0]]}, "demonstration 1, observations"),
         ({"observations": np.array(["a"] * 4)}, "demonstration 1, observations.*<U1"),

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from preferl.data.columns import as_floats, require_rows
 from preferl.data.episodes import Episodes
-from preferl.data.sources.hdf5 import open_hdf5, read_array, require_rows
+from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.data.tasks import Task, find_task
 from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
@@ -41,18 +42,17 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     row = None if task is None else find_task(task)
     with open_hdf5(path) as file:
         arrays = _arrays(file, row, str(path))
-    if require_rows(arrays, f"{path}") < 2:
+    if require_rows(arrays, path) < 2:
         raise DataError.mismatch(f"{path}", expected="at least two rows", got="fewer")
     terminals = arrays["terminals"].astype(bool)
     timeouts = _timeouts(arrays, terminals, row, path)
     rows, lengths = qlearning_view(terminals, timeouts, _moves(arrays.get("infos/goal")))
     observations, last = arrays["observations"], rows[np.cumsum(lengths) - 1]
     states = [arrays[key][rows] for key in ("infos/qpos", "infos/qvel") if key in arrays]
-    rewards = arrays["rewards"]
     return Episodes(
         observations=observations[rows],
         actions=arrays["actions"][rows],
-        rewards=rewards[rows].astype(np.result_type(rewards, np.float32), copy=False),
+        rewards=as_floats(arrays["rewards"][rows]),
         terminated=terminals[rows],
         final_observations=observations[last + 1],
         lengths=lengths,

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from preferl.bounds import Expansion
-from preferl.data.episodes import Episodes
+from preferl.data.columns import as_floats, require_names, require_numbers, require_rows
+from preferl.data.episodes import Episodes, require_alike
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import DataError
 from preferl.shapes import Array
@@ -50,7 +51,9 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     demonstrations = [
         _arrays(one, f"{path}, demonstration {k}", expansion) for k, one in enumerate(found)
     ]
-    _require_alike(demonstrations, path)
+    for field in _FIELDS:
+        parts = [one[field] for one in demonstrations]
+        require_alike(f"{path}, {field}", parts, unit="demonstration")
     return _episodes(demonstrations, path, drop_last)
 
 
@@ -60,13 +63,7 @@ def _arrays(demonstration: object, name: str, expansion: Expansion) -> dict[str,
         raise DataError.mismatch(
             name, expected="a dictionary of arrays", got=type(demonstration).__name__
         )
-    missing = [field for field in _FIELDS if field not in demonstration]
-    if missing:
-        raise DataError.mismatch(
-            name,
-            expected=f"the keys {', '.join(_FIELDS)}",
-            got=f"no {', '.join(missing)} among {sorted(map(str, demonstration))}",
-        )
+    require_names(name, _FIELDS, demonstration, "keys")
     arrays = {
         field: _numbers(demonstration[field], f"{name}, {field}", expansion) for field in _FIELDS
     }
@@ -75,34 +72,14 @@ def _arrays(demonstration: object, name: str, expansion: Expansion) -> dict[str,
         raise DataError.mismatch(
             f"{name}, rewards", expected="shape [T]", got=arrays["rewards"].shape
         )
-    lengths = {field: len(array) for field, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError.mismatch(name, expected="arrays of one length", got=lengths)
+    require_rows(arrays, name)
     return arrays
 
 
 def _numbers(value: Any, name: str, expansion: Expansion) -> Array:
     array = np.asarray(array_of(value, name, expansion))
-    if array.dtype.kind not in "biuf" or array.ndim == 0:
-        raise DataError.mismatch(
-            name,
-            expected="an array of numbers with an axis of steps",
-            got=f"{array.dtype} of shape {array.shape}",
-        )
+    require_numbers(name, array, "an array of numbers with an axis of steps")
     return array
-
-
-def _require_alike(demonstrations: list[dict[str, Array]], path: str | Path) -> None:
-    for field in _FIELDS:
-        expected = demonstrations[0][field].shape[1:]
-        for k, demonstration in enumerate(demonstrations):
-            got = demonstration[field].shape[1:]
-            if got != expected:
-                raise DataError.mismatch(
-                    f"{path}, demonstration {k}, {field}",
-                    expected=f"steps of shape {expected}, as in demonstration 0",
-                    got=got,
-                )
 
 
 def _episodes(demonstrations: list[dict[str, Array]], path: str | Path, drop: bool) -> Episodes:
@@ -122,7 +99,7 @@ def _episodes(demonstrations: list[dict[str, Array]], path: str | Path, drop: bo
     return Episodes(
         observations=rows["observations"],
         actions=rows["actions"],
-        rewards=rows["rewards"].astype(np.result_type(rows["rewards"], np.float32), copy=False),
+        rewards=as_floats(rows["rewards"]),
         terminated=np.zeros(len(rows["rewards"]), bool),
         final_observations=np.stack([one["observations"][-1] for one in demonstrations]),
         lengths=lengths,

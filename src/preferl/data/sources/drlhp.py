@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from preferl.bounds import Expansion
+from preferl.data.columns import require_numbers
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.data.sources.pickles import Fields, array_of, read_pickle
@@ -82,9 +83,7 @@ def _pictures(packed: Any, expansion: Expansion) -> Array:
         expansion.add(len(content))
         packed = read_pickle(content, expansion=expansion)
     pictures = np.asarray(array_of(packed, "clip", expansion))
-    if pictures.ndim < 2 or pictures.dtype.kind not in "buif":
-        got = f"{pictures.dtype} of shape {pictures.shape}"
-        raise DataError.mismatch("clip", expected="a stack of frames", got=got)
+    require_numbers("clip", pictures, "a stack of frames", axes=2)
     return np.ascontiguousarray(pictures)
 
 

@@ -4,21 +4,37 @@ An HDF5 file may point to others on the machine, declare arrays that it does not
 a library to decompress them. Before anything is read, all of it is looked at, and such is refused.
 """
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.data.sources.hdf5_checks import check_hdf5
+from preferl.data.columns import require_numbers
 from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
+SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 """The bytes that an HDF5 file begins with."""
+
+DEEPEST: Final = 32
+"""Groups within groups; data sets of published files are four deep at most."""
+
+MOST_DEFLATED: Final = 1_032
+"""Bytes that deflate makes of one, at most."""
+
+_DEFLATE, _CHECKSUM, _LZF = 1, 3, 32000
+_COMPRESS: Final = {_DEFLATE, 4, _LZF}
+"""Filters that make chunks smaller: deflate, szip, LZF."""
+
+_ARRANGE: Final = {2, _CHECKSUM, 5, 6}
+"""Those that do not, or that pack bits: shuffle, checksums, n-bit, scale and offset. The HDF5
+library would look for any other filter in folders of plug-ins, and run what it finds."""
 
 
 @contextmanager
@@ -33,7 +49,7 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
     h5py = require("h5py", extra="d4rl")
     try:
         with h5py.File(path, "r") as file:
-            check_hdf5(file, str(path), Expansion.of(Path(path)))
+            _check(file, str(path), Expansion.of(Path(path)))
             yield file
     except PreferlError:
         raise
@@ -62,12 +78,7 @@ def read_array(group: Any, key: str, name: str) -> Array:
         raise DataError.mismatch(
             name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}"
         )
-    if held.dtype.kind not in "biuf" or not held.shape:
-        raise DataError.mismatch(
-            f"{name}, {key}",
-            expected="numbers with an axis of steps",
-            got=f"{held.dtype} of shape {held.shape}",
-        )
+    require_numbers(f"{name}, {key}", held)
     try:
         array = np.asarray(held[()])
     except OSError as error:  # the array is damaged, not the file
@@ -86,13 +97,100 @@ def members(file: Any, group: str) -> list[str]:
     return sorted(held) if isinstance(held, require("h5py", extra="d4rl").Group) else []
 
 
-def require_rows(arrays: dict[str, Array], name: str) -> int:
-    """The rows that all arrays have.
+def _check(file: Any, name: str, expansion: Expansion) -> None:
+    """Refuse what an HDF5 file must not do; nothing of its arrays is read into memory."""
+    _refuse_links(file, name, set(), 0)  # first: a soft link might lead through one of those
+    expansion.add(_size(file, name, {}, 0))
 
-    Raises:
-        DataError: arrays of different lengths.
-    """
-    lengths = {key: len(array) for key, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError.mismatch(name, expected="arrays of one length", got=lengths)
-    return next(iter(lengths.values()))
+
+def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
+    h5py = require("h5py", extra="d4rl")
+    _require_shallow(name, depth)
+    seen.add(_address(group))
+    for key in group:
+        where = f"{name}, {group.name.rstrip('/')}/{key}"
+        kind = _kind_of_link(group, key)
+        if kind is h5py.SoftLink:
+            continue  # leads to where another link of this file leads, or nowhere
+        if kind is not h5py.HardLink:
+            raise _refused(where, "an array of this file", "a link to another one")
+        held = group[key]
+        if isinstance(held, h5py.Group) and _address(held) not in seen:
+            _refuse_links(held, name, seen, depth + 1)
+
+
+def _kind_of_link(group: Any, key: str) -> Any:
+    try:
+        return group.get(key, getclass=True, getlink=True)
+    except TypeError:  # a kind that a program defines
+        return None
+
+
+def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
+    """Bytes of all arrays in a group, each as often as there are paths to it."""
+    h5py = require("h5py", extra="d4rl")
+    _require_shallow(name, depth)
+    size = 0
+    for key in group:
+        held = group.get(key)
+        if isinstance(held, h5py.Group) and _address(held) not in known:
+            known[_address(held)] = _size(held, name, known, depth + 1)
+        elif isinstance(held, h5py.Dataset) and _address(held) not in known:
+            known[_address(held)] = _size_of_array(held, f"{name}, {held.name}")
+        size += 0 if held is None else known.get(_address(held), 0)
+    return size
+
+
+def _size_of_array(array: Any, where: str) -> int:
+    """Bytes that reading an array takes: its own, or those of the chunk that is unpacked for it."""
+    layout = array.id.get_create_plist()
+    if layout.get_external_count() or array.is_virtual:
+        raise _refused(where, "an array of this file", "one that lies in other files")
+    filters = [layout.get_filter(number)[0] for number in range(layout.get_nfilters())]
+    packers = [place for place, number in enumerate(filters) if number in _COMPRESS]
+    after = {number for place in packers[:1] for number in filters[place + 1 :]}
+    if not (set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}):
+        expected = "at most one of deflate, szip and LZF, and only checksums after it"
+        raise _refused(where, expected, f"filters {filters}")
+    item = max(1, int(array.dtype.itemsize))
+    chunk = int(prod(array.chunks or ())) * item
+    if _DEFLATE in filters:
+        _check_chunks(array, chunk, where)
+    return max(int(array.id.get_space().get_select_npoints()) * item, chunk)
+
+
+def _check_chunks(array: Any, size: int, where: str) -> None:
+    """Refuse chunks that unpack to more than they should: the HDF5 library would follow them."""
+    chunks: list[Any] = []
+    array.id.chunk_iter(chunks.append)
+    for chunk in chunks:
+        if chunk.size * MOST_DEFLATED <= max(size, 2**20):
+            continue
+        _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
+        if _inflates_beyond(packed, size):
+            raise _refused(where, f"chunks of {size:,} bytes", "one that unpacks to more")
+
+
+def _inflates_beyond(packed: bytes, size: int, step: int = 2**20) -> bool:
+    inflate, made = zlib.decompressobj(), 0
+    while packed and made <= size and not inflate.eof:
+        try:
+            made += len(inflate.decompress(packed, step))
+        except zlib.error:  # the filter was left out for this chunk, or it is damaged
+            return False
+        packed = inflate.unconsumed_tail
+    return made > size
+
+
+def _address(held: Any) -> int:
+    return int(require("h5py", extra="d4rl").h5o.get_info(held.id).addr)
+
+
+def _require_shallow(name: str, depth: int) -> None:
+    if depth > DEEPEST:
+        raise _refused(name, f"groups at most {DEEPEST} deep", "deeper ones, or one in itself")
+
+
+def _refused(where: str, expected: str, got: str) -> DataError:
+    fix = "Copy the arrays into one plain file, if you trust its maker."
+    return DataError.mismatch(where, expected=expected, got=got, fix=fix)

@@ -11,6 +11,7 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.bounds import Expansion
+from preferl.data.columns import as_floats, require_names
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.sources.packed_columns import unpacked_message, unpacked_parquet
 from preferl.data.tasks import Task, find_task
@@ -121,9 +122,9 @@ def _read(file: Path, expansion: Expansion) -> Any:
     if head.startswith(PARQUET):
         parquet = require("pyarrow.parquet", extra="parquet")
         with parquet.ParquetFile(file) as opened:
-            found = _known(opened.schema_arrow.names, file)
-            expansion.add(unpacked_parquet(file, found))
-            return opened.read(columns=found)
+            require_names(file, COLUMNS, opened.schema_arrow.names, "columns")
+            expansion.add(unpacked_parquet(file, COLUMNS))
+            return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
     # A file is a stream behind eight bytes; what its footer says of itself is not believed.
     start = 8 if head.startswith(ARROW_FILE) else 0
@@ -133,24 +134,14 @@ def _read(file: Path, expansion: Expansion) -> Any:
             expansion.add(unpacked_message(message))
         mapped.seek(start)
         table = ipc.open_stream(mapped).read_all()
-    table = table.select(_known(table.column_names, file))
+    require_names(file, COLUMNS, table.column_names, "columns")
+    table = table.select(list(COLUMNS))
     table.validate(full=True)
     return table
 
 
-def _known(names: Sequence[str], where: object) -> list[str]:
-    missing = [column for column in COLUMNS if column not in names]
-    if missing:
-        raise DataError.mismatch(
-            f"{where}",
-            expected=f"the columns {', '.join(COLUMNS)}",
-            got=f"no {', '.join(missing)} among {list(names)}",
-        )
-    return list(COLUMNS)
-
-
 def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
-    _known(table.column_names, name)
+    require_names(name, COLUMNS, table.column_names, "columns")
     flat = {column: _flat(table[column], f"{name}, {column}", expansion) for column in COLUMNS}
     lengths = flat["rewards"][1]
     for column, (_, counts) in flat.items():
@@ -165,11 +156,10 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
         where = "no row" if not len(lengths) else f"none in row {int(lengths.argmin())}"
         raise DataError.mismatch(name, expected="rows of at least one step", got=where)
     observations = flat["observations"][0]
-    rewards = flat["rewards"][0]
     return Episodes(
         observations=observations,
         actions=flat["actions"][0],
-        rewards=rewards.astype(np.result_type(rewards, np.float32), copy=False),
+        rewards=as_floats(flat["rewards"][0]),
         terminated=_terminated(flat["dones"][0].astype(bool), lengths, task),
         final_observations=observations[np.cumsum(lengths) - 1],
         lengths=lengths,

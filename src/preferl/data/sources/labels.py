@@ -10,10 +10,9 @@ Preferences using Transformers for RL".
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, final, get_args
+from typing import Final, Literal, NamedTuple, final, get_args
 
 import numpy as np
 
@@ -30,16 +29,37 @@ Crossing = Literal["error", "drop", "keep"]
 PT_LENGTH = 100
 """Steps per segment where a Preference Transformer file name has no `_q`: all D4RL sets."""
 
-_UNIRLHF = {
-    "labels": re.compile(r"(?:human|fake)_label_.*"),
-    "first": re.compile(r"indices_1_.*"),
-    "second": re.compile(r"indices_2_(?!num\d).*"),
-}
-_PT = {
-    "labels": re.compile(r"label_human"),
-    "first": re.compile(r"indices_num\d+(?:_q\d+)?"),
-    "second": re.compile(r"indices_2_num\d+(?:_q\d+)?"),
-}
+
+class _Kind(NamedTuple):
+    """What tells a kind of label folder, by patterns of names, and what its files leave open."""
+
+    labels: str
+    first: str
+    second: str
+    length: str  # where names say the segment length
+    usual: int | None  # steps where none does; None where that is an error
+    spare: bool  # whether rows may be more than labels, which belong to the first of them
+    crossing: Crossing  # unless it is asked for
+
+
+_UNIRLHF: Final = _Kind(
+    labels=r"(?:human|fake)_label_.*",
+    first=r"indices_1_.*",
+    second=r"indices_2_(?!num\d).*",
+    length=r"_len_(\d+)",
+    usual=None,
+    spare=False,
+    crossing="keep",
+)
+_PT: Final = _Kind(
+    labels=r"label_human",
+    first=r"indices_num\d+(?:_q\d+)?",
+    second=r"indices_2_num\d+(?:_q\d+)?",
+    length=r"_q(\d+)$",
+    usual=PT_LENGTH,
+    spare=True,
+    crossing="error",
+)
 
 
 @final
@@ -135,10 +155,9 @@ def load_labels(
         StorageError: the folder cannot be read.
         UnsafePickleError: a file that wants to run code.
     """
-    reader, usual = _kind(folder)
-    return join_labels(
-        reader(folder, length=length), episodes, crossing=crossing or usual, name=f"{folder}"
-    )
+    kind = _kind(folder)
+    rows = _read(folder, kind, length)
+    return join_labels(rows, episodes, crossing=crossing or kind.crossing, name=f"{folder}")
 
 
 def load_unirlhf_labels(
@@ -177,7 +196,7 @@ def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
     Raises:
         DataError, StorageError, UnsafePickleError: as `load_labels`.
     """
-    return _kind(folder)[0](folder, length=length)
+    return _read(folder, _kind(folder), length)
 
 
 def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
@@ -186,20 +205,7 @@ def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> Lab
     Raises:
         DataError, StorageError, UnsafePickleError: as `load_labels`.
     """
-    files = _find(folder, _UNIRLHF)
-    said = _length_in_names(files, r"_len_(\d+)", length)
-    if said is None:
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="a segment length in the file names, as in `_len_50`",
-            got=[file.name for file in files.values()],
-            fix="Pass `length`.",
-        )
-    first, second = _rows(files["first"]), _rows(files["second"])
-    preference = _preference(files["labels"])
-    if not len(first) == len(second) == len(preference):
-        raise _unequal(folder, first, second, preference)
-    return LabelRows(first, second, preference, said)
+    return _read(folder, _UNIRLHF, length)
 
 
 def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
@@ -210,14 +216,7 @@ def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRow
     Raises:
         DataError, StorageError, UnsafePickleError: as `load_labels`.
     """
-    files = _find(folder, _PT)
-    said = _length_in_names(files, r"_q(\d+)$", length) or PT_LENGTH
-    first, second = _rows(files["first"]), _rows(files["second"])
-    preference = _preference(files["labels"])
-    count = len(preference)
-    if len(first) != len(second) or len(first) < count:
-        raise _unequal(folder, first, second, preference)
-    return LabelRows(first[:count], second[:count], preference, said)
+    return _read(folder, _PT, length)
 
 
 def join_labels(
@@ -248,7 +247,15 @@ def join_labels(
     beyond = crosses_end(episodes, start, rows.length)
     across = beyond[pairs].any(axis=1)
     if crossing == "error" and across.any():
-        raise _crossing(name, int(across.sum()), len(rows), int(start[beyond][0]), rows.length)
+        begin = int(start[beyond][0])
+        raise DataError.mismatch(
+            f"{name} does not fit these episodes",
+            expected="segments inside episodes",
+            got=f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such "
+            f"as rows {begin} to {begin + rows.length - 1}",
+            fix="Load the version and view of the data set that the labels were made for, or "
+            'pass crossing="drop" or "keep" if they are meant to cross.',
+        )
     kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
     report = LabelReport(
         pairs=len(rows),
@@ -262,32 +269,45 @@ def join_labels(
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
 
 
-def _crossing(name: str, across: int, pairs: int, start: int, length: int) -> DataError:
-    return DataError.mismatch(
-        f"{name} does not fit these episodes",
-        expected="segments inside episodes",
-        got=f"{across} of {pairs} pairs with one across an episode's end, such as rows "
-        f"{start} to {start + length - 1}",
-        fix="Load the version and view of the data set that the labels were made for, or "
-        'pass crossing="drop" or "keep" if they are meant to cross.',
-    )
-
-
-def _kind(folder: str | Path) -> tuple[Callable[..., LabelRows], Crossing]:
-    """The reader of a folder, told by the names of its files, and what it does with crossings."""
+def _kind(folder: str | Path) -> _Kind:
+    """The kind of a folder, told by the names of its files."""
     names = _names(folder)
-    unirlhf, pt = (
-        any(pattern.fullmatch(_stem(name)) for name in names for pattern in patterns.values())
-        for patterns in (_UNIRLHF, _PT)
-    )
-    if unirlhf == pt:
+    found = [
+        kind
+        for kind in (_UNIRLHF, _PT)
+        if any(re.fullmatch(pattern, _stem(name)) for name in names for pattern in kind[:3])
+    ]
+    if len(found) != 1:
         raise DataError.mismatch(
             f"{folder}",
             expected="the label files of either Uni-RLHF or the Preference Transformer",
-            got=f"files of both: {names}" if pt else f"neither among {names}",
+            got=f"files of both: {names}" if found else f"neither among {names}",
             fix="Give the folder that holds the three files of one label set.",
         )
-    return (read_unirlhf_labels, "keep") if unirlhf else (read_pt_labels, "error")
+    return found[0]
+
+
+def _read(folder: str | Path, kind: _Kind, asked: int | None) -> LabelRows:
+    files = _find(folder, kind)
+    length = _length_in_names(files, kind.length, asked) or kind.usual
+    if length is None:
+        raise DataError.mismatch(
+            f"{folder}",
+            expected="a segment length in the file names, as in `_len_50`",
+            got=[file.name for file in files.values()],
+            fix="Pass `length`.",
+        )
+    first, second = _rows(files["first"]), _rows(files["second"])
+    preference = _preference(files["labels"])
+    count = len(preference)
+    if len(first) != len(second) or len(first) < count or (len(first) > count and not kind.spare):
+        raise DataError.mismatch(
+            f"{folder}",
+            expected="as many rows of first and second segments, and one of each per label",
+            got=f"{len(first)} first, {len(second)} second, {count} labels",
+            fix="Take the three files from the same label set.",
+        )
+    return LabelRows(first[:count], second[:count], preference, length)
 
 
 def _names(folder: str | Path) -> list[str]:
@@ -303,16 +323,17 @@ def _stem(name: str) -> str:
     return name.removesuffix(".pkl").removesuffix(".pickle")
 
 
-def _find(folder: str | Path, patterns: dict[str, re.Pattern[str]]) -> dict[str, Path]:
+def _find(folder: str | Path, kind: _Kind) -> dict[str, Path]:
     """The one file of each part, by its name: the sorted order differs between the formats."""
     names = _names(folder)
     found = {}
-    for part, pattern in patterns.items():
-        matching = [name for name in names if pattern.fullmatch(_stem(name))]
+    for part in ("labels", "first", "second"):
+        pattern: str = getattr(kind, part)
+        matching = [name for name in names if re.fullmatch(pattern, _stem(name))]
         if len(matching) != 1:
             raise DataError.mismatch(
                 f"{folder}, file of {part}",
-                expected=f"one file named {pattern.pattern}",
+                expected=f"one file named {pattern}",
                 got=f"{matching or 'none'} among {names}",
                 fix="Keep one label set per folder.",
             )
@@ -371,14 +392,3 @@ def _preference(file: Path) -> FloatArray:
         pair = int((~valid).argmax())
         raise DataError.mismatch(f"{file}, pair {pair}", expected=expected, got=array[pair])
     return preference
-
-
-def _unequal(
-    folder: str | Path, first: IntArray, second: IntArray, preference: FloatArray
-) -> DataError:
-    return DataError.mismatch(
-        f"{folder}",
-        expected="as many rows of first and second segments, and one of each per label",
-        got=f"{len(first)} first, {len(second)} second, {len(preference)} labels",
-        fix="Take the three files from the same label set.",
-    )

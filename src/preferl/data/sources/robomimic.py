@@ -12,8 +12,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from preferl.data.columns import as_floats, require_rows
 from preferl.data.episodes import Episodes, join
-from preferl.data.sources.hdf5 import members, open_hdf5, read_array, require_rows
+from preferl.data.sources.hdf5 import members, open_hdf5, read_array
 from preferl.errors import ConfigError, DataError, mismatch
 from preferl.reading import parse_json
 
@@ -153,9 +154,7 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
     return Episodes(
         observations=observations[:steps],
         actions=arrays["actions"][:steps],
-        rewards=arrays["rewards"][:steps].astype(
-            np.result_type(arrays["rewards"], np.float32), copy=False
-        ),
+        rewards=as_floats(arrays["rewards"][:steps]),
         terminated=terminated,
         final_observations=observations[steps:],
         lengths=np.array([steps]),

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from preferl.data.columns import as_floats, require_numbers
 from preferl.data.episodes import Episodes, join
 from preferl.data.npy import load_npz
 from preferl.errors import ConfigError, DataError
@@ -61,12 +62,10 @@ def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Ep
             f"{file}, rewards", expected="shape [K, T], T at least 2", got=axes
         )
     for name, array in arrays.items():
-        if array.shape[:2] != axes or array.dtype.kind not in "biuf":
-            raise DataError.mismatch(
-                f"{file}, {name}",
-                expected=f"numbers of shape {axes} and more",
-                got=f"{array.dtype} of shape {array.shape}",
-            )
+        expected = f"numbers of shape {axes} and more"
+        require_numbers(f"{file}, {name}", array, expected, axes=2)
+        if array.shape[:2] != axes:
+            raise DataError.mismatch(f"{file}, {name}", expected=expected, got=array.shape)
     early = arrays["dones"][:, :-1].any(axis=1)
     if early.any():
         raise DataError.mismatch(
@@ -80,7 +79,7 @@ def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Ep
         return Episodes(
             observations=flat["observations"],
             actions=flat["actions"],
-            rewards=flat["rewards"].astype(np.result_type(flat["rewards"], np.float32)),
+            rewards=as_floats(flat["rewards"]),
             terminated=np.zeros(episodes * steps, bool),
             final_observations=arrays["observations"][:, -1 if last == "reached" else -2],
             lengths=np.full(episodes, steps),
