@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tyro
 
+from preferl.cli.demo import HEIGHT, WIDTH, draw_pendulum, play_pendulums
 from preferl.cli.main import COMMANDS, main
 from preferl.cli.optional import plain_metavars
-from preferl.cli.terminal import HEIGHT, WIDTH, draw_pendulum, play_pendulums
 
 
 def run(*words):

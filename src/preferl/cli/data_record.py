@@ -8,8 +8,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from preferl.cli.offline import StageProgress
-from preferl.cli.runs import INTERRUPTED
+from preferl.cli.offline import StageProgress, require_done
 from preferl.online.dataset_config import DatasetConfig
 
 if TYPE_CHECKING:
@@ -50,14 +49,7 @@ def run_data_record(config: DataRecordConfig) -> None:
             resume=config.resume,
             on_progress=progress,
         )
-    if result["interrupted"]:
-        console.print(
-            f"Stopped while {result['stage']}. What there is lies in {config.out}; "
-            "the same command with --resume goes on.",
-            highlight=False,
-            soft_wrap=True,
-        )
-        raise SystemExit(INTERRUPTED)
+    require_done(console, result, config.out)
     _summarise(console, result, config.out)
 
 

@@ -1,20 +1,46 @@
-"""`preferl demo`: the main job on embedded defaults."""
+"""`preferl demo`: the main job on embedded defaults, asking a script, the terminal or a browser."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.columns import Columns
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
 
 from preferl.errors import ConfigError
+from preferl.shapes import FloatArray
+
+if TYPE_CHECKING:
+    from preferl.store import StoredFeedback
 
 PEOPLE_COMPARISONS = 100
 """What a person answers in about six minutes."""
 
 PEOPLE_FPS = 15
 """Half the speed of the environment, since clips are half a second long."""
+
+QUESTION = "Which pendulum does better?"
+INSTRUCTIONS = """\
+The pendulum should swing up, and then stand still on its end.
+
+- Upright and still is best.
+- Where neither stands, the clip that comes closer to standing is better.
+- Where both stand, the calmer one is.
+- Judge by what you see in the clip alone, not by what may come after it.
+
+Choose "Can't tell" where you would have to guess. The agent goes on learning once all the pairs
+of a round are answered, so clips come in rounds, and get better."""
+
+WIDTH, HEIGHT = 25, 11
+FRAMES_PER_SECOND = 20
 
 
 @dataclass(frozen=True)
@@ -77,8 +103,6 @@ def run_demo(config: DemoConfig) -> None:
 def _feedback(config: DemoConfig, questions: int) -> AbstractContextManager[Any]:
     if not config.people:
         return nullcontext()
-    from preferl.cli.demo_people import people_in_a_browser
-
     folder = config.out.with_name(f"{config.out.name}-labels")
     return people_in_a_browser(folder, questions, fps=PEOPLE_FPS, browser=config.browser)
 
@@ -95,6 +119,40 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
     return -(angle**2 + 0.1 * speed**2 + 0.001 * torque**2)
 
 
+@contextmanager
+def people_in_a_browser(
+    folder: Path, questions: int, *, fps: int, browser: bool = True
+) -> "Iterator[StoredFeedback]":
+    """Feedback of whoever answers on the page, which is open as long as the block runs.
+
+    Args:
+        folder: of the labels; those of earlier runs stay, each run has a project of its own.
+        questions: that will be asked in all.
+        fps: at which clips play.
+        browser: open the page on this machine.
+    """
+    from preferl.online.supervise import page_program
+    from preferl.online.supervisor import Supervisor, say_on_terminal
+    from preferl.store import Store, StoredFeedback
+
+    with Store.open(folder) as store:
+        project = store.projects.create(
+            f"pendulum-{len(store.projects.all()) + 1}",
+            title="Pendulum",
+            question=QUESTION,
+            instructions=INSTRUCTIONS,
+            fps=fps,
+            budget=questions,
+            repeat_share=0.0,  # every answer is one the agent waits for
+            frames={"kind": "env", "env_id": "Pendulum-v1"},
+        )
+        shared = ("--store", str(folder), "--project", project.slug)
+        options = ("--port", "0", "--browser" if browser else "--no-browser")
+        page = page_program(shared, options, say_on_terminal)
+        with Supervisor([page], folder / "logs", say=say_on_terminal):
+            yield StoredFeedback(store, project.id, patience=inf)
+
+
 def show_pendulums(shown: Any, index: int) -> None:
     """Play a pair of pendulum clips side by side in the terminal.
 
@@ -102,7 +160,55 @@ def show_pendulums(shown: Any, index: int) -> None:
         shown: one pair of clips, `[2, L]`.
         index: how many pairs came before.
     """
-    from preferl.cli.terminal import play_pendulums
-
     del index
     play_pendulums(np.asarray(shown.observations))
+
+
+def play_pendulums(observations: FloatArray, console: Console | None = None) -> None:
+    """Play two pendulums at once, and leave their last frames with their paths.
+
+    Args:
+        observations: `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed.
+        console: where to draw; standard output if None.
+    """
+    console = console or Console()
+    if not console.is_terminal:
+        console.print(_pair(observations, observations.shape[1] - 1))
+        return
+    with Live(console=console, refresh_per_second=FRAMES_PER_SECOND) as live:
+        for frame in range(observations.shape[1]):
+            live.update(_pair(observations, frame))
+            time.sleep(1 / FRAMES_PER_SECOND)
+
+
+def _pair(observations: FloatArray, frame: int) -> Columns:
+    return Columns(
+        [
+            Panel(draw_pendulum(clip, frame), title=side, width=WIDTH + 4)
+            for side, clip in zip(("left", "right"), observations, strict=True)
+        ]
+    )
+
+
+def draw_pendulum(clip: FloatArray, frame: int) -> str:
+    """One frame as text: the rod, and dots where its tip has been.
+
+    >>> lines = draw_pendulum(np.array([[1.0, 0.0, 0.0]]), 0).splitlines()
+    >>> "●" in lines[0], len(lines) == HEIGHT
+    (True, True)
+    """
+    canvas = np.full((HEIGHT, WIDTH), " ")
+    tips = clip[max(0, frame - 12) : frame, :2]
+    canvas[_cells(tips)] = "·"
+    rod = np.linspace(0.2, 0.9, 8)[:, None] * clip[frame, :2]
+    canvas[_cells(rod)] = "•"
+    canvas[_cells(np.zeros((1, 2)))] = "+"
+    canvas[_cells(clip[frame : frame + 1, :2])] = "●"
+    return "\n".join("".join(row) for row in canvas)
+
+
+def _cells(points: FloatArray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of `[n, 2]` points, cosine up and sine to the left as gymnasium draws."""
+    row = np.rint((1 - points[:, 0]) / 2 * (HEIGHT - 1)).astype(int)
+    column = np.rint((1 - points[:, 1]) / 2 * (WIDTH - 1)).astype(int)
+    return row, column

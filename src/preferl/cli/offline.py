@@ -112,15 +112,20 @@ def run_offline(config: OfflineRunConfig) -> None:
             processes=config.processes,
             on_progress=progress,
         )
+    require_done(console, result, config.out)
+    _summarise(console, result, config.out)
+
+
+def require_done(console: Console, result: dict[str, Any], out: Path) -> None:
+    """Leave with the status of an interruption, and words on how to go on, if it was one."""
     if result["interrupted"]:
         console.print(
-            f"Stopped while {result['stage']}. What there is lies in {config.out}; "
+            f"Stopped while {result['stage']}. What there is lies in {out}; "
             "the same command with --resume goes on.",
             highlight=False,
             soft_wrap=True,
         )
         raise SystemExit(INTERRUPTED)
-    _summarise(console, result, config.out)
 
 
 def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:

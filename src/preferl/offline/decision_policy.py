@@ -22,8 +22,8 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.files import writing
-from preferl.models.spaces import space_from_json, space_to_json
 from preferl.models.folder import require_finite
+from preferl.models.spaces import space_from_json, space_to_json
 from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting
 from preferl.offline.dt_config import DTRConfig, SightConfig, Spending
