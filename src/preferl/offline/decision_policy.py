@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self, final, get_args
 
@@ -17,13 +16,11 @@ from torch import Tensor
 
 from preferl.configs import from_json
 from preferl.data.windows import History
-from preferl.errors import SpaceError, StorageError
+from preferl.errors import SpaceError, require_one_of
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Reward
 from preferl.feedback.step_rewards import AnyReward, as_reward
-from preferl.files import writing
-from preferl.models.folder import require_finite
-from preferl.models.spaces import space_from_json, space_to_json
+from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting
 from preferl.offline.dt_config import DTRConfig, SightConfig, Spending
@@ -31,15 +28,14 @@ from preferl.offline.dtr import Critics
 from preferl.offline.hub import local_folder, push_policy
 from preferl.offline.model_card import model_card
 from preferl.offline.pixel_encoder import PixelEncoder
-from preferl.offline.policy import CONFIG, WEIGHTS, batched, within
+from preferl.offline.policy import batched, within
 from preferl.offline.sequences import action_features, are_pictures
 from preferl.offline.tokens import TokenShape, next_actions
 from preferl.offline.trainer_options import Pushing
 from preferl.offline.transitions import ActionScale, flat_observations
-from preferl.reading import read_object, reading
+from preferl.reading import read_object
 from preferl.shapes import Array, FloatArray
 
-FORMAT: Final = 1
 KIND: Final = "decision-transformer"
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"
 """The names under which Hugging Face's `DecisionTransformerModel.from_pretrained` finds them."""
@@ -258,23 +254,15 @@ class DecisionTransformerPolicy:
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
         """
-        path = Path(path)
-        if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
-            raise StorageError.mismatch(
-                f"{path}",
-                expected="a new or empty folder, or one that holds a policy",
-                got="a folder that holds something else",
-                fix="Choose another name: what is there would be replaced.",
-            )
         beside = {k: v for k, v in self._parameters.items() if k.startswith(("sight.", "critics."))}
         model = {k: v for k, v in self._parameters.items() if k not in beside}
-        arrays = {name: getattr(self.conditions, name) for name in ("mean", "deviation")}
-        with writing(path) as draft:
-            draft.mkdir()
+        conditions = self.conditions
+        arrays = {"mean": conditions.mean, "deviation": conditions.deviation}
+        tensors = beside | {name: torch.from_numpy(array) for name, array in arrays.items()}
+        spaces_of = (self.observation_space, self.action_space)
+        with OFFLINE_POLICY.saving(path, self._about(), tensors, *spaces_of) as draft:
             save_file(model, draft / HUB_WEIGHTS, metadata={"format": "pt"})
-            save_file(beside | {k: torch.from_numpy(v) for k, v in arrays.items()}, draft / WEIGHTS)
             (draft / HUB_CONFIG).write_text(json.dumps(self._hub, indent=2), encoding="utf-8")
-            (draft / CONFIG).write_text(json.dumps(self._about(), indent=2), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
@@ -290,22 +278,17 @@ class DecisionTransformerPolicy:
             MissingExtraError: it is on the hub, and huggingface_hub is not installed.
         """
         path = local_folder(path)
-        expected = f"a folder with a whole {HUB_WEIGHTS}, {WEIGHTS} and {CONFIG}"
-        fix = "Name the policy folder of a preferl run, or restore it from a copy."
-        with reading(f"policy {path}", expected=expected, fix=fix):
-            about = read_object(path / CONFIG)
-            if (about.get("kind"), about["format"]) != (KIND, FORMAT):
-                raise ValueError(f"{about.get('kind')} of format {about['format']}")
-            beside, model = load_file(path / WEIGHTS), load_file(path / HUB_WEIGHTS)
-            require_finite(path / WEIGHTS, beside, dtype=torch.float32)
-            require_finite(path / HUB_WEIGHTS, model, dtype=torch.float32)
+        about, spaces_of, beside = OFFLINE_POLICY.load(path)
+        with OFFLINE_POLICY.reading(path):
+            if about.get("kind") != KIND:
+                raise ValueError(f"a policy of kind {about.get('kind')}")
+            model = load_file(path / HUB_WEIGHTS)
+            require_finite(path, beside | model, dtype=torch.float32)
             mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
             conditions = Conditions.from_json(about["conditions"], mean, deviation)
-            if about["spending"] not in get_args(Spending):
-                raise ValueError(f"spending {about['spending']!r}, none of {get_args(Spending)}")
+            require_one_of("spending", about["spending"], get_args(Spending))
             return cls(
-                space_from_json(about["observation_space"]),
-                space_from_json(about["action_space"]),
+                *spaces_of,
                 model | beside,
                 from_json(TokenShape, about["shape"]),
                 conditions,
@@ -319,9 +302,7 @@ class DecisionTransformerPolicy:
 
     def _about(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "kind": KIND,
-            "preferl": version("preferl"),
             "learner": self.learner,
             "target": self.target,
             "spending": self.spending,
@@ -329,8 +310,6 @@ class DecisionTransformerPolicy:
             "conditions": self.conditions.to_json(),
             "sight": asdict(self._sight_config),
             "regulariser": None if self._regulariser is None else asdict(self._regulariser),
-            "observation_space": space_to_json(self.observation_space),
-            "action_space": space_to_json(self.action_space),
         }
 
     def _candidates(self) -> FloatArray:

@@ -1,30 +1,25 @@
 """Policies that were learned offline: they act, and are saved and exported."""
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from preferl._optional import require
-from preferl.errors import SpaceError, StorageError
+from preferl.errors import SpaceError
 from preferl.files import writing
-from preferl.models.folder import require_finite
-from preferl.models.spaces import space_from_json, space_to_json
+from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
-from preferl.reading import read_object, reading
 from preferl.shapes import Array
 
-FORMAT = 1
-WEIGHTS, CONFIG = "policy.safetensors", "policy.json"
+CONFIG: Final = OFFLINE_POLICY.config
+"""The file by which a policy is known to be whole."""
 
 
 @final
@@ -116,29 +111,10 @@ class OfflinePolicy:
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
         """
-        path = Path(path)
-        if path.is_dir() and any(path.iterdir()) and not (path / WEIGHTS).is_file():
-            raise StorageError.mismatch(
-                f"{path}",
-                expected="a new or empty folder, or one that holds a policy",
-                got="a folder that holds something else",
-                fix="Choose another name: what is there would be replaced.",
-            )
-        about = {
-            "format": FORMAT,
-            "preferl": version("preferl"),
-            "learner": self.learner,
-            "log_std_bounds": list(self._bounds),
-            "observation_space": space_to_json(self.observation_space),
-            "action_space": space_to_json(self.action_space),
-        }
-        with writing(path) as draft:
-            draft.mkdir()
-            save_file(
-                self._parameters,
-                draft / WEIGHTS,
-            )
-            (draft / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
+        about = {"learner": self.learner, "log_std_bounds": list(self._bounds)}
+        spaces_of = (self.observation_space, self.action_space)
+        with OFFLINE_POLICY.saving(path, about, self._parameters, *spaces_of):
+            pass
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
@@ -152,20 +128,14 @@ class OfflinePolicy:
             CheckpointError: no such folder, a damaged one, or one of another format.
         """
         path = Path(path)
-        expected = f"a folder with a whole {WEIGHTS} and {CONFIG}"
-        fix = "Name the policy folder of a preferl run, or restore it from a copy."
-        with reading(f"policy {path}", expected=expected, fix=fix):
-            about = read_object(path / CONFIG)
-            if about["format"] != FORMAT:
-                raise ValueError(f"format {about['format']} of preferl {about.get('preferl')}")
+        about, spaces_of, parameters = OFFLINE_POLICY.load(path)
+        with OFFLINE_POLICY.reading(path):
             low, high = map(float, about["log_std_bounds"])
             if not -math.inf < low <= high < math.inf:
                 raise ValueError(f"log deviations between {low} and {high}")
-            parameters = load_file(path / WEIGHTS)
-            require_finite(path / WEIGHTS, parameters, dtype=torch.float32)
+            require_finite(path, parameters, dtype=torch.float32)
             return cls(
-                space_from_json(about["observation_space"]),
-                space_from_json(about["action_space"]),
+                *spaces_of,
                 parameters,
                 log_std_bounds=(low, high),
                 learner=about["learner"],
