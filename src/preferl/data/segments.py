@@ -7,7 +7,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.data.on_disk import select_rows
-from preferl.errors import ConfigError, DataError
+from preferl.errors import ConfigError, DataError, require_one_of
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -293,8 +293,7 @@ def sample_segments(
         raise ConfigError.mismatch(
             "segments", expected="count >= 0 and length >= 1", got=(count, length)
         )
-    if short not in get_args(Short):
-        raise ConfigError.mismatch("short", expected=get_args(Short), got=repr(short))
+    require_one_of("short", short, get_args(Short))
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())
     if total == 0:

@@ -12,7 +12,7 @@ from typing import Any, Literal, final, get_args, overload
 
 import numpy as np
 
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.shapes import FloatArray
 
 Hyperparameters = Literal["mujoco", "antmaze", "adroit"]
@@ -72,12 +72,7 @@ class Task:
             )
         require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
         require_in("Task.query_length", self.query_length, 1, float("inf"))
-        if self.hyperparameters not in get_args(Hyperparameters):
-            raise ConfigError.mismatch(
-                "Task.hyperparameters",
-                expected=f"one of {get_args(Hyperparameters)}",
-                got=repr(self.hyperparameters),
-            )
+        require_one_of("Task.hyperparameters", self.hyperparameters, get_args(Hyperparameters))
 
 
 def find_task(task: str | Task) -> Task:

@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Final, Literal, final, get_args
+from typing import Final, Literal, final
 
-from preferl.errors import ConfigError, require_in
+from preferl.configs import require_words
+from preferl.errors import ConfigError, require_in, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
 from preferl.training.precision import Precision
@@ -160,14 +161,5 @@ class DTConfig:
         require_in("weight_decay", self.weight_decay, 0, math.inf)
         require_in("max_grad_norm", self.max_grad_norm, 1e-12, math.inf)
         for name in ("dropout", "warmup"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError.mismatch(name, expected="in [0, 1)", got=getattr(self, name))
-        for name, known in (
-            ("action_loss", ActionLoss),
-            ("precision", Precision),
-            ("spending", Spending),
-        ):
-            if getattr(self, name) not in get_args(known):
-                raise ConfigError.mismatch(
-                    name, expected=f"one of {get_args(known)}", got=getattr(self, name)
-                )
+            require_share(name, getattr(self, name))
+        require_words(self)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, require_in
-from preferl.functional.value import gaussian_log_density
+from preferl.functional.value import cosine_decay, gaussian_log_density
+from preferl.models.dropping import kept, kept_share
 from preferl.models.folder import require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks
@@ -29,9 +30,6 @@ Metrics = dict[str, FloatArray]
 
 OnProgress = Callable[[int, Metrics], None]
 """Called with the number of updates done and what the latest minibatch showed."""
-
-KEEP_LEVELS: Final = 2**16
-"""A share of units to drop is rounded to one in this many: two random bytes decide each unit."""
 
 
 class OfflineLearner(ABC):
@@ -224,24 +222,20 @@ class OfflineLearner(ABC):
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
         loss = -(density if weights is None else density * weights).mean(1)
-        self._policies.descend(loss, config.rate(self.step, self.steps))
+        decayed = cosine_decay(self.step, self.steps) if config.decay else 1.0
+        self._policies.descend(loss, config.learning_rate * decayed)
         return {"policy_loss": loss}
 
     def _kept(self, seeds: Sequence[int]) -> list[Tensor]:
         """Factors of hidden units, drawn for each agent from its own seed."""
-        dropped = round(self.config.dropout * KEEP_LEVELS)
-        keep, rows = 1 - dropped / KEEP_LEVELS, self.config.batch_size
+        share, rows = self.config.dropout, self.config.batch_size
         factors = []
         for layer, units in enumerate(self.config.hidden):
-            # Sixteen random bits a unit; the generator makes 64 at a time.
-            words = torch.empty(
-                len(seeds), -(-rows * units // 4), dtype=torch.int64, device=self.device
-            )
+            factor = torch.empty(len(seeds), rows, units, device=self.device)
             for agent, seed in enumerate(seeds):
                 self._generator.manual_seed(seed ^ layer)
-                words[agent].random_(-(2**63), None, generator=self._generator)
-            bits = words.view(torch.int16)[:, : rows * units].view(len(seeds), rows, units)
-            factors.append((bits >= dropped - KEEP_LEVELS // 2).float().div_(keep))
+                factor[agent] = kept(factor[agent], share, self._generator)
+            factors.append(factor.div_(kept_share(share)))
         return factors
 
     def _check(self, data: Transitions) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
-from preferl.errors import ConfigError, require_in
-from preferl.functional.value import cosine_decay
+from preferl.configs import require_words
+from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.training.precision import Precision
 
 PRESETS: dict[str, dict[str, float]] = {
@@ -41,8 +41,7 @@ class GaussianConfig:
     def __post_init__(self) -> None:
         if any(units < 1 for units in self.hidden):
             raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
+        require_share("dropout", self.dropout)
         require_in("learning_rate", self.learning_rate, 0, float("inf"))
         require_in("batch_size", self.batch_size, 1, float("inf"))
         low, high = self.log_std_bounds
@@ -50,14 +49,7 @@ class GaussianConfig:
             raise ConfigError.mismatch(
                 "log_std_bounds", expected="a low and a higher one", got=(low, high)
             )
-        if self.precision not in ("float32", "bfloat16"):
-            raise ConfigError.mismatch(
-                "precision", expected="float32 or bfloat16", got=self.precision
-            )
-
-    def rate(self, step: int, steps: int) -> float:
-        """The policy's learning rate after `step` of the planned `steps`."""
-        return self.learning_rate * (cosine_decay(step, steps) if self.decay else 1.0)
+        require_words(self)
 
 
 @final
@@ -106,6 +98,5 @@ class IQLConfig(GaussianConfig):
         >>> IQLConfig.preset("antmaze").expectile
         0.9
         """
-        if name not in PRESETS:
-            raise ConfigError.mismatch("preset", expected=f"one of {sorted(PRESETS)}", got=name)
+        require_one_of("preset", name, PRESETS)
         return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above

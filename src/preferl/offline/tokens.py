@@ -10,16 +10,14 @@ actions are read from.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preferl.errors import ConfigError, require_in
-
-LEVELS: Final = 65_536
-"""Shares of dropout that are told apart."""
+from preferl.errors import require_in, require_share
+from preferl.models.dropping import kept, kept_share
 
 Parameters = Mapping[str, Tensor]
 """Tensors by the names they have in Hugging Face's model."""
@@ -45,8 +43,7 @@ class TokenShape:
     def __post_init__(self) -> None:
         require_in("layers", self.layers, 1, float("inf"))
         require_in("heads", self.heads, 1, float("inf"))
-        if not 0 <= self.dropout < 1:
-            raise ConfigError.mismatch("dropout", expected="in [0, 1)", got=self.dropout)
+        require_share("dropout", self.dropout)
 
 
 def all_actions(
@@ -155,20 +152,13 @@ def _mix(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, share: float) 
 
 
 def _drop(x: Tensor, share: float) -> Tensor:
-    """Dropout; on processors sixteen bits decide, of which a generator makes four at a time.
+    """Dropout, which torch draws one double after the other for on processors: a sixth of the time.
 
-    torch draws one double for each number there, one after the other, which is a sixth of the
-    time of an update.
+    The scale is that of the share which is kept once it is rounded.
     """
     if not share:
         return x
-    if not x.is_cpu:
-        return F.dropout(x, share)
-    dropped = round(share * LEVELS)
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = (bits >= dropped - LEVELS // 2).to(x.dtype)
-    return x * kept.mul_(LEVELS / (LEVELS - dropped))
+    return x * kept(x, share).mul_(1 / kept_share(share)) if x.is_cpu else F.dropout(x, share)
 
 
 def _linear(p: Parameters, name: str, x: Tensor) -> Tensor:

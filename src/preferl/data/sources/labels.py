@@ -21,7 +21,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.errors import ConfigError, DataError, StorageError
+from preferl.errors import DataError, StorageError, require_one_of
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]
@@ -234,10 +234,7 @@ def join_labels(
         ConfigError: another `crossing`.
         DataError: rows that are not in `episodes`, or segments across an end that are refused.
     """
-    if crossing not in get_args(Crossing):
-        raise ConfigError.mismatch(
-            "crossing", expected=f"one of {get_args(Crossing)}", got=repr(crossing)
-        )
+    require_one_of("crossing", crossing, get_args(Crossing))
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
     try:
         segments = cut(episodes, start, rows.length)

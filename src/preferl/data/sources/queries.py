@@ -13,7 +13,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources.labels import Crossing, LabelRows, join_labels
-from preferl.errors import ConfigError, DataError, require_in
+from preferl.errors import DataError, require_in, require_one_of
 from preferl.shapes import IntArray
 
 Ties = Literal["half", "first"]
@@ -47,8 +47,7 @@ def scripted_preferences(
     >>> scripted_preferences(rows, episodes).preference.tolist()
     [0.0, 0.5]
     """
-    if ties not in get_args(Ties):
-        raise ConfigError.mismatch("ties", expected=f"one of {get_args(Ties)}", got=repr(ties))
+    require_one_of("ties", ties, get_args(Ties))
     comparisons = join_labels(rows, episodes, crossing=crossing).comparisons
     segments = comparisons.segments
     first, second = segments.rewards[segments.rows()].sum(axis=1)[comparisons.pairs].T

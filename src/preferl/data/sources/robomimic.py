@@ -15,7 +15,7 @@ import numpy as np
 from preferl.data.columns import as_floats, require_rows
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import members, open_hdf5, read_array
-from preferl.errors import ConfigError, DataError, mismatch
+from preferl.errors import ConfigError, DataError, mismatch, require_one_of
 from preferl.reading import parse_json
 
 Order = Literal["lexicographic", "numeric"]
@@ -59,8 +59,7 @@ def load_robomimic(
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
-    if order not in get_args(Order):
-        raise ConfigError.mismatch("order", expected=f"one of {get_args(Order)}", got=repr(order))
+    require_one_of("order", order, get_args(Order))
     if isinstance(observation_keys, str) or not observation_keys:
         raise ConfigError.mismatch(
             "observation_keys", expected="a list of keys", got=repr(observation_keys)

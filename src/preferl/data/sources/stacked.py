@@ -8,7 +8,7 @@ import numpy as np
 from preferl.data.columns import as_floats, require_numbers
 from preferl.data.episodes import Episodes, join
 from preferl.data.npy import load_npz
-from preferl.errors import ConfigError, DataError
+from preferl.errors import DataError, require_one_of
 from preferl.reading import reading
 from preferl.shapes import Array
 
@@ -36,12 +36,7 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
         DataError: no such files, damaged ones, missing arrays, axes that do not agree, a done
             inside an episode, or NaN.
     """
-    if last_observation not in get_args(LastObservation):
-        raise ConfigError.mismatch(
-            "last_observation",
-            expected=f"one of {get_args(LastObservation)}",
-            got=repr(last_observation),
-        )
+    require_one_of("last_observation", last_observation, get_args(LastObservation))
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
