@@ -300,9 +300,10 @@ ALGORITHMS = Table(
 OFFLINE_LEARNERS = Table(
     "offline learner",
     {
-        "iql": Entry("preferl.offline.iql:IQL", "preferl.offline.iql:IQLConfig"),
+        "iql": Entry("preferl.offline.iql:IQL", "preferl.offline.learner_configs:IQLConfig"),
         "bc": Entry(
-            "preferl.offline.cloning:BehaviourCloning", "preferl.offline.cloning:CloningConfig"
+            "preferl.offline.learner:BehaviourCloning",
+            "preferl.offline.learner_configs:CloningConfig",
         ),
         "dt": Entry(
             "preferl.offline.decision_transformer:DecisionTransformer",
@@ -311,7 +312,9 @@ OFFLINE_LEARNERS = Table(
         "dtr": Entry("preferl.offline.decision_transformer:DecisionTransformer"),
     },
 )
-"""Agents that learn from recorded experience."""
+"""Agents that learn from recorded experience; called with `observation_space`, `action_space`,
+`config`, `seed` or `seeds`, `steps` and `device`. `preferl.offline.config.POLICIES` says how each
+takes part in an offline run."""
 
 ENGINES = Table(
     "engine",

@@ -54,8 +54,8 @@ from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.dt_config import DTRConfig, SightConfig
 from preferl.offline.dtr import Critics
+from preferl.offline.learner import _load as load_training
 from preferl.offline.pixel_encoder import PixelEncoder
-from preferl.offline.resume import _load as load_training
 from preferl.offline.sequences import are_pictures
 from preferl.offline.tokens import TokenShape
 from preferl.online import PPOConfig, build_algorithm

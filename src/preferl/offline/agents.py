@@ -1,18 +1,15 @@
 """Training the agents of an offline run: all arms and seeds at once, and clones beside them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import final
 
 from preferl.offline.arms import Arms, agent_name
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
-from preferl.offline.iql import IQL
-from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner
-from preferl.offline.learner_configs import CloningConfig
+from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner, train
 from preferl.offline.policy import CONFIG
-from preferl.offline.resume import train
 from preferl.offline.transitions import Transitions
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink
 from preferl.runs import RunFolder
 
@@ -51,10 +48,10 @@ class AgentTrainer:
         """Agents of all arms and seeds as one batched computation of implicit Q-learning."""
         if self._missing(arms.agents):
             inputs = self._inputs
-            learner = IQL(
+            learner: OfflineLearner = OFFLINE_LEARNERS.load(self._config.policy)(
                 inputs.observation_space,
                 inputs.action_space,
-                self._config.agent,
+                self._config.settings,
                 seeds=arms.agent_seeds,
                 steps=self._config.updates,
                 device=self._config.device,
@@ -63,18 +60,17 @@ class AgentTrainer:
                 inputs.episodes, rewards=arms.flat_rewards, device=self._config.device
             )
             named = {arm: [agent_name(arm, seed) for seed in arms.seeds] for arm in arms.names}
-            self._train("iql", learner, data, named, on_update)
+            self._train(self._config.policy, learner, data, named, on_update)
 
     def clone(self, seeds: Sequence[int], on_update: OnUpdate) -> None:
         """Agents that imitate, with the settings that the others' policies have."""
         names = [agent_name(CLONING, seed) for seed in seeds]
         if self._missing(names):
-            inputs, agent = self._inputs, self._config.agent
-            shared = {f.name: getattr(agent, f.name) for f in fields(CloningConfig)}
+            inputs = self._inputs
             learner = BehaviourCloning(
                 inputs.observation_space,
                 inputs.action_space,
-                CloningConfig(**shared),
+                self._config.clone,
                 seeds=seeds,
                 steps=self._config.clone_updates,
                 device=self._config.device,

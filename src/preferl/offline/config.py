@@ -1,28 +1,65 @@
 """What an offline run is made of: data, labels or a reward, agents, and how they are judged."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Any, Final, final
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
 from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.offline.arms import require_seeds
 from preferl.offline.dt_config import DTConfig, DTRConfig
-from preferl.offline.learner_configs import IQLConfig
+from preferl.offline.learner_configs import CloningConfig, IQLConfig
 from preferl.training.precision import Precision
 from preferl.training.reward_presets import RewardSettings, model_names
-
-PolicyName = Literal["iql", "bc", "dt", "dtr"]
-
-SEQUENCE_POLICIES: Final = ("dt", "dtr")
-"""Policies that are asked for a return."""
 
 UPDATES: Final = 100_000
 """Of an agent: a tenth of what the papers make, enough for a few thousand recorded steps."""
 
 SEQUENCE_UPDATES: Final = 10_000
 """The same of a Decision Transformer, whose update sees twenty times as many steps."""
+
+
+@final
+@dataclass(frozen=True)
+class PolicyKind:
+    """How the agents of a name of `preferl.registry.OFFLINE_LEARNERS` take part in a run.
+
+    Attributes:
+        words: how they learn, for reports.
+        settings: theirs, as a run's config has them.
+        taught: whether rewards teach them; who only imitates is a control of the others as well.
+        asked: whether they are asked for a return, and so learn one after the other.
+        updates: of each agent, unless the config says otherwise.
+    """
+
+    words: str
+    settings: "Callable[[OfflineConfig], Any]"
+    taught: bool = True
+    asked: bool = False
+    updates: int = UPDATES
+
+
+POLICIES: Final[dict[str, PolicyKind]] = {
+    "iql": PolicyKind("implicit Q-learning", lambda config: config.agent),
+    "bc": PolicyKind("cloning", lambda config: config.clone, taught=False),
+    "dt": PolicyKind(
+        "Decision Transformers",
+        lambda config: replace(config.transformer, regulariser=None),
+        asked=True,
+        updates=SEQUENCE_UPDATES,
+    ),
+    "dtr": PolicyKind(
+        "Decision Transformers with critics (DTR)",
+        lambda config: replace(
+            config.transformer, regulariser=config.transformer.regulariser or DTRConfig()
+        ),
+        asked=True,
+        updates=SEQUENCE_UPDATES,
+    ),
+}
+"""What `OfflineConfig.policy` can be."""
 
 
 @final
@@ -86,7 +123,7 @@ class OfflineConfig:
     precision: Precision | None = None
     length: int | None = None
     crossing: Crossing | None = None
-    policy: PolicyName = "iql"
+    policy: str = "iql"
     target_return: str | None = None
     task: str | None = None
     env: str | None = None
@@ -105,7 +142,8 @@ class OfflineConfig:
                 expected="either demonstrations or a dataset",
                 got="both" if both else "neither",
             )
-        if self.policy != "bc" and self.labels is None and self.reward is None:
+        require_one_of("policy", self.policy, POLICIES)
+        if self.kind.taught and self.labels is None and self.reward is None:
             raise ConfigError.mismatch(
                 "a reward",
                 expected="labels to fit one to, or the run of a fitted one",
@@ -113,14 +151,14 @@ class OfflineConfig:
                 fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
             )
         require_one_of("model", self.model, model_names())
-        require_one_of("policy", self.policy, PolicyName)
         for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), low, float("inf"))
-        if self.target_return is not None and self.policy not in SEQUENCE_POLICIES:
+        if self.target_return is not None and not self.kind.asked:
+            asked = [name for name, kind in POLICIES.items() if kind.asked]
             raise ConfigError.mismatch(
                 "target_return",
-                expected=f"a policy that is asked for one, {' or '.join(SEQUENCE_POLICIES)}",
+                expected=f"a policy that is asked for one, {' or '.join(asked)}",
                 got=self.policy,
             )
         if self.episodes and self.env_id is None:
@@ -163,10 +201,19 @@ class OfflineConfig:
         )
 
     @property
+    def kind(self) -> PolicyKind:
+        """How the agents learn and are used."""
+        return POLICIES[self.policy]
+
+    @property
+    def settings(self) -> Any:
+        """Of the agents that `policy` names."""
+        return self.kind.settings(self)
+
+    @property
     def updates(self) -> int:
-        """Of each agent that learns from rewards."""
-        default = SEQUENCE_UPDATES if self.policy in SEQUENCE_POLICIES else UPDATES
-        return self.steps or default
+        """Of each agent."""
+        return self.steps or self.kind.updates
 
     @property
     def clone_updates(self) -> int:
@@ -179,17 +226,19 @@ class OfflineConfig:
         row, chosen = self.row, self.dt
         if chosen is None:
             chosen = DTConfig(horizon=row.max_episode_steps) if row else DTConfig()
-        if self.target_return is not None:
-            chosen = replace(chosen, target=self.target_return)
-        if self.policy == "dtr":
-            return replace(chosen, regulariser=chosen.regulariser or DTRConfig())
-        return replace(chosen, regulariser=None)
+        return chosen if self.target_return is None else replace(chosen, target=self.target_return)
 
     @property
     def agent(self) -> IQLConfig:
-        """Settings of the agents: as given, or those published for the task."""
+        """Settings of implicit Q-learning: as given, or those published for the task."""
         row = self.row
         return self.iql or IQLConfig.preset(row.hyperparameters if row else "mujoco")
+
+    @property
+    def clone(self) -> CloningConfig:
+        """Settings of clones: those that the policies of implicit Q-learning have."""
+        agent = self.agent
+        return CloningConfig(**{f.name: getattr(agent, f.name) for f in fields(CloningConfig)})
 
 
 @final

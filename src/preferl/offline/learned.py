@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast, final
 
 import numpy as np
 
 from preferl.data.arrays import load_arrays, save_arrays
+from preferl.errors import StorageError
 from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.protocols import Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
@@ -14,7 +16,7 @@ from preferl.files import write_json
 from preferl.models.spaces import infer_spaces
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
-from preferl.offline.resume import read_json
+from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman
@@ -113,3 +115,13 @@ def _judge(reward: RewardFunction, inputs: Inputs, seed: int) -> dict[str, Rewar
         "zero": zero(),
     }
     return {name: evaluate_reward(one, inputs.comparisons) for name, one in rewards.items()}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that a run wrote.
+
+    Raises:
+        StorageError: it is missing or damaged.
+    """
+    with reading(path, expected="a file of a run", error=StorageError):
+        return read_object(path)

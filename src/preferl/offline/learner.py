@@ -2,14 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from pathlib import Path
+from typing import Any, Final, final
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, require_in
+from preferl.files import writing
 from preferl.functional.value import cosine_decay, gaussian_log_density
 from preferl.models.dropping import kept, kept_share
 from preferl.models.folder import require_state
@@ -23,6 +26,7 @@ from preferl.offline.transitions import (
     Transitions,
     observation_size,
 )
+from preferl.reading import reading
 from preferl.shapes import FloatArray
 
 Metrics = dict[str, FloatArray]
@@ -30,6 +34,10 @@ Metrics = dict[str, FloatArray]
 
 OnProgress = Callable[[int, Metrics], None]
 """Called with the number of updates done and what the latest minibatch showed."""
+
+
+REPORT_EVERY: Final = 1000
+"""Updates between two reports of progress."""
 
 
 class OfflineLearner(ABC):
@@ -305,3 +313,40 @@ class BehaviourCloning(OfflineLearner):
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         return self._climb(batch)
+
+
+def train(
+    learner: OfflineLearner,
+    data: Transitions,
+    state: Path,
+    *,
+    checkpoint_every: int,
+    on_progress: Callable[[int, Metrics], None],
+) -> None:
+    """Train to the planned number of updates, from the last state that was written if there is one.
+
+    Args:
+        learner: freshly built.
+        data: what it learns from.
+        state: file of its state, written every `checkpoint_every` updates; whole or not there.
+        checkpoint_every: updates.
+        on_progress: told every thousand updates and at each state.
+
+    Raises:
+        CheckpointError: the state is damaged or of another learner.
+    """
+    if state.is_file():
+        learner.load_state(_load(state))
+    while learner.step < learner.steps:
+        ahead = checkpoint_every - learner.step % checkpoint_every
+        steps = min(ahead, learner.steps - learner.step)
+        learner.fit(data, steps, on_progress=on_progress, every=REPORT_EVERY)
+        with writing(state, durable=True) as draft:
+            save_file(learner.state(), draft)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    fix = "Remove it to train from the beginning."
+    with reading(f"training state {path}", expected="a whole file", fix=fix):
+        state: dict[str, Any] = load_file(path)
+    return state

@@ -14,20 +14,22 @@ from preferl.evaluation.many import evaluate_policies
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.protocols import Policy
 from preferl.files import write_json
+from preferl.models.build import build_reward_model
+from preferl.models.spaces import infer_spaces
 from preferl.offline.agents import CLONING, AgentTrainer
 from preferl.offline.arms import LEARNED, agent_name, build_arms
-from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig, OfflineRun
+from preferl.offline.config import OfflineConfig, OfflineRun
 from preferl.offline.following import ASKED, Following, asking_name
 from preferl.offline.inputs import Inputs, clonable, load_inputs
-from preferl.offline.learnable import require_learnable
-from preferl.offline.learned import LearnedReward, learn_reward
+from preferl.offline.learned import LearnedReward, learn_reward, read_json
 from preferl.offline.policy import OfflinePolicy
-from preferl.offline.resume import read_json
 from preferl.offline.scores import ArmScore, score_arms
 from preferl.offline.sequence_agents import SequenceTrainer, load_sequence_policy
 from preferl.offline.verdict import Verdict, compare
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
+from preferl.training.device import require_device
 
 OnProgress = Callable[[str, int, int], None]
 """Told what is being done, in a few words, how much of it is done, and how much there is."""
@@ -94,7 +96,7 @@ def run_offline(
     require_in("checkpoint_every", checkpoint_every, 1, float("inf"))
     require_openable(out, resume=resume)  # before what takes long
     inputs = load_inputs(config)
-    require_learnable(config, inputs)
+    _require_learnable(config, inputs)
     with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
         stages = _Stages(run, inputs, folder, processes, on_progress or (lambda *_: None))
         with closing(open_sinks(places, folder.folder)) as sink:
@@ -102,6 +104,35 @@ def run_offline(
                 return stages.run(sink, checkpoint_every)
             except KeyboardInterrupt:
                 return {"interrupted": True, "stage": stages.doing}
+
+
+def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
+    """Build the reward model and an agent once, as the run will, and let go of them.
+
+    What would only be found out after hours is found out before there is a folder.
+
+    Raises:
+        ConfigError: settings of the reward, the agents or the device that cannot be.
+        MissingExtraError: the packages of the agents are not installed.
+        SpaceError: spaces that the agents do not know.
+    """
+    require_device(config.device)
+    comparisons = inputs.comparisons
+    if config.kind.taught and inputs.reward is None and comparisons is not None:
+        answers = int(comparisons.answered.sum())
+        preset = config.fitting.preset(length=comparisons.segments.length, answers=answers)
+        shown = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
+        build_reward_model(preset.model, *shown, seed=0)
+    OFFLINE_LEARNERS.build(
+        config.policy,
+        observation_space=inputs.observation_space,
+        action_space=inputs.action_space,
+        config=config.settings,
+        seed=0,
+        seeds=(0,),
+        steps=1,
+        device=config.device,
+    )
 
 
 @final
@@ -126,7 +157,7 @@ class _Stages:
         from preferl.offline.report import write_page  # loads what draws
 
         began = time.perf_counter()
-        learned = self._reward() if self._config.policy != "bc" else None
+        learned = self._reward() if self._config.kind.taught else None
         agents = self._train(sink, checkpoint_every, learned)
         arms = self._judge(agents, learned)
         following = self._follow(learned)
@@ -242,7 +273,7 @@ class _Stages:
     @property
     def _sequences(self) -> bool:
         """Whether agents are Decision Transformers."""
-        return self._config.policy in SEQUENCE_POLICIES
+        return self._config.kind.asked
 
     @property
     def _judges(self) -> bool:
@@ -261,7 +292,7 @@ class _Stages:
             "env": config.env_id,
             "policy": config.policy,
             "seeds": list(self._seeds),
-            "steps": config.clone_updates if config.policy == "bc" else config.updates,
+            "steps": config.updates,
             "episodes": config.episodes,
             "simulators": _installed(SIMULATORS),
             "arms": {arm: score.to_json() for arm, score in arms.items()},

@@ -29,7 +29,7 @@ from preferl.offline.scores import ArmScore
 from preferl.offline.sequence_agents import taught_policy
 from preferl.offline.showing import Shown, best_window, show
 from preferl.offline.training_section import training_section
-from preferl.offline.words import LEARNER, MEANING
+from preferl.offline.words import MEANING
 from preferl.runs import RunFolder, versions
 from preferl.shapes import FloatArray
 
@@ -66,7 +66,7 @@ def write_page(
     sections.append(training_section(folder, config, inputs))
     page = Report(
         _title(config, inputs),
-        lead=f"Learned by {LEARNER[config.policy]} from recorded episodes alone: "
+        lead=f"Learned by {config.kind.words} from recorded episodes alone: "
         f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + _verdict(result),
         facts=_facts(config, result, arms, learned),
         sections=tuple(section for section in sections if section is not None),
@@ -80,7 +80,7 @@ def write_page(
 
 def _title(config: OfflineConfig, inputs: Inputs) -> str:
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
-    if config.policy == "bc":
+    if not config.kind.taught:
         return f"{where}, cloned"
     answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
     return f"{where}, learned from {answers}"

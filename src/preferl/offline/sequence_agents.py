@@ -9,12 +9,12 @@ from preferl.evaluation.protocols import Policy, Reward
 from preferl.offline import arms
 from preferl.offline.agents import OnUpdate
 from preferl.offline.arms import Arms, agent_name
-from preferl.offline.config import SEQUENCE_POLICIES, OfflineConfig
+from preferl.offline.config import OfflineConfig
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.decision_transformer import DecisionTransformer
 from preferl.offline.inputs import Inputs
 from preferl.offline.learned import LearnedReward
 from preferl.offline.policy import CONFIG, OfflinePolicy
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink
 from preferl.runs import RunFolder
 
@@ -49,10 +49,10 @@ class SequenceTrainer:
         for k, (name, seed) in enumerate(zip(taught.agents, taught.agent_seeds, strict=True)):
             if (self._folder.folder / "policies" / name / CONFIG).is_file():
                 continue
-            agent = DecisionTransformer(
+            agent = OFFLINE_LEARNERS.load(self._config.policy)(
                 self._inputs.observation_space,
                 self._inputs.action_space,
-                self._config.transformer,
+                self._config.settings,
                 seed=seed,
                 steps=steps,
                 device=self._config.device,
@@ -93,7 +93,7 @@ def taught_policy(
     folder: RunFolder, config: OfflineConfig, seed: int, learned: LearnedReward
 ) -> Policy:
     """What the learned reward taught, of either kind."""
-    if config.policy in SEQUENCE_POLICIES:
+    if config.kind.asked:
         return load_sequence_policy(folder, arms.LEARNED, seed, learned.reward)
     return OfflinePolicy.load(folder.path(f"policies/{agent_name(arms.LEARNED, seed)}"))
 

@@ -11,7 +11,6 @@ from preferl.errors import StorageError
 from preferl.evaluation.page import Figure, Section
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.offline.config import OfflineConfig
-from preferl.offline.dt_config import DTConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.words import MEANING
 from preferl.reporting import read_jsonl
@@ -54,7 +53,7 @@ def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
     """What Decision Transformers make small, in words, and its unit."""
     if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
         what, unit = "Cross-entropy of actions, in nats", "nats"
-    elif (config.dt or DTConfig()).action_loss == "gaussian":
+    elif config.transformer.action_loss == "gaussian":
         what = (
             "Nats by which each number of an action is unlikely, up to a constant: less is better"
         )
@@ -62,7 +61,7 @@ def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
     else:
         what = "Mean square error of actions, each number of which is in [−1, 1]"
         unit = "square error"
-    critics = ", with what the critics add to it" if config.policy == "dtr" else ""
+    critics = ", with what the critics add to it" if config.settings.regulariser else ""
     return what + critics, unit
 
 

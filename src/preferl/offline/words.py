@@ -14,11 +14,3 @@ MEANING: Final = {
     CLONING: "cloning the data",
 }
 """Arms in words."""
-
-LEARNER: Final = {
-    "iql": "implicit Q-learning",
-    "bc": "cloning",
-    "dt": "Decision Transformers",
-    "dtr": "Decision Transformers with critics (DTR)",
-}
-"""Policies in words."""
