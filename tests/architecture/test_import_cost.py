@@ -24,6 +24,7 @@ def loaded_by(code: str) -> list[str]:
         "preferl.feedback",
         "preferl.runs",
         "preferl.reporting",
+        "preferl.offline.config",
         "preferl.presets",
         "preferl.registry",
         "preferl.models.configs",
