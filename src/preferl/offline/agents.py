@@ -1,7 +1,7 @@
 """Training the agents of an offline run: all arms and seeds at once, and clones beside them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 from preferl.offline.arms import Arms, agent_name
 from preferl.offline.config import OfflineConfig
@@ -48,7 +48,7 @@ class AgentTrainer:
         """Agents of all arms and seeds as one batched computation of implicit Q-learning."""
         if self._missing(arms.agents):
             inputs = self._inputs
-            learner: OfflineLearner = OFFLINE_LEARNERS.load(self._config.policy)(
+            learner: OfflineLearner[Any] = OFFLINE_LEARNERS.load(self._config.policy)(
                 inputs.observation_space,
                 inputs.action_space,
                 self._config.settings,
@@ -81,7 +81,7 @@ class AgentTrainer:
     def _train(
         self,
         what: str,
-        learner: OfflineLearner,
+        learner: OfflineLearner[Any],
         data: Transitions,
         named: Mapping[str, Sequence[str]],
         on_update: OnUpdate,

@@ -4,27 +4,30 @@ The model is Hugging Face's, trained by its `Trainer`, so that checkpoints, seve
 whatever else that does come with it.
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, final
+from typing import Any, Final, final
 
 import torch
 from gymnasium import spaces
 
 from preferl._optional import require
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError, SpaceError, require_in
+from preferl.errors import ConfigError, SpaceError, StorageError, require_in
 from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.dt_config import DTConfig, Spending
-from preferl.offline.hub import push, push_if_possible
 from preferl.offline.sequences import SequenceCollator, Sequences
 from preferl.offline.trained_transformer import TrainedTransformer
 from preferl.offline.trainer_options import Pushing, planned_updates, require_options
 from preferl.shapes import FloatArray
+
+LOGGER: Final = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, dict[str, float]], None]
 """Told the updates made and, by name, the means since it was last told."""
@@ -171,8 +174,12 @@ class DecisionTransformer:
                 on_progress(step, dict(latest))
 
         def on_save() -> None:
-            if pushing is not None and pushing.often:
-                push_if_possible(self._policy(data), pushing, "Training under way")
+            if pushing is None or not pushing.often:
+                return
+            try:
+                self._push(data, pushing, "Training under way")
+            except StorageError as error:  # a hub that is away does not end the training
+                LOGGER.warning("Not pushed this time: %s", error)
 
         with ExitStack() as stack:
             if folder is None:
@@ -200,7 +207,7 @@ class DecisionTransformer:
             )
         self._data = data
         if first and pushing is not None:
-            push(self._policy(data), pushing, "Training done")
+            self._push(data, pushing, "Training done")
         return latest
 
     def policy(
@@ -239,6 +246,11 @@ class DecisionTransformer:
             spending=config.spending,
         )
         return policy.asking(config.target)
+
+    def _push(self, data: Sequences, where: Pushing, message: str) -> None:
+        """Push what was learned, with a card of what the policy itself knows."""
+        to = {name: value for name, value in asdict(where).items() if name != "often"}
+        self._policy(data).push_to_hub(**to, message=message)
 
     def _check(self, data: Sequences) -> None:
         expected = (self._module.inputs, self._module.outputs)

@@ -1,6 +1,5 @@
 """Policies on Hugging Face's hub: a folder as `save` writes it, with a card that explains it."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +12,6 @@ from preferl.offline.trainer_options import Pushing
 
 if TYPE_CHECKING:
     from preferl.offline.decision_policy import DecisionTransformerPolicy
-
-LOGGER = logging.getLogger(__name__)
 
 PREFIX: Final = "hub:"
 """Before the name of a repository on the hub, as of data sets there."""
@@ -65,25 +62,6 @@ def push_policy(
             fix="Sign in with `hf auth login`, or pass a token that may write there.",
         ) from error
     return str(made)
-
-
-def push(policy: "DecisionTransformerPolicy", where: Pushing, message: str) -> None:
-    """The same with a card of what the policy itself knows."""
-    policy.push_to_hub(
-        where.name,
-        token=where.token,
-        private=where.private,
-        revision=where.revision,
-        message=message,
-    )
-
-
-def push_if_possible(policy: "DecisionTransformerPolicy", where: Pushing, message: str) -> None:
-    """The same while training goes on, which a hub that is away does not end."""
-    try:
-        push(policy, where, message)
-    except StorageError as error:
-        LOGGER.warning("Not pushed this time: %s", error)
 
 
 def local_folder(source: Path | str) -> Path:

@@ -1,10 +1,8 @@
 """Implicit Q-learning (Kostrikov et al. 2022), several agents as one batched computation."""
 
-from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from preferl.functional.value import advantage_weights, expectile_loss, soft_update, td_target
@@ -15,16 +13,17 @@ from preferl.offline.transitions import Batch
 
 
 @final
-class IQL(OfflineLearner):
+class IQL(OfflineLearner[IQLConfig]):
     """Learns values by expectiles, so that no action is judged that was not recorded.
 
     An update is, in this order: values towards an expectile of what the target critics say;
     the policy towards recorded actions, weighted by their advantage; twin critics towards reward
     plus the new value of what followed; the target critics a little towards the critics.
 
-    >>> from preferl.testing import make_episodes
     >>> import numpy as np
+    >>> from gymnasium import spaces
     >>> from preferl.offline import Transitions
+    >>> from preferl.testing import make_episodes
     >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
     >>> agents = IQL(spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), seeds=[0, 1], steps=10)
     >>> sorted(agents.fit(Transitions.of(episodes), 10))
@@ -33,44 +32,14 @@ class IQL(OfflineLearner):
     [(5, 2), (5, 2)]
     """
 
-    config: IQLConfig
+    _settings = IQLConfig
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: IQLConfig | None = None,
-        *,
-        seeds: Sequence[int],
-        steps: int,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        """Build the agents.
-
-        Args:
-            observation_space: a Box of floats, or a Dict of these.
-            action_space: a Box of floats.
-            config: settings; the defaults if None.
-            seeds: one per agent, all different.
-            steps: updates planned, over which the policy's learning rate decays.
-            device: where they learn.
-
-        Raises:
-            SpaceError: other spaces.
-            ConfigError: equal seeds, or less than one update.
-        """
-        config = config or IQLConfig()
-        super().__init__(
-            observation_space, action_space, config, seeds=seeds, steps=steps, device=device
-        )
-        observation, action = self._sizes
+    def _build(self, observation: int, action: int) -> dict[str, Networks]:
         self._critics, self._targets = (
             self._perceptrons(observation + action, 1, each=2) for _ in range(2)
         )
         self._values = self._perceptrons(observation, 1)
-        self._networks |= {"critic": self._critics, "value": self._values}
-        self._initialise()
-        self._follow(1.0)
+        return {"critic": self._critics, "value": self._values}
 
     def _tensors(self) -> dict[str, Tensor]:
         targets = self._targets.parameters.items()
@@ -78,6 +47,8 @@ class IQL(OfflineLearner):
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         config = self.config
+        if not self.step:
+            self._follow(1.0)  # they begin as the critics
         with torch.no_grad():
             goal = self._judge(self._targets, batch).amin(0)
         value = self._value(batch.observations)

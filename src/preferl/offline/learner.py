@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, final
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ from preferl.shapes import FloatArray
 Metrics = dict[str, FloatArray]
 """Names to `[S]`, a number for each agent."""
 
+Settings = TypeVar("Settings", bound=GaussianConfig)
+
 OnProgress = Callable[[int, Metrics], None]
 """Called with the number of updates done and what the latest minibatch showed."""
 
@@ -40,7 +42,7 @@ REPORT_EVERY: Final = 1000
 """Updates between two reports of progress."""
 
 
-class OfflineLearner(ABC):
+class OfflineLearner(ABC, Generic[Settings]):
     """`S` agents that learn side by side from the same transitions, one per seed.
 
     All of them are one batched computation, yet an agent's weights and minibatches depend on its
@@ -59,19 +61,33 @@ class OfflineLearner(ABC):
         device: where agents learn.
     """
 
-    config: GaussianConfig
+    config: Settings
+    _settings: ClassVar[type[GaussianConfig]]
 
     def __init__(
         self,
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
-        config: GaussianConfig,
+        config: Settings | None = None,
         *,
         seeds: Sequence[int],
         steps: int,
-        device: torch.device | str,
+        device: torch.device | str = "cpu",
     ) -> None:
-        """Build the policies; who has other networks adds them, and calls `_initialise`."""
+        """Build the agents.
+
+        Args:
+            observation_space: a Box of floats, or a Dict of these.
+            action_space: a Box of floats.
+            config: settings; the defaults if None.
+            seeds: one per agent, all different.
+            steps: updates planned, over which the policy's learning rate decays.
+            device: where they learn.
+
+        Raises:
+            SpaceError: other spaces.
+            ConfigError: equal seeds, or less than one update.
+        """
         if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
             raise ConfigError.mismatch(
                 "seeds", expected="different numbers of at least 0", got=list(seeds)
@@ -79,7 +95,7 @@ class OfflineLearner(ABC):
         require_in("steps", steps, 1, float("inf"))
         self.observation_space = observation_space
         self.action_space = action_space
-        self.config = config
+        self.config = config or cast("Settings", self._settings())
         self.seeds = tuple(int(seed) for seed in seeds)
         self.steps = steps
         self.step = 0
@@ -92,8 +108,13 @@ class OfflineLearner(ABC):
         self._policies = self._perceptrons(
             observation, action, extra={"log_std": (len(self.seeds), action, 1)}
         )
-        self._networks = {"policy": self._policies}
+        self._networks = {"policy": self._policies, **self._build(observation, action)}
         self._generator = torch.Generator(self.device)
+        for agent, seed in enumerate(self.seeds):
+            generator = torch.Generator().manual_seed(seed)
+            for networks in self._networks.values():
+                for row in range(agent, networks.count, len(self.seeds)):
+                    networks.initialise(row, generator)
 
     def fit(
         self,
@@ -148,6 +169,10 @@ class OfflineLearner(ABC):
             for agent in range(len(self.seeds))
         ]
 
+    def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002
+        """Networks beside the policies, by name, in the order in which a seed fills them."""
+        return {}
+
     @abstractmethod
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         """One update; what it showed, `[S]` each."""
@@ -197,14 +222,6 @@ class OfflineLearner(ABC):
             device=self.device,
             extra=extra,
         )
-
-    def _initialise(self) -> None:
-        """Fill the networks of each agent from its own seed."""
-        for agent, seed in enumerate(self.seeds):
-            generator = torch.Generator().manual_seed(seed)
-            for networks in self._networks.values():
-                for row in range(agent, networks.count, len(self.seeds)):
-                    networks.initialise(row, generator)
 
     def _tensors(self) -> dict[str, Tensor]:
         """All that training changes, by name."""
@@ -268,7 +285,7 @@ class OfflineLearner(ABC):
 
 
 @final
-class BehaviourCloning(OfflineLearner):
+class BehaviourCloning(OfflineLearner[CloningConfig]):
     """Learns to act as was recorded, whatever it was paid: the control for every other learner.
 
     >>> from preferl.offline import Transitions
@@ -281,42 +298,14 @@ class BehaviourCloning(OfflineLearner):
     (2,)
     """
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: CloningConfig | None = None,
-        *,
-        seeds: Sequence[int],
-        steps: int,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        """Build the agents.
-
-        Args:
-            observation_space: a Box of floats, or a Dict of these.
-            action_space: a Box of floats.
-            config: settings; the defaults if None.
-            seeds: one per agent, all different.
-            steps: updates planned, over which the learning rate decays.
-            device: where they learn.
-
-        Raises:
-            SpaceError: other spaces.
-            ConfigError: equal seeds, or less than one update.
-        """
-        config = config or CloningConfig()
-        super().__init__(
-            observation_space, action_space, config, seeds=seeds, steps=steps, device=device
-        )
-        self._initialise()
+    _settings = CloningConfig
 
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         return self._climb(batch)
 
 
 def train(
-    learner: OfflineLearner,
+    learner: OfflineLearner[Any],
     data: Transitions,
     state: Path,
     *,
