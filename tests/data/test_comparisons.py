@@ -45,8 +45,8 @@ def test_preference_is_a_probability(wrong):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"pairs": np.zeros((4, 3), int)}, r"shape \[P, 2\]"),
-        ({"pairs": np.zeros(4, int)}, r"shape \[P, 2\]"),
+        ({"pairs": np.zeros((4, 3), int)}, r"shape \(\d+, 2\)"),
+        ({"pairs": np.zeros(4, int)}, r"shape \(\d+, 2\)"),
         ({"pairs": np.array([[0, 6]] * 4)}, "rows of 6 segments"),
         ({"pairs": np.array([[0, -1]] * 4)}, "rows of 6 segments"),
         ({"preference": np.zeros(3)}, "one number per pair"),

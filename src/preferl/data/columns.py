@@ -1,4 +1,4 @@
-"""What readers ask of the arrays in a file: their names, types and lengths, in the same words."""
+"""What tables and readers ask of arrays: names, types and shapes, in the same words."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -43,6 +43,17 @@ def require_numbers(
         raise DataError.mismatch(
             f"{name}", expected=expected, got=f"{array.dtype} of shape {array.shape}"
         )
+
+
+def require_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
+    """Raise `DataError` unless an array has this shape.
+
+    >>> require_shape("pairs", np.zeros((3, 2)), (4, 2))
+    Traceback (most recent call last):
+    preferl.errors.DataError: pairs: expected shape (4, 2), got shape (3, 2).
+    """
+    if array.shape != shape:
+        raise DataError.mismatch(name, expected=f"shape {shape}", got=f"shape {array.shape}")
 
 
 def require_rows(arrays: Mapping[str, Array], name: object) -> int:

@@ -6,6 +6,7 @@ from typing import Self, final
 
 import numpy as np
 
+from preferl.data.columns import require_shape
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
 from preferl.shapes import BoolArray, FloatArray, IntArray
@@ -37,23 +38,15 @@ class Comparisons:
 
     def __post_init__(self) -> None:
         count = len(self.pairs)
-        if self.pairs.ndim != 2 or self.pairs.shape[1] != 2:
-            raise DataError.mismatch(
-                "Comparisons.pairs", expected="shape [P, 2]", got=self.pairs.shape
-            )
+        require_shape("Comparisons.pairs", self.pairs, (count, 2))
         check_preference(self.preference, count)
-        if self.weight.shape != (count,) or not (self.weight >= 0).all():
+        require_shape("Comparisons.weight", self.weight, (count,))
+        if not (self.weight >= 0).all():
             raise DataError.mismatch(
-                "Comparisons.weight",
-                expected=f"{count} numbers of at least 0",
-                got=f"shape {self.weight.shape}"
-                if self.weight.shape != (count,)
-                else f"{self.weight.min()}",
+                "Comparisons.weight", expected="numbers of at least 0", got=f"{self.weight.min()}"
             )
-        if self.annotator is not None and self.annotator.shape != (count,):
-            raise DataError.mismatch(
-                "Comparisons.annotator", expected=f"[{count}]", got=self.annotator.shape
-            )
+        if self.annotator is not None:
+            require_shape("Comparisons.annotator", self.annotator, (count,))
         _require_rows(self.pairs, len(self.segments))
 
     @classmethod
@@ -166,12 +159,7 @@ def _require_rows(pairs: IntArray, segments: int) -> None:
 
 def check_preference(preference: FloatArray, count: int) -> None:
     """Raise `DataError` unless there are `count` preferences in [0, 1] or NaN."""
-    if preference.shape != (count,):
-        raise DataError.mismatch(
-            "preference",
-            expected=f"one number per pair, shape ({count},)",
-            got=f"shape {preference.shape}",
-        )
+    require_shape("preference, one number per pair", preference, (count,))
     wrong = (preference < 0) | (preference > 1)
     if wrong.any():
         raise DataError.mismatch(

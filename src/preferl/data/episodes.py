@@ -63,17 +63,14 @@ class Episodes:
                 "Episodes.lengths", expected="[K] whole numbers of at least 1", got=lengths
             )
         steps = int(lengths.sum())
-        named = {"actions": self.actions, "rewards": self.rewards, "terminated": self.terminated}
-        if self.states is not None:
-            named["states"] = self.states
-        for name, array in named.items():
-            _require_rows(f"Episodes.{name}", array, steps)
-        if self.rewards.ndim != 1 or self.terminated.ndim != 1:
-            raise DataError.mismatch(
-                "Episodes.rewards and .terminated",
-                expected="one axis [T]",
-                got=f"shapes {self.rewards.shape} and {self.terminated.shape}",
-            )
+        for name in ("actions", "rewards", "terminated", "states"):
+            array = getattr(self, name)
+            if array is not None:
+                _require_rows(f"Episodes.{name}", array, steps)
+            if name in ("rewards", "terminated") and array.ndim != 1:
+                raise DataError.mismatch(
+                    f"Episodes.{name}", expected="one axis [T]", got=f"shape {array.shape}"
+                )
         require_alike("Episodes.final_observations", [self.observations, self.final_observations])
         map_observations(
             lambda o, f: _require_observations(o, f, steps, len(lengths)),

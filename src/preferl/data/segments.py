@@ -5,6 +5,7 @@ from typing import Literal, Self, final, get_args
 
 import numpy as np
 
+from preferl.data.columns import require_rows, require_shape
 from preferl.data.episodes import Episodes, end_to_end
 from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, require_one_of
@@ -94,27 +95,15 @@ class Segments:
     def __post_init__(self) -> None:
         if self.length < 1:
             raise ConfigError.mismatch("segment length", expected="at least 1", got=self.length)
-        steps = len(self.rewards)
-        columns = {"actions": self.actions} | (
-            {} if self.states is None else {"states": self.states}
-        )
-        for leaf in leaves(self.observations):
-            columns[f"observations {leaf.shape}"] = leaf
-        for name, array in columns.items():
-            if len(array) != steps:
-                raise DataError.mismatch(
-                    f"Segments.{name}", expected=f"{steps} rows", got=len(array)
-                )
-        if self.start.shape != self.real.shape or self.start.ndim != 1:
-            raise DataError.mismatch(
-                "Segments.start and .real",
-                expected="one axis [N] each",
-                got=f"shapes {self.start.shape} and {self.real.shape}",
-            )
-        if self.origin is not None and self.origin.shape != (len(self.start), 3):
-            raise DataError.mismatch(
-                "Segments.origin", expected=f"shape {(len(self), 3)}", got=self.origin.shape
-            )
+        columns = {f"observations {leaf.shape}": leaf for leaf in leaves(self.observations)}
+        columns |= {"actions": self.actions, "rewards": self.rewards}
+        if self.states is not None:
+            columns["states"] = self.states
+        steps = require_rows(columns, "steps of Segments")
+        require_shape("Segments.start", self.start, (len(self),))
+        require_shape("Segments.real", self.real, (len(self),))
+        if self.origin is not None:
+            require_shape("Segments.origin", self.origin, (len(self), 3))
         if len(self.start) and (
             self.start.min() < 0
             or self.real.min() < 1
@@ -217,7 +206,6 @@ def join_segments(parts: list[Segments]) -> Segments:
         return parts[0]
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
     states = [part.states for part in parts if part.states is not None]
-    complete = len(parts)
     return Segments(
         observations=end_to_end("observations to join", [part.observations for part in parts]),
         actions=end_to_end("actions to join", [part.actions for part in parts]),
@@ -225,7 +213,7 @@ def join_segments(parts: list[Segments]) -> Segments:
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
         length=max(part.length for part in parts),
-        states=end_to_end("states to join", states) if len(states) == complete else None,
+        states=end_to_end("states to join", states) if len(states) == len(parts) else None,
     )
 
 

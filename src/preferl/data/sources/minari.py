@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
+from preferl.data.columns import require_numbers
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import ConfigError, DataError
@@ -146,13 +147,11 @@ def _flatten(nested: Any) -> dict[str, Any]:
 
 
 def _numbers(value: Any, name: str) -> Array:
-    array = np.asarray(value) if not isinstance(value, Mapping | tuple) else None
-    if array is None or array.dtype.kind not in "biuf":
-        raise DataError.mismatch(
-            name,
-            expected="a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)",
-            got=f"a {type(value).__name__}" if array is None else array.dtype,
-        )
+    expected = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
+    if isinstance(value, Mapping | tuple):
+        raise DataError.mismatch(name, expected=expected, got=f"a {type(value).__name__}")
+    array = np.asarray(value)
+    require_numbers(name, array, expected)
     return array
 
 
