@@ -74,35 +74,28 @@ def _require_transformer(there: Sizes, shape: TokenShape, seen: int, done: int) 
     times, _ = _matrix(there, "embed_timestep.weight")
     if width % shape.heads:
         raise ConfigError.mismatch("heads", expected=f"a divisor of {width}", got=shape.heads)
+    usual: Sizes = {f"embed_{of}": (width, n) for of, n in (("return", 1), ("state", seen))}
+    usual |= {"embed_action": (width, done), "predict_action.0": (done, width)}
+    usual |= {"embed_ln": (width,), "encoder.ln_f": (width,)}
+    turned: Sizes = {}  # dense layers of GPT-2, whose weights are [in, out]
+    for block in (f"encoder.h.{layer}" for layer in range(shape.layers)):
+        usual |= {f"{block}.ln_1": (width,), f"{block}.ln_2": (width,)}
+        turned |= {
+            f"{block}.attn.c_attn": (width, 3 * width),
+            f"{block}.attn.c_proj": (width, width),
+            f"{block}.mlp.c_fc": (width, inner),
+            f"{block}.mlp.c_proj": (inner, width),
+        }
     expected: Sizes = {
         "encoder.wpe.weight": (positions, width),
         "embed_timestep.weight": (times, width),
     }
-    for name, inputs in (("return", 1), ("state", seen), ("action", done)):
-        expected |= _weights(f"embed_{name}", (width, inputs), width)
-    expected |= _weights("predict_action.0", (done, width), done)
-    for name in ("embed_ln", "encoder.ln_f"):
-        expected |= _weights(name, (width,), width)
-    for layer in range(shape.layers):
-        expected |= _layer(f"encoder.h.{layer}", width, inner)
+    expected |= {f"{name}.weight": size for name, size in (usual | turned).items()}
+    expected |= {f"{name}.bias": size[:1] for name, size in usual.items()}
+    expected |= {f"{name}.bias": size[1:] for name, size in turned.items()}
     for name, size in expected.items():
         _require_equal(name, there.get(name), size)
     return positions, times
-
-
-def _layer(name: str, width: int, inner: int) -> Sizes:
-    return {
-        **_weights(f"{name}.ln_1", (width,), width),
-        **_weights(f"{name}.ln_2", (width,), width),
-        **_weights(f"{name}.attn.c_attn", (width, 3 * width), 3 * width),
-        **_weights(f"{name}.attn.c_proj", (width, width), width),
-        **_weights(f"{name}.mlp.c_fc", (width, inner), inner),
-        **_weights(f"{name}.mlp.c_proj", (inner, width), width),
-    }
-
-
-def _weights(name: str, weight: tuple[int, ...], bias: int) -> Sizes:
-    return {f"{name}.weight": weight, f"{name}.bias": (bias,)}
 
 
 def _matrix(there: Sizes, name: str) -> tuple[int, int]:
