@@ -318,7 +318,11 @@ takes part in an offline run."""
 
 ENGINES = Table(
     "engine",
-    {"one-block transformer": Entry("preferl.models.transformer_trace:OneBlock")},
+    {
+        "one-block transformer": Entry("preferl.models.transformer_trace:OneBlock"),
+        "every action": Entry("preferl.offline.tokens:all_actions"),
+        "next action": Entry("preferl.offline.tokens:next_actions"),
+    },
 )
 """Hand-written faster ways to numbers that a plain version gives as well. Without its line here,
 the library works by the plain version."""

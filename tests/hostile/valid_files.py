@@ -52,12 +52,11 @@ from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
 from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTRConfig, SightConfig
+from preferl.offline.dt_config import DTRConfig, SightConfig, TokenShape
 from preferl.offline.dtr import Critics
 from preferl.offline.learner import _load as load_training
 from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.sequences import are_pictures
-from preferl.offline.tokens import TokenShape
 from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl

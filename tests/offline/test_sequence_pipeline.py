@@ -185,9 +185,9 @@ def test_the_page_says_which_loss_is_drawn(finished, data, tmp_path) -> None:
 def test_what_a_config_makes_of_its_settings(data) -> None:
     assert config_of(data, steps=None).updates == 10_000
     assert config_of(data, steps=None, policy="iql").updates == 100_000
-    assert config_of(data, target_return="7").transformer.target == "7"
-    assert config_of(data).transformer.regulariser is None
-    assert config_of(data, policy="dtr").transformer.regulariser == DTRConfig()
+    assert config_of(data, target_return="7").settings.target == "7"
+    assert config_of(data).settings.regulariser is None
+    assert config_of(data, policy="dtr").settings.regulariser == DTRConfig()
     assert config_of(data, dt=None, task="door-human-v1").transformer.horizon == 200
     with pytest.raises(ConfigError, match="target_return: expected a policy that is asked"):
         config_of(data, policy="iql", target_return="q1")

@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 from preferl.errors import ConfigError
-from preferl.offline.tokens import TokenShape, _drop, all_actions, next_actions
+from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.dt_config import TokenShape
+from preferl.offline.tokens import _drop, all_actions, next_actions
+from preferl.registry import ENGINES
+from preferl.testing import make_episodes
 
 pytest.importorskip("transformers")
 
@@ -130,3 +136,25 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
 def test_a_share_outside_of_its_range_is_refused() -> None:
     with pytest.raises(ConfigError, match="dropout"):
         TokenShape(1, 1, squashed=True, dropout=1.0)
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_without_the_engine_the_library_goes_on(monkeypatch, discrete: bool) -> None:
+    episodes = make_episodes(np.random.default_rng(0), [30, 20])
+    actions = spaces.Discrete(2) if discrete else spaces.Box(-1, 1, (2,))
+    if discrete:
+        episodes = replace(episodes, actions=(episodes.actions[:, 0] > 0).astype(np.int64))
+    config = DTConfig(context=4, width=8, layers=2, batch_size=8, dropout=0.0)
+    acted = []
+    for engines in (ENGINES._entries, {}):
+        monkeypatch.setattr(ENGINES, "_entries", engines)
+        agent = DecisionTransformer(spaces.Box(-9, 9, (2,)), actions, config, seed=0, steps=5)
+        loss = agent.fit(agent.sequences(episodes))["loss"]
+        policy, state, steps = agent.policy(spending="even"), None, []
+        for seen in np.ones((6, 3, 2)):
+            action, state = policy.predict(seen, state)
+            steps.append(action)
+        acted.append((loss, np.array(steps)))
+    (loss, steps), (plain_loss, plain_steps) = acted
+    assert loss == pytest.approx(plain_loss, rel=1e-5)
+    np.testing.assert_allclose(steps, plain_steps, atol=1e-5)

@@ -23,20 +23,23 @@ from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting
-from preferl.offline.dt_config import DTRConfig, SightConfig, Spending
+from preferl.offline.dt_config import DTRConfig, SightConfig, Spending, TokenShape
 from preferl.offline.dtr import Critics
 from preferl.offline.hub import local_folder, push_policy
 from preferl.offline.model_card import model_card
 from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.policy import batched, within
 from preferl.offline.sequences import action_features, are_pictures
-from preferl.offline.tokens import TokenShape, next_actions
 from preferl.offline.trainer_options import Pushing
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.reading import read_object
+from preferl.registry import ENGINES
 from preferl.shapes import Array, FloatArray
 
 KIND: Final = "decision-transformer"
+NEXT_ACTION: Final = "next action"
+"""The engine that does the last of what `hugging_face.plain_actions` does."""
+
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"
 """The names under which Hugging Face's `DecisionTransformerModel.from_pretrained` finds them."""
 
@@ -119,6 +122,7 @@ class DecisionTransformerPolicy:
             critics = Critics(inputs, regulariser, unit=1.0, generator=generator)
             self._critics = _with(critics, "critics", parameters)
         self._reward: Reward | None = None
+        self._model: torch.nn.Module | None = None  # where no engine computes what it does
         self._rng = np.random.default_rng(seed)
 
     def asking(self, target: float | str) -> Self:
@@ -329,17 +333,14 @@ class DecisionTransformerPolicy:
             return torch.from_numpy(np.repeat(array, candidates, axis=0))  # [V * C, ...]
 
         seen = for_each(context.states)
-        predicted = next_actions(
-            self._parameters,
-            self._shape,
-            {
-                "states": seen if self._pixels is None else self._pixels(seen),
-                "actions": for_each(context.actions),
-                "returns_to_go": torch.from_numpy(context.asked.reshape(len(seen), -1, 1)),
-                "timesteps": for_each(context.timesteps),
-                "attention_mask": for_each(context.real),
-            },
-        )
+        batch = {
+            "states": seen if self._pixels is None else self._pixels(seen),
+            "actions": for_each(context.actions),
+            "returns_to_go": torch.from_numpy(context.asked.reshape(len(seen), -1, 1)),
+            "timesteps": for_each(context.timesteps),
+            "attention_mask": for_each(context.real),
+        }
+        predicted = self._next_actions(batch)
         if self._critics is not None:
             judged = self._critics(seen[:, -1], predicted).view(-1, candidates)
             best = judged.argmax(1) + torch.arange(len(judged)) * candidates
@@ -348,6 +349,17 @@ class DecisionTransformerPolicy:
             noise = self._rng.gumbel(size=tuple(predicted.shape)).astype(np.float32)
             predicted = predicted + torch.from_numpy(noise)
         return np.asarray(predicted.numpy())
+
+    def _next_actions(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """`[V * C, A]`, by the fast forward if there is one; it does without `transformers`."""
+        if NEXT_ACTION in ENGINES:
+            predicted: Tensor = ENGINES.load(NEXT_ACTION)(self._parameters, self._shape, batch)
+            return predicted
+        from preferl.offline import hugging_face
+
+        if self._model is None:
+            self._model = hugging_face.rebuild_model(self._hub, self._parameters)
+        return hugging_face.plain_actions(self._model, batch)[:, -1]
 
     def _outward(self, features: FloatArray) -> Array:
         """`[V, A]` to `[V, *act]` actions of the space."""

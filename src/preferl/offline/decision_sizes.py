@@ -14,9 +14,8 @@ from preferl.errors import ConfigError
 from preferl.models.configs import dense
 from preferl.models.folder import require_numbers
 from preferl.offline.context import Conditions
-from preferl.offline.dt_config import DTRConfig, SightConfig
+from preferl.offline.dt_config import DTRConfig, SightConfig, TokenShape
 from preferl.offline.sequences import action_size, are_pictures
-from preferl.offline.tokens import TokenShape
 from preferl.offline.transitions import observation_size
 
 Sizes = dict[str, tuple[int, ...]]

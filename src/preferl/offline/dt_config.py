@@ -94,6 +94,29 @@ class SightConfig:
 
 @final
 @dataclass(frozen=True)
+class TokenShape:
+    """What the parameters of a Decision Transformer do not tell about themselves.
+
+    Attributes:
+        layers: of the transformer.
+        heads: of each layer's attention.
+        squashed: whether actions end in a tanh.
+        dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
+    """
+
+    layers: int
+    heads: int
+    squashed: bool
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_in("layers", self.layers, 1, float("inf"))
+        require_in("heads", self.heads, 1, float("inf"))
+        require_share("dropout", self.dropout)
+
+
+@final
+@dataclass(frozen=True)
 class DTConfig:
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
 

@@ -15,9 +15,8 @@ from preferl._optional import require
 from preferl.errors import CheckpointError, ConfigError, SpaceError, require_in
 from preferl.offline.context import Conditions
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import SightConfig, Spending
+from preferl.offline.dt_config import SightConfig, Spending, TokenShape
 from preferl.offline.hub import local_folder
-from preferl.offline.tokens import TokenShape
 from preferl.offline.transitions import observation_size
 from preferl.shapes import FloatArray
 

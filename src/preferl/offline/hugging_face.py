@@ -64,16 +64,32 @@ def config_json(model: Any) -> dict[str, Any]:
     return described | {"architectures": ["DecisionTransformerModel"]}
 
 
-def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """What `tokens.all_actions` computes, by the model's own forward, `[B, H, A]`.
+def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> nn.Module:
+    """The model of a config, with the parameters of those names, to act.
 
-    It takes three times as long, and is what that is held against; it serves in its place.
+    Args:
+        hub: its config, as `config_json` wrote it.
+        parameters: by name; others may be among them.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model: nn.Module = DecisionTransformerModel(DecisionTransformerConfig.from_dict(dict(hub)))
+    model.load_state_dict({name: parameters[name] for name in model.state_dict()})
+    return model.eval()
+
+
+def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """What is predicted at each step of each window, by the model's own forward, `[B, H, A]`.
+
+    The engine `preferl.offline.tokens` has to equal it, in a third of the time.
 
     Args:
         model: from `build_model`.
-        batch: as `all_actions` takes it, with `rewards`, which change nothing.
+        batch: `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go` `[B, H, 1]`,
+            `timesteps` and `attention_mask` `[B, H]`, as `SequenceCollator` makes them.
     """
-    predicted: Tensor = model(**batch).action_preds
+    mask, rewards = batch["attention_mask"].float(), torch.zeros_like(batch["returns_to_go"])
+    seen = dict(batch) | {"attention_mask": mask, "rewards": rewards}
+    predicted: Tensor = model(**seen).action_preds
     return predicted
 
 

@@ -2,48 +2,26 @@
 
 Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". The model
 is `transformers`' `DecisionTransformerModel`, and this computes what it computes for actions, to
-rounding. It leaves out what nobody looks at: heads for states and returns, a window's last
-action, which comes after all that is predicted, and in the last layer every token but those that
-actions are read from.
+rounding and in a third of the time. It leaves out what nobody looks at: heads for states and
+returns, a window's last action, which comes after all that is predicted, and in the last layer
+every token but those that actions are read from.
+
+It is an engine of `preferl.registry.ENGINES`. Without its lines there, `hugging_face` beside it
+computes the same by the model's own forward.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preferl.errors import require_in, require_share
 from preferl.models.dropping import kept, kept_share
+from preferl.offline.dt_config import TokenShape
 
 Parameters = Mapping[str, Tensor]
 """Tensors by the names they have in Hugging Face's model."""
-
-
-@final
-@dataclass(frozen=True)
-class TokenShape:
-    """What parameters do not tell about themselves.
-
-    Attributes:
-        layers: of the transformer.
-        heads: of each layer's attention.
-        squashed: whether actions end in a tanh.
-        dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
-    """
-
-    layers: int
-    heads: int
-    squashed: bool
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_in("layers", self.layers, 1, float("inf"))
-        require_in("heads", self.heads, 1, float("inf"))
-        require_share("dropout", self.dropout)
 
 
 def all_actions(

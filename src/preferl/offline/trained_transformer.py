@@ -1,5 +1,6 @@
 """What the trainer of a Decision Transformer trains: the model and what stands beside it."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, final
 
 import torch
@@ -8,15 +9,18 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
-from preferl.offline.dt_config import ActionLoss, DTConfig
+from preferl.offline.dt_config import ActionLoss, DTConfig, TokenShape
 from preferl.offline.dtr import Critics, regularise
 from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.sequences import Sequences, action_size, are_pictures
-from preferl.offline.tokens import TokenShape, all_actions
 from preferl.offline.transitions import observation_size
+from preferl.registry import ENGINES
 
 LEAST_SQUARE: Final = 1e-6
 """Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
+
+EVERY_ACTION: Final = "every action"
+"""The engine that does what `hugging_face.plain_actions` does."""
 
 Loss = ActionLoss | Literal["choices"]
 
@@ -102,7 +106,7 @@ class TrainedTransformer(nn.Module):
             "timesteps": timesteps,
             "attention_mask": attention_mask,
         }
-        predicted = all_actions(self._named, self.shape, batch, training=self.training).float()
+        predicted = self._predict(batch).float()
         loss = action_loss(predicted, actions, attention_mask, self._loss)
         if self.critics is None or terminated is None:
             return {"loss": loss}
@@ -110,6 +114,16 @@ class TrainedTransformer(nn.Module):
         critic_loss, opinion, self.measured = regularise(self.critics, batch, predicted)
         self.measured["action_loss"] = loss.detach()
         return {"loss": loss + opinion + critic_loss}
+
+    def _predict(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """`[B, H, A]`, by the fast forward if there is one."""
+        from preferl.offline import hugging_face
+
+        if EVERY_ACTION not in ENGINES:
+            return hugging_face.plain_actions(self.transformer, batch)
+        forward = ENGINES.load(EVERY_ACTION)
+        predicted: Tensor = forward(self._named, self.shape, batch, training=self.training)
+        return predicted
 
     def begin(self, data: Sequences) -> None:
         """Take from the data what the regulariser measures rewards by."""
