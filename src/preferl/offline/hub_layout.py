@@ -3,7 +3,7 @@
 What belongs to them beside that, such as the mean and deviation of states, is on their cards.
 """
 
-import math
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,12 +70,12 @@ def load_decision_transformer(
     config, parameters = _read(folder)
     size = observation_size(observation_space)
     _require_sizes(config, size, action_space)
-    require_in("context", context, 1, math.inf)
+    require_in("discount", discount, sys.float_info.min, 1)
     conditions = Conditions(
         context=context,
         horizon=config.max_ep_len,
-        discount=_positive("discount", discount, 1.0),
-        scale=_positive("scale", scale, math.inf),
+        discount=discount,
+        scale=scale,
         longest=config.max_ep_len,
         quantiles=(),
         mean=_statistic("mean", mean, size),
@@ -97,12 +97,6 @@ def load_decision_transformer(
         spending=spending,
     )
     return policy.asking(target)
-
-
-def _positive(name: str, value: float, most: float) -> float:
-    if not (0 < value <= most and value < math.inf):
-        raise ConfigError.mismatch(name, expected=f"above 0, at most {most:g}", got=value)
-    return float(value)
 
 
 def _statistic(name: str, array: FloatArray, size: int) -> FloatArray:
