@@ -1,7 +1,7 @@
 """Segments: windows of L steps over one block of steps, drawn by index arithmetic."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, final, get_args
+from typing import Literal, Self, final
 
 import numpy as np
 
@@ -281,7 +281,7 @@ def sample_segments(
         raise ConfigError.mismatch(
             "segments", expected="count >= 0 and length >= 1", got=(count, length)
         )
-    require_one_of("short", short, get_args(Short))
+    require_one_of("short", short, Short)
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())
     if total == 0:

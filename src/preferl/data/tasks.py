@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Literal, final, get_args, overload
+from typing import Any, Literal, final, overload
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Task:
             )
         require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
         require_in("Task.query_length", self.query_length, 1, float("inf"))
-        require_one_of("Task.hyperparameters", self.hyperparameters, get_args(Hyperparameters))
+        require_one_of("Task.hyperparameters", self.hyperparameters, Hyperparameters)
 
 
 def find_task(task: str | Task) -> Task:

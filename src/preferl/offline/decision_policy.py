@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, final, get_args
+from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
@@ -25,8 +25,7 @@ from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting
 from preferl.offline.dt_config import DTRConfig, SightConfig, Spending, TokenShape
 from preferl.offline.dtr import Critics
-from preferl.offline.hub import local_folder, push_policy
-from preferl.offline.model_card import model_card
+from preferl.offline.hub import local_folder, model_card, push_policy
 from preferl.offline.pixel_encoder import PixelEncoder
 from preferl.offline.policy import batched, within
 from preferl.offline.sequences import action_features, are_pictures
@@ -290,7 +289,7 @@ class DecisionTransformerPolicy:
             require_finite(path, beside | model, dtype=torch.float32)
             mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
             conditions = Conditions.from_json(about["conditions"], mean, deviation)
-            require_one_of("spending", about["spending"], get_args(Spending))
+            require_one_of("spending", about["spending"], Spending)
             return cls(
                 *spaces_of,
                 model | beside,

@@ -12,7 +12,7 @@ Preferences using Transformers for RL".
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, final, get_args
+from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -234,7 +234,7 @@ def join_labels(
         ConfigError: another `crossing`.
         DataError: rows that are not in `episodes`, or segments across an end that are refused.
     """
-    require_one_of("crossing", crossing, get_args(Crossing))
+    require_one_of("crossing", crossing, Crossing)
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
     try:
         segments = cut(episodes, start, rows.length)

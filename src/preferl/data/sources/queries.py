@@ -6,7 +6,7 @@ section 5.1.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ def scripted_preferences(
     >>> scripted_preferences(rows, episodes).preference.tolist()
     [0.0, 0.5]
     """
-    require_one_of("ties", ties, get_args(Ties))
+    require_one_of("ties", ties, Ties)
     comparisons = join_labels(rows, episodes, crossing=crossing).comparisons
     segments = comparisons.segments
     first, second = segments.rewards[segments.rows()].sum(axis=1)[comparisons.pairs].T

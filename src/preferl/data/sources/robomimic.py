@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def load_robomimic(
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
-    require_one_of("order", order, get_args(Order))
+    require_one_of("order", order, Order)
     if isinstance(observation_keys, str) or not observation_keys:
         raise ConfigError.mismatch(
             "observation_keys", expected="a list of keys", got=repr(observation_keys)

@@ -1,7 +1,7 @@
 """Episodes of one length as stacked arrays in `.npz` files, as recorded side by side."""
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -36,7 +36,7 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
         DataError: no such files, damaged ones, missing arrays, axes that do not agree, a done
             inside an episode, or NaN.
     """
-    require_one_of("last_observation", last_observation, get_args(LastObservation))
+    require_one_of("last_observation", last_observation, LastObservation)
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
     if not files:
