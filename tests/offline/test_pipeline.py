@@ -25,7 +25,9 @@ from preferl.errors import (
     StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env
-from preferl.offline import IQLConfig, OfflineConfig, OfflinePolicy, run_offline
+from preferl.offline import IQL, IQLConfig, OfflineConfig, OfflinePolicy, run_offline
+from preferl.offline.config import POLICIES, PolicyKind
+from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
 from preferl.testing import PointWorld, linear_reward
 from preferl.training import load_reward, relabel
@@ -330,6 +332,32 @@ def test_cloning_alone_needs_no_labels(data, tmp_path):
     assert list(result["arms"]) == ["cloning"]
     assert result["reward"] is None
     assert "cloned" in (tmp_path / "run/report.html").read_text()
+
+
+def test_a_learner_of_ones_own_takes_part(data, tmp_path, monkeypatch):
+    built = []
+
+    def careful(observation_space, action_space, config, *, seeds, steps, device):
+        built.append((config.expectile, tuple(seeds)))
+        return IQL(observation_space, action_space, config, seeds=seeds, steps=steps, device=device)
+
+    settings = PolicyKind("careful Q-learning", lambda config: replace(config.agent, expectile=0.5))
+    monkeypatch.setitem(POLICIES, "careful", settings)
+    OFFLINE_LEARNERS.register("careful", careful)
+    try:
+        config = config_of(data, policy="careful", controls=False)
+        result = run(config, tmp_path / "run", seeds=(0,))
+    finally:
+        OFFLINE_LEARNERS.remove("careful")
+    assert (result["policy"], list(result["arms"])) == ("careful", ["learned"])
+    assert built == [(0.5, (0,))] * 2  # before there is a folder, and to learn
+    assert "careful Q-learning" in (tmp_path / "run" / "report.html").read_text()
+    with pytest.raises(ConfigError, match="offline learner"):
+        run(config, tmp_path / "again", seeds=(0,))
+
+
+def test_every_policy_names_a_learner():
+    assert set(POLICIES) <= set(OFFLINE_LEARNERS.names())
 
 
 @pytest.mark.slow

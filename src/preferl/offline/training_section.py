@@ -24,7 +24,7 @@ def training_section(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -
         columns = read_jsonl(folder.path("metrics.jsonl"))
     except StorageError:  # numbers were not asked to go there
         return None
-    valued = _curves(columns, {f"iql/{arm}/value": MEANING[arm] for arm in MEANING})
+    valued = _curves(columns, {f"{config.policy}/{arm}/value": MEANING[arm] for arm in MEANING})
     matched = [curve for arm in MEANING if (curve := _of_seeds(columns, arm)) is not None]
     if not valued and not matched:
         return None
