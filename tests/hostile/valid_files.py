@@ -211,7 +211,7 @@ def decision_transformer(
     if pictures:
         parts["sight"] = PixelEncoder(observations, sight, generator)
     if regulariser is not None:
-        parts["critics"] = Critics(seen + 2, regulariser, unit=1.0, generator=generator)
+        parts["critics"] = Critics(seen + 2, regulariser, generator=generator)
     for part, module in parts.items():
         parameters |= {f"{part}.{name}": t for name, t in module.state_dict().items()}
     states = 1 if pictures else seen

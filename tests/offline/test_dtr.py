@@ -18,7 +18,7 @@ SETTINGS = DTRConfig(hidden=(8,), weight=2.0)
 
 @pytest.fixture
 def critics() -> Critics:
-    return Critics(4, SETTINGS, unit=1.0, generator=torch.Generator().manual_seed(0))
+    return Critics(4, SETTINGS, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ class DecisionTransformerPolicy:
         self._critics = None
         if regulariser is not None:
             inputs = parameters["embed_state.weight"].shape[1] + self._size
-            critics = Critics(inputs, regulariser, unit=1.0, generator=generator)
+            critics = Critics(inputs, regulariser, generator=generator)
             self._critics = _with(critics, "critics", parameters)
         self._reward: Reward | None = None
         self._model: torch.nn.Module | None = None  # where no engine computes what it does

@@ -29,16 +29,14 @@ class Critics(nn.Module):
     unit: Tensor
     progress: Tensor
 
-    def __init__(
-        self, inputs: int, config: DTRConfig, *, unit: float, generator: torch.Generator
-    ) -> None:
+    def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
         """Critics of `inputs` numbers, those of a state and an action."""
         super().__init__()
         self.config = config
         sizes = (inputs, *config.hidden, 1)
         self.live = Perceptrons(sizes, 2, activation="relu", dropout=0.0, generator=generator)
         self.target = deepcopy(self.live).requires_grad_(False)
-        self.register_buffer("unit", torch.tensor(float(unit)))
+        self.register_buffer("unit", torch.tensor(1.0))
         self.register_buffer("progress", torch.tensor(0.0))
 
     def forward(self, states: Tensor, actions: Tensor) -> Tensor:

@@ -82,7 +82,7 @@ class TrainedTransformer(nn.Module):
                     fix="Train a Decision Transformer without the regulariser.",
                 )
             inputs = size + self.outputs
-            self.critics = Critics(inputs, config.regulariser, unit=1.0, generator=generator)
+            self.critics = Critics(inputs, config.regulariser, generator=generator)
         # Looking parameters up in the module costs more than some of the products with them.
         self._named = dict(self.transformer.named_parameters())
         self.measured: dict[str, Tensor] = {}
