@@ -30,6 +30,7 @@ from preferl.annotate.serve import Server, configured
 from preferl.data.segments import Segments
 from preferl.shapes import Array
 from preferl.statistics import wilson_interval
+from preferl.store.status import Status
 from preferl.store.store import Store
 from preferl.video import encode
 
@@ -128,10 +129,10 @@ def fill(store: Store) -> tuple[int, str]:
         store.live.publish_reward(
             project.id, version, answers=answers, accuracy=right / answers, interval=interval
         )
-    plans = {"version": 4, "behind": 2, "first_at": 4, "next_at": 20}
-    store.live.beat(project.id, "reward", "waiting", every=600, detail=plans)
-    acts = {"steps": 12_400, "reward_version": 4}
-    store.live.beat(project.id, "agent", "healthy", every=600, detail=acts)
+    waits = Status("waiting", version=4, behind=2, first_at=4, next_at=20)
+    store.live.beat(project.id, "reward", waits, every=600)
+    acts = Status("healthy", steps=12_400, reward_version=4)
+    store.live.beat(project.id, "agent", acts, every=600)
     return project.id, store.people.owner(project.id).secret
 
 

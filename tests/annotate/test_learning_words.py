@@ -3,6 +3,7 @@
 import pytest
 
 from preferl.annotate.learning import Tally, program_words
+from preferl.store.status import Status
 
 WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
 
@@ -12,7 +13,7 @@ def told(study):
     """Gives a sign of life of a program, and returns what the overview says of it."""
 
     def tell(name="reward", state="waiting", every=5.0, **detail):
-        study.store.live.beat(study.project.id, name, state, every=every, detail=detail)
+        study.store.live.beat(study.project.id, name, Status(state, **detail), every=every)
         words = program_words(study.store.live.services(study.project.id))
         return next(each["words"] for each in words if name in each["name"].lower())
 
@@ -149,8 +150,8 @@ def test_the_overview_says_what_was_published_and_when(study, visitor):
     store.live.publish_reward(
         project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=told
     )
-    store.live.beat(project, "reward", "waiting", detail=WAITING | {"version": 3})
-    store.live.beat(project, "agent", "healthy", detail={"steps": 800, "reward_version": 2})
+    store.live.beat(project, "reward", Status("waiting", **WAITING | {"version": 3}))
+    store.live.beat(project, "agent", Status("healthy", steps=800, reward_version=2))
     page = visitor(study.owner).get("/admin").text
     good = "learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)"
     assert "Reward version 3, published <time" in page

@@ -2,6 +2,8 @@
 
 import pytest
 
+from preferl.store.status import Status
+
 pytestmark = pytest.mark.browser
 
 OUTSIDE = """() => [...document.querySelectorAll('.clip, #answers button, .asides button, #play')]
@@ -37,7 +39,7 @@ def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
 def test_the_header_has_room_for_what_it_says(study, person):
     study.ask(2)
     study.store.projects.update(study.project.id, budget=25_000)
-    study.store.live.beat(study.project.id, "reward", "waiting", detail={"first_at": 4_000})
+    study.store.live.beat(study.project.id, "reward", Status("waiting", first_at=4_000))
     page = person(study.people["ann"][1])
     words = "0 of 25,000 answers, 4,000 more until the first reward"
     page.wait_for_function(

@@ -248,11 +248,11 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     until = time.monotonic() + 10
     while time.monotonic() < until:
         (agent,) = feedback.store.live.services(feedback.project.id)
-        if agent.state == "failed":
+        if agent.status.state == "failed":
             break
         time.sleep(0.01)
-    assert agent.state == "failed"
-    assert "segment_length" in agent.detail["problem"]
+    assert agent.status.state == "failed"
+    assert "segment_length" in agent.status.problem
     assert handover.close()
 
 
@@ -309,9 +309,9 @@ def test_the_agent_gives_signs_of_life(feedback: StoredFeedback) -> None:
     handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1))
     handover.close()
     (agent,) = feedback.store.live.services(feedback.project.id)
-    assert (agent.name, agent.state) == ("agent", "stopped")
-    assert agent.detail["asked"] == 20
-    assert (agent.detail["steps"], agent.detail["reward_version"]) == (60, 0)
+    assert (agent.name, agent.status.state) == ("agent", "stopped")
+    assert agent.status.asked == 20
+    assert (agent.status.steps, agent.status.reward_version) == (60, 0)
 
 
 def test_a_locked_store_holds_nobody_up(

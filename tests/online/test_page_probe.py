@@ -7,7 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from preferl.online.page_probe import PageProbe
+from preferl.online.supervise import PageProbe
+from preferl.store.status import Status
 
 
 class Unwell(BaseHTTPRequestHandler):
@@ -30,16 +31,17 @@ def port():
 
 def probe_of(link, lines, **more):
     probe = PageProbe(lines.append, **({"every": 0.0, "patience": 0.2, "timeout": 0.1} | more))
-    assert not probe.is_up("starting", 1)
-    assert probe.is_up(f"starting\nAnswer here: {link}\nStop with Ctrl-C.\n", 1)
+    assert not probe.is_up(None, 1)
+    assert not probe.is_up(Status("starting"), 1)
+    assert probe.is_up(Status("serving", link=link), 1)
     return probe
 
 
 def test_the_link_is_said_once_and_again_when_it_changes():
     lines = []
     probe = probe_of("http://localhost:1/join/a", lines)
-    probe.is_up("Answer here: http://localhost:1/join/a", 1)
-    probe.is_up("Answer here: http://localhost:2/join/a", 1)
+    probe.is_up(Status("serving", link="http://localhost:1/join/a"), 1)
+    probe.is_up(Status("serving", link="http://localhost:2/join/a"), 1)
     assert lines == [
         "Answer here: http://localhost:1/join/a",
         "Overview, once that was opened: http://localhost:1/admin",

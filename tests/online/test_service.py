@@ -62,13 +62,13 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
     world.ask(40)
     with Serving(replace(config, max_wait=3600), world) as service:
         world.answer(9)
-        wait_for(lambda: state(world) and state(world).detail.get("behind") == 9)
+        wait_for(lambda: state(world) and state(world).behind == 9)
         time.sleep(0.1)
         assert service.told == []
         world.answer(1)
         wait_for(lambda: service.told == [1])
         world.answer(4)
-        wait_for(lambda: state(world).detail.get("behind") == 4)
+        wait_for(lambda: state(world).behind == 4)
         time.sleep(0.1)
         assert service.told == [1]
         world.answer(1)
@@ -95,7 +95,7 @@ def test_what_changes_no_answer_makes_no_version(world, config):
         wait_for(lambda: service.told == [1])
         question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
         world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
-        wait_for(lambda: state(world).detail.get("behind") == 1)
+        wait_for(lambda: state(world).behind == 1)
         time.sleep(0.2)
         assert service.told == [1]
 

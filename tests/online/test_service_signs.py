@@ -6,12 +6,13 @@ from serving_rewards import wait_for
 
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
+from preferl.store.status import Status
 from preferl.training.reward_presets import RewardSettings
 
 
 def told(world):
     services = {s.name: s for s in world.store.live.services(world.project.id)}
-    return services["reward"].detail if "reward" in services else {}
+    return services["reward"].status if "reward" in services else Status()
 
 
 def test_the_service_says_when_it_learns_next(world, tmp_path):
@@ -32,15 +33,15 @@ def test_the_service_says_when_it_learns_next(world, tmp_path):
     )
     thread.start()
     try:
-        wait_for(lambda: told(world).get("first_at") == 10)
+        wait_for(lambda: told(world).first_at == 10)
         world.answer(12)
-        wait_for(lambda: told(world).get("version") == 1)
-        wait_for(lambda: told(world)["next_at"] == told(world)["looked_at"] + 5)
-        newest = told(world)["looked_at"]
+        wait_for(lambda: told(world).version == 1)
+        wait_for(lambda: told(world).next_at == told(world).looked_at + 5)
+        newest = told(world).looked_at
         assert 10 <= newest <= 12
         world.answer(newest + 5 - world.store.live.revision(world.project.id))
-        wait_for(lambda: told(world).get("version") == 2)
-        wait_for(lambda: told(world)["next_at"] == newest + 10)
+        wait_for(lambda: told(world).version == 2)
+        wait_for(lambda: told(world).next_at == newest + 10)
     finally:
         stop.set()
         thread.join(60)

@@ -111,11 +111,11 @@ def test_a_failed_publication_is_said_and_made_again_without_another_fit(
     monkeypatch.setattr(serving.OngoingFit, "fit", lambda *a, **k: fitted.append(1) or fit(*a, **k))
     with Serving(config, world) as service:
         wait_for(lambda: state(world) and state(world).state == "failed")
-        assert "No space left" in state(world).detail["problem"]
+        assert "No space left" in state(world).problem
         room.set()
         wait_for(lambda: service.told == [1])
         wait_for(lambda: state(world).state == "waiting")
-        assert state(world).detail["problem"] is None
+        assert state(world).problem is None
     assert len(fitted) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
         away.set()
         world.answer(12)
         wait_for(lambda: service.error or state(world).state == "failed")
-        assert "Stale file handle" in state(world).detail["problem"]
+        assert "Stale file handle" in state(world).problem
         away.clear()
         wait_for(lambda: service.error or service.told == [1])
     assert service.error is None
@@ -162,7 +162,7 @@ def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypat
                     filler.write(bytes(free))
             world.answer(10)
             wait_for(lambda: state(world).state == "failed")
-            assert "space" in state(world).detail["problem"]
+            assert "space" in state(world).problem
             assert published.refresh()
             assert (published.version, published.problem) == (1, None)
             (disk / "filler").unlink()
@@ -233,4 +233,4 @@ def test_an_error_that_nobody_expected_ends_it_with_words(world, config, monkeyp
     with pytest.raises(ZeroDivisionError):
         serve_reward(config, world.store)
     assert state(world).state == "failed"
-    assert state(world).detail["problem"] == "ZeroDivisionError: by nought"
+    assert state(world).problem == "ZeroDivisionError: by nought"

@@ -17,13 +17,18 @@ from preferl.online.programs import Program, RunningProgram, identity, lives
 from preferl.online.supervise import _Signs, _stale, launch
 from preferl.online.supervisor import SuperviseConfig, Supervisor
 from preferl.store.schema import Service
+from preferl.store.status import Status
 from preferl.store.store import Store
 from preferl.training.versions import versions
 
 FAST = SuperviseConfig(
     start_seconds=20, stop_seconds=2, look_seconds=0.02, first_pause=0.05, longest_pause=0.2
 )
-SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
+UP = (
+    "import os, time; print('up', flush=True)\n"
+    "open(os.environ['PREFERL_STATUS_FILE'], 'w').write('{\"state\": \"up\"}')\n"
+)
+SLEEPS = UP + "time.sleep(60)"
 
 
 def program(code, name="worker", **more):
@@ -31,8 +36,8 @@ def program(code, name="worker", **more):
     return Program(name, (sys.executable, "-I", "-S", "-c", code), **more)
 
 
-def up(said, _age):
-    return "up" in said
+def up(status, _age):
+    return status == Status("up")
 
 
 def wait_for(condition, seconds=20.0):
@@ -78,10 +83,7 @@ def test_one_that_is_killed_is_said_within_seconds_and_started_again(tmp_path):
 
 def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
     lines, config = [], SuperviseConfig(**{**vars(FAST), "restarts": 3})
-    code = (
-        "import sys, time; print('up', flush=True); time.sleep(0.05)\n"
-        "print('no room', flush=True); sys.exit(3)"
-    )
+    code = UP + "time.sleep(0.05)\nprint('no room', flush=True)\nraise SystemExit(3)"
     with Supervisor([program(code, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
         wait_for(lambda: "given up" in "".join(supervisor.problems))
         told = [line for line in lines if "ended with status 3: no room" in line]
@@ -146,10 +148,10 @@ def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
 def test_one_that_is_up_says_so_while_another_is_still_starting(tmp_path):
     seen = []
 
-    def other_is_seen(_said, _age):
+    def other_is_seen(_status, _age):
         return "page" in seen
 
-    def tells(_said, _age):
+    def tells(_status, _age):
         seen.append("page")
         return True
 
@@ -218,7 +220,7 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
         signs = _Signs(store, world.project.id)
         assert not signs.since("reward", 100)
         assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
-        store.live.beat(world.project.id, "reward", "failed", every=0.1, detail={"problem": "full"})
+        store.live.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
         assert signs.since("reward", 100)
         assert signs.lost("reward", 100) is None
         assert "full" in signs.failing()
@@ -226,7 +228,7 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
         assert "no sign of life" in signs.lost("reward", 100)
         assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
-        store.live.beat(world.project.id, "reward", "stuck")
+        store.live.beat(world.project.id, "reward", Status("stuck"))
         assert "stuck" in signs.lost("reward", 100)
 
 
@@ -235,7 +237,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         signs = _Signs(store, world.project.id)
-        store.live.beat(world.project.id, "reward", "waiting", every=0.2)
+        store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
         time.sleep(0.7)
@@ -244,7 +246,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
             assert signs.lost("reward", 100) is None
         held.execute("ROLLBACK")
         assert signs.lost("reward", 100) is None, "it has not had the time to say so"
-        store.live.beat(world.project.id, "reward", "waiting", every=0.2)
+        store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         assert signs.lost("reward", 100) is None
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         held.close()
@@ -255,14 +257,14 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
         world = Answering(store)
         about = (world.project.id, "reward")
         signs = _Signs(store, world.project.id)
-        store.live.beat(*about, "waiting", every=0.2)
+        store.live.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
         assert not signs.since("reward", 100), "a new process has not given it"
         assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         assert "since the clock was set back" in signs.lost("reward", 100)
-        store.live.beat(*about, "waiting", every=0.2)
+        store.live.beat(*about, Status("waiting"), every=0.2)
         assert signs.lost("reward", 100) is None
         assert signs.since("reward", 100)
 
@@ -287,7 +289,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         assert by_answers() is None, "it may not have looked yet"
         now[0] = 11.0
         assert "since version 1" in by_answers()
-        store.live.beat(world.project.id, "reward", "waiting", detail={"looked_at": 11})
+        store.live.beat(world.project.id, "reward", Status("waiting", looked_at=11))
         assert by_answers() is None, "it has looked, and there was nothing to learn"
         assert by_time() is None
 
@@ -303,7 +305,7 @@ def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(t
             store.live.publish_reward(world.project.id, version, answers=revision, detail=detail)
 
         def beat(state, **more):
-            store.live.beat(world.project.id, "reward", state, **more)
+            store.live.beat(world.project.id, "reward", Status(state), **more)
 
         publish(1, 10, seconds=20.0)
         beat("fitting")
@@ -354,5 +356,5 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             assert supervisor.problems == []
             running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
         assert not any(lives(known) for known in running)
-        states = {s.name: s.state for s in store.live.services(world.project.id)}
+        states = {s.name: s.status.state for s in store.live.services(world.project.id)}
         assert states["reward"] == "stopped", "it was asked to end, and did"

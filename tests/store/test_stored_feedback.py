@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
-from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
+from preferl.store import Status, Store, StoredFeedback, clip_ids, distinct_clips
 from preferl.store.schema import Base, Query
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
@@ -342,16 +342,11 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
 
 def test_programs_that_give_no_sign_of_life_are_lost(store):
     project = store.projects.create("dots")
-    store.live.beat(project.id, "reward", "waiting", every=0.1, detail={"version": 3})
+    store.live.beat(project.id, "reward", Status("waiting", version=3), every=0.1)
     (state,) = store.live.services(project.id)
-    assert (state.name, state.state, state.alive, state.detail) == (
-        "reward",
-        "waiting",
-        True,
-        {"version": 3},
-    )
+    assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
     time.sleep(0.4)
     assert not store.live.services(project.id)[0].alive
-    store.live.beat(project.id, "reward", "stopped", every=0.1)
+    store.live.beat(project.id, "reward", Status("stopped"), every=0.1)
     time.sleep(0.4)
     assert store.live.services(project.id)[0].alive, "who said goodbye is not lost"

@@ -1,17 +1,15 @@
 """What learns from the answers, and how far it is, in words for the pages."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import inf
 from typing import Any, Final, final
 
-from preferl.store.live import Progress, ServiceState
+from preferl.store.live import Progress
 from preferl.store.schema import RewardVersion
+from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
-
-REWARD: Final = "reward"
-"""The name under which the reward service gives signs of life."""
 
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
@@ -25,20 +23,17 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     where that is a reward after the first.
     """
     services = store.live.services(project_id)
-    service = next(
-        (s for s in services if s.name == REWARD and s.alive and s.state != "stopped"), None
-    )
+    service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
     budget = store.projects.get(project_id).budget
-    asking = any(service.state != "stopped" for service in services)
+    asking = any(service.status.state != "stopped" for service in services)
     goal = budget or (None if asking else progress.wanted or None)
     rewards = store.live.rewards(project_id)
     until, share = None, min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
-        until = _next(service, progress.revision)
+        until = _until("next", service, (service.next_at or 0) - progress.revision)
     elif service is not None:
-        decided = store.live.decided(project_id)
-        until = _first(service, decided)
-        needed = int(service.detail.get("first_at", 0))
+        decided, needed = store.live.decided(project_id), service.first_at or 0
+        until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
     given = f"{progress.answered:,}"
     return {
@@ -82,23 +77,13 @@ class Tally:
         return asdict(progress) | {"statement": said}
 
 
-def _next(service: ServiceState, revision: int) -> str | None:
+def _until(which: str, service: Status, more: int) -> str | None:
+    """What is still to come before a reward, of the service that learns it."""
     if service.state == "fitting":
-        return "the next reward is learning now"
-    more = int(service.detail.get("next_at", 0)) - revision
-    return _problem(service) or (f"{more:,} more until the next reward" if more > 0 else None)
-
-
-def _first(service: ServiceState, decided: int) -> str | None:
-    if service.state == "fitting":
-        return "the first reward is learning now"
-    more = int(service.detail.get("first_at", 0)) - decided
-    return _problem(service) or (f"{more:,} more until the first reward" if more > 0 else None)
-
-
-def _problem(service: ServiceState) -> str | None:
-    failed = service.state == "failed"
-    return "the reward cannot be learned now, which is tried again" if failed else None
+        return f"the {which} reward is learning now"
+    if service.state == "failed":
+        return "the reward cannot be learned now, which is tried again"
+    return f"{more:,} more until the {which} reward" if more > 0 else None
 
 
 def _newest(rewards: Sequence[RewardVersion]) -> str | None:
@@ -111,7 +96,9 @@ def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
     """Each program that has worked for a project, and what it does now."""
     return [
         {
-            "name": {REWARD: "Reward service", "agent": "Agent"}.get(service.name, service.name),
+            "name": {REWARD_SERVICE: "Reward service", AGENT: "Agent"}.get(
+                service.name, service.name
+            ),
             "words": _service_words(service),
         }
         for service in services
@@ -119,51 +106,45 @@ def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
 
 
 def _service_words(service: ServiceState) -> str:
-    does = {REWARD: _reward_does, "agent": _agent_does}.get(service.name, _anything)(service)
-    if service.state == "stopped":
-        return f"stopped {ago(service.age)}{_after(service)}"
-    return does if service.alive else f"no sign of life for {service.age:.0f} s{_after(service)}"
-
-
-def _reward_does(service: ServiceState) -> str:
-    detail = service.detail
-    worded: dict[str, Callable[[], str]] = {
-        "starting": lambda: "is starting",
-        "fitting": lambda: "is learning from the answers now",
-        "failed": lambda: f"has a problem and tries again: {detail.get('problem')}",
-        "stuck": lambda: f"has not gone on for {detail.get('idle', 0):.0f} s",
-        "waiting": lambda: "waits for answers" + _awaited(detail),
-    }
-    return worded.get(service.state, lambda: service.state)()
-
-
-def _awaited(detail: dict[str, Any]) -> str:
-    if not detail.get("version"):
-        needed = int(detail.get("first_at", 0))
-        return f": the first reward takes {needed:,}" if needed else ""
-    return f": {detail.get('behind', 0):,} new since version {detail['version']:,}"
-
-
-def _agent_does(service: ServiceState) -> str:
-    problem = service.detail.get("problem")
+    status, after = service.status, _after(service.status)
+    if status.state == "stopped":
+        return f"stopped {ago(service.age)}{after}"
+    if not service.alive:
+        return f"no sign of life for {service.age:.0f} s{after}"
+    if service.name == REWARD_SERVICE:
+        return _reward_does(status)
+    if service.name != AGENT:
+        return status.state
+    if status.state == "failed":
+        return f"acts, and cannot ask now: {status.problem}"
     does = {"healthy": "acts", "paused": "acts, and nothing of that is asked about"}
-    if service.state == "failed":
-        return f"acts, and cannot ask now: {problem}"
-    return does.get(service.state, service.state) + _after(service)
+    return does.get(status.state, status.state) + after
 
 
-def _after(service: ServiceState) -> str:
-    """How far an agent is and by what it is paid; nothing of others."""
-    detail = service.detail
-    if "steps" not in detail:
+def _reward_does(status: Status) -> str:
+    worded = {
+        "starting": "is starting",
+        "fitting": "is learning from the answers now",
+        "failed": f"has a problem and tries again: {status.problem}",
+        "stuck": f"has not gone on for {status.idle or 0:.0f} s",
+        "waiting": "waits for answers" + _awaited(status),
+    }
+    return worded.get(status.state, status.state)
+
+
+def _awaited(status: Status) -> str:
+    if not status.version:
+        return f": the first reward takes {status.first_at:,}" if status.first_at else ""
+    return f": {status.behind or 0:,} new since version {status.version:,}"
+
+
+def _after(status: Status) -> str:
+    """How far an agent is and which reward it uses; nothing of others."""
+    if status.steps is None:
         return ""
-    version = int(detail.get("reward_version", 0))
-    paid = f"reward version {version:,} in use" if version else "no learned reward in use yet"
-    return f": {detail['steps']:,} steps recorded, exploration included; {paid}"
-
-
-def _anything(service: ServiceState) -> str:
-    return service.state
+    version = status.reward_version
+    reward = f"reward version {version:,} in use" if version else "no learned reward in use yet"
+    return f": {status.steps:,} steps recorded, exploration included; {reward}"
 
 
 def reward_words(reward: RewardVersion) -> str:
@@ -173,12 +154,12 @@ def reward_words(reward: RewardVersion) -> str:
     ...                            detail={"trained_on": 45, "judged": 10}))
     'learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)'
     """
-    detail = reward.detail or {}
-    learned = f"learned from {plural(detail.get('trained_on', reward.answers))}"
+    fit = reward.metrics
+    learned_from = reward.answers if fit.trained_on is None else fit.trained_on
+    learned = f"learned from {plural(learned_from)}"
     if reward.accuracy is None:
         return f"{learned}; too few were left out to judge it"
-    judged = detail.get("judged")  # not in those published by early versions
-    unseen = f"{judged:,} it has" if judged else "answers it has"
+    unseen = f"{fit.judged:,} it has" if fit.judged else "answers it has"
     between = (
         "" if reward.low is None or reward.high is None
         else f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"

@@ -24,6 +24,7 @@ from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError
 from preferl.files import writing
 from preferl.store.schema import Project
+from preferl.store.status import Status, write_status
 from preferl.store.store import Store
 from preferl.trust import preferl_program
 
@@ -41,18 +42,20 @@ def serve(
     render: Sequence[str] = (),
     open_browser: bool = True,
     say: Callable[[str], None] = lambda _: None,
+    status_file: Path | None = None,
 ) -> None:
     """Serve the page until Ctrl-C.
 
     Args:
         store: where labels go; stays open.
-        project: whose owner's link is told.
+        project: whose owner's link is shown.
         settings: how it is served.
         render: arguments of `preferl` that start the program which makes videos, such as
             `("annotate", "render", "--store", "labels")`; it runs beside the server and is started
             again if it dies. Empty where videos are made elsewhere.
         open_browser: whether to open the owner's link on this machine.
-        say: is told the lines that people should read.
+        say: takes the lines that people should read.
+        status_file: where the page reports that it serves, and its link, to whoever started it.
 
     Raises:
         ConfigError: the address is taken or none of this machine.
@@ -66,6 +69,8 @@ def serve(
     config = configured(app)
     store.events.add(None, "served", detail={"url": page})  # where invitations lead from now on
     maker = Renderer(render) if render else None
+    if status_file is not None:
+        write_status(status_file, Status("serving", link=link))
     say(f"Answer here: {link}")
     say(f"Overview, once that was opened: {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:

@@ -173,11 +173,13 @@ def run_serve(config: ServeConfig) -> None:
 
     _say("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
+    from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 
     settings = _settings(config)
     drawing = ("annotate", "render", *config.labels.words(), "--parent", str(os.getpid()))
     drawing += trust_options(config.trust)
+    reported = os.environ.get(STATUS_FILE)
     with opened(config.labels) as (store, project):
         serve(
             store,
@@ -186,6 +188,7 @@ def run_serve(config: ServeConfig) -> None:
             render=drawing if config.render else (),
             open_browser=config.browser,
             say=_say,
+            status_file=Path(reported) if reported else None,
         )
 
 

@@ -1,12 +1,13 @@
-"""Signs of life of a program, from a thread of its own; they need not wait for its work."""
+"""Heartbeats of a program, from a thread of its own; they need not wait for its work."""
 
 import logging
 import threading
 import time
-from types import TracebackType
+from dataclasses import replace
 from typing import Any, Self, final
 
 from preferl.errors import StorageError
+from preferl.store.status import Status
 from preferl.store.store import Store
 
 LOGGER = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ class Heartbeat:
         store: where others look.
         project_id: for which it works.
         name: of the program, such as `"reward"`.
-        every: seconds between two signs.
+        every: seconds between two heartbeats.
         stuck_after: seconds without a pulse after which the work counts as stuck.
     """
 
@@ -40,8 +41,7 @@ class Heartbeat:
         self._about = (project_id, name)
         self._every = every
         self._stuck_after = stuck_after
-        self._state = "starting"
-        self._detail: dict[str, Any] = {}
+        self._status = Status()
         self._pulse = time.monotonic()
         self._changed = threading.Event()
         self._ended = False
@@ -51,16 +51,11 @@ class Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _: object) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt):
             self.say("failed", problem=f"{type(error).__name__}: {error}")
         else:
-            self._state = "stopped"
+            self._status = replace(self._status, state="stopped")
         self._ended = True
         self._changed.set()
         self._thread.join(10)
@@ -69,39 +64,34 @@ class Heartbeat:
         """The work goes on."""
         self._pulse = time.monotonic()
 
-    def say(self, state: str, **detail: Any) -> None:
-        """How the work is from now on; a change of state is told at once.
+    def say(self, state: str, **changes: Any) -> None:
+        """How the work is from now on; a change of state is reported at once.
 
         Args:
             state: a word, such as `"waiting"`.
-            detail: replaces what was told under the same names, as JSON.
+            changes: other fields of the program's `Status`; the rest stays as it was.
         """
         self.pulse()
-        self._detail = self._detail | detail
-        if state != self._state:
-            self._state = state
+        before = self._status
+        self._status = replace(before, state=state, **changes)
+        if state != before.state:
             self._changed.set()
 
     def _beat(self) -> None:
         while True:
             self._changed.clear()
             last = self._ended
-            self._tell()
+            self._report()
             if last:
                 return
             self._changed.wait(self._every)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         idle = time.monotonic() - self._pulse
-        stuck = idle > self._stuck_after and self._state != "stopped"
-        project_id, name = self._about
+        status = replace(self._status, idle=round(idle, 1))
+        if idle > self._stuck_after and status.state != "stopped":
+            status = replace(status, state="stuck")
         try:
-            self._store.live.beat(
-                project_id,
-                name,
-                "stuck" if stuck else self._state,
-                every=self._every,
-                detail=self._detail | {"idle": round(idle, 1)},
-            )
-        except StorageError as error:  # nobody is to be stopped by a sign that cannot be given
-            LOGGER.debug("No sign of life of %s: %s", name, error)
+            self._store.live.beat(*self._about, status, every=self._every)
+        except StorageError as error:  # nobody is to be stopped by a heartbeat that cannot be given
+            LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)

@@ -19,6 +19,7 @@ from preferl.online.sides import JUDGE, NEITHER, TRAIN
 from preferl.shapes import IntArray
 from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
+from preferl.store.status import FitMetrics
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
@@ -32,10 +33,10 @@ Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
 
 class Fitted(NamedTuple):
-    """A reward and how good it is, as JSON."""
+    """A reward and how good it is."""
 
     reward: RewardFunction
-    metrics: dict[str, Any]
+    metrics: FitMetrics
 
 
 @final
@@ -95,18 +96,19 @@ class OngoingFit:
         except DataError:
             self._trainer = None
             raise
-        metrics = {
-            "answers": len(comparisons),
-            "trained_on": len(train),
-            "left_out": int((side == NEITHER).sum()),
-            "train_accuracy": _plain(report.train_accuracy[-1]),
-            "train_loss": _plain(report.train_loss[-1]),
-            "epochs": report.epochs,
-            "seconds": round(report.seconds, 3),
-            **report.likelihood.to_json(),
-        }
-        judged = _judged(trainer, report.likelihood, comparisons[side == JUDGE])
-        return Fitted(reward, metrics | judged)
+        metrics = FitMetrics(
+            answers=len(comparisons),
+            trained_on=len(train),
+            left_out=int((side == NEITHER).sum()),
+            train_accuracy=_plain(report.train_accuracy[-1]),
+            train_loss=_plain(report.train_loss[-1]),
+            epochs=report.epochs,
+            seconds=round(report.seconds, 3),
+            noise=report.likelihood.noise,
+            scale=report.likelihood.scale,
+            **_judged(trainer, report.likelihood, comparisons[side == JUDGE]),
+        )
+        return Fitted(reward, metrics)
 
     def _preset(self, comparisons: Comparisons) -> RewardPreset:
         length = self._config.context or comparisons.segments.length
@@ -203,17 +205,11 @@ class OngoingFit:
 
 
 def _judged(trainer: RewardTrainer, likelihood: Likelihood, judging: Comparisons) -> dict[str, Any]:
-    """Accuracy on answers held out that are no ties, with its 95 % interval; None without any."""
+    """Accuracy on held-out answers that are no ties, with its 95 % interval, if there are any."""
     decided = int(judging.decided.sum())
-    found: dict[str, Any] = {
-        "held_out": len(judging),
-        "judged": decided,
-        "accuracy": None,
-        "low": None,
-        "high": None,
-    }
+    found: dict[str, Any] = {"held_out": len(judging), "judged": decided}
     if not decided:
-        return found | {"loss": None}
+        return found
     loss, accuracy = trainer.evaluate(judging, likelihood)
     low, high = wilson_interval(accuracy * decided, decided)
     return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _plain(loss)}

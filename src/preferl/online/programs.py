@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from preferl.errors import StorageError
 from preferl.files import write_json
-from preferl.reading import read_json
+from preferl.reading import read_object
 from preferl.runs.lock import boot_id
+from preferl.store.status import STATUS_FILE, Status, read_status
 
 
 @final
@@ -24,28 +25,29 @@ class Program:
     Attributes:
         name: of its log, and of its signs of life.
         command: and its arguments.
-        is_up: whether it works, given what it has written since it was started and the seconds
-            since then.
+        is_up: whether it works, given the status that it has written into the file named by
+            `PREFERL_STATUS_FILE` since it was started, if any, and the seconds since then.
     """
 
     name: str
     command: tuple[str, ...]
-    is_up: Callable[[str, float], bool] = lambda _said, _age: True
+    is_up: Callable[[Status | None, float], bool] = lambda _status, _age: True
 
 
 @final
 class RunningProgram:
-    """One process of a program at a time, with its log and a mark that says whose it is.
+    """One process of a program at a time, with its log, its status and a mark of whose it is.
 
     Args:
         program: what to run.
-        folder: of its log and its mark; made if it is not there.
+        folder: of these files; made if it is not there.
     """
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program = program
         self.log = folder / f"{program.name}.log"
         self._mark = folder / f"{program.name}.process.json"
+        self._reported = folder / f"{program.name}.status.json"
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0.0
         self._log_begins = 0
@@ -56,24 +58,25 @@ class RunningProgram:
         return time.monotonic() - self._began
 
     @property
-    def status(self) -> int | None:
-        """Of its exit, negative for a signal; None while it runs."""
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     @property
-    def said(self) -> str:
-        """What it has written since it was started."""
-        try:
-            with self.log.open("rb") as log:
-                log.seek(self._log_begins)
-                return log.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
+    def is_up(self) -> bool:
+        """Whether it runs and works, by the status that it has reported since it was started."""
+        return self.exit_code is None and self.program.is_up(read_status(self._reported), self.age)
 
     @property
     def last_words(self) -> str:
-        """The last line that it has written."""
-        return next(iter(reversed(self.said.strip().splitlines())), "nothing")
+        """The last line of its log, for people."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self._log_begins)
+                lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "nothing"
 
     def start(self) -> None:
         """Begin a new process.
@@ -83,6 +86,7 @@ class RunningProgram:
         """
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
+            self._reported.unlink(missing_ok=True)
             # The page writes links into it that let people in.
             handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "ab") as log:
@@ -92,7 +96,8 @@ class RunningProgram:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                    env=os.environ
+                    | {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._reported.resolve())},
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
         except OSError as error:
@@ -120,6 +125,7 @@ class RunningProgram:
             self._process.wait()
         with contextlib.suppress(OSError):
             self._mark.unlink(missing_ok=True)
+            self._reported.unlink(missing_ok=True)
 
     def end_leftover(self, seconds: float) -> bool:
         """End a process whose launcher was killed; whether there was one.
@@ -127,7 +133,10 @@ class RunningProgram:
         Raises:
             StorageError: its launcher is still at work.
         """
-        mark = _read(self._mark)
+        try:
+            mark = read_object(self._mark)
+        except (OSError, ValueError):
+            return False
         process, launcher = mark.get("process"), mark.get("launcher")
         if not process or not lives(process):
             return False
@@ -172,11 +181,3 @@ def _force(pid: int) -> None:
     """Kill a process and what it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        said = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return said if isinstance(said, dict) else {}

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, final
@@ -17,6 +18,7 @@ from preferl.online.service_config import ServiceConfig
 from preferl.online.sides import TRAIN, sides
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered, StoredFeedback
+from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
 from preferl.store.store import Store
 from preferl.threads import torch_threads
 from preferl.training.publish import Publisher
@@ -25,9 +27,6 @@ from preferl.training.versions import Version, read_version, told_spaces
 from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
-
-SERVICE: Final = "reward"
-"""The name under which the service gives signs of life."""
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait after the first, second, ... failure in a row; the last one stays."""
@@ -48,7 +47,7 @@ def serve_reward(
 
     It may be killed at any time: answers are in the store, and a version lies with all that it
     takes to go on from it, whole or not at all. What cannot be done now, because a disk is full
-    or a database locked, is said in its signs of life and tried again.
+    or a database locked, is reported with its heartbeats and tried again.
 
     Args:
         config: what to fit, when, and where to publish.
@@ -69,7 +68,7 @@ def serve_reward(
     beats = Heartbeat(
         store,
         feedback.project.id,
-        SERVICE,
+        REWARD_SERVICE,
         every=config.beat_seconds,
         stuck_after=config.stuck_after,
     )
@@ -113,9 +112,9 @@ class _Service:
         self._waits_since: float | None = None
         newest = _newest(config.out)
         self.version = 0 if newest is None else newest.number
-        self._metrics: dict[str, Any] = {} if newest is None else newest.metrics
+        self._metrics = from_json(FitMetrics, {} if newest is None else newest.metrics)
         self._spaces = None if newest is None else _spaces_of(newest.reward)
-        self._looked_at = int(self._metrics.get("revision", 0))
+        self._looked_at = self._metrics.revision
         if newest is not None:
             self._fit.resume(newest, version_folder(config.out, newest.number))
             LOGGER.info("Goes on from version %d in %s.", self.version, config.out)
@@ -157,16 +156,16 @@ class _Service:
             self._announce()
 
     def _behind(self, revision: int) -> int:
-        return abs(revision - int(self._metrics.get("revision", 0)))
+        return abs(revision - self._metrics.revision)
 
     def _plans(self, behind: int) -> dict[str, int]:
         """When it learns, for those who wait: after how many answers, at which revision."""
-        config, known = self._config, int(self._metrics.get("revision", 0))
+        due = self._metrics.revision + self._config.min_new_answers
         return {
             "behind": behind,
             "looked_at": self._looked_at,
-            "first_at": config.min_answers,
-            "next_at": max(known + config.min_new_answers, self._looked_at + 1),
+            "first_at": self._config.min_answers,
+            "next_at": max(due, self._looked_at + 1),
         }
 
     def _is_due(self, behind: int) -> bool:
@@ -189,7 +188,7 @@ class _Service:
         except FeedbackError:
             return None
         digest = _digest(answered)
-        if digest == self._metrics.get("data") and not again:
+        if digest == self._metrics.data and not again:
             return None
         if not self.version and len(answered.queries) < self._config.min_answers:
             return None
@@ -197,7 +196,7 @@ class _Service:
         if not (side == TRAIN).any():
             return None
         fitted = self._fit.fit(answered, side, told)
-        return Fitted(fitted.reward, fitted.metrics | {"revision": revision, "data": digest})
+        return Fitted(fitted.reward, replace(fitted.metrics, revision=revision, data=digest))
 
     def _sides(self, answered: Answered) -> IntArray:
         """`[P]` decided by everything that was ever asked, so that answers cannot change it."""
@@ -210,27 +209,28 @@ class _Service:
         """Publish under a number that neither the folder nor the store has seen."""
         numbers = [row.version for row in self._live.rewards(self._project)]
         number = max([*numbers, *versions(self._config.out)], default=0) + 1
+        metrics = to_json(fitted.metrics)
         self.version = self._publisher.publish(
-            fitted.reward, version=number, metrics=fitted.metrics, beside=self._fit.save
+            fitted.reward, version=number, metrics=metrics, beside=self._fit.save
         )
         self._metrics, self._unpublished, self._announced = fitted.metrics, None, False
         self._spaces = _spaces_of(fitted.reward)
         LOGGER.info("%s", worded(self.version, fitted.metrics))
         if self._on_version:
-            self._on_version(self.version, fitted.metrics)
+            self._on_version(self.version, metrics)
 
     def _announce(self) -> None:
         """Tell people of the version, unless that was done; and ask no more what is out of date."""
         metrics = self._metrics
         if self.version not in {row.version for row in self._live.rewards(self._project)}:
-            low, high = metrics.get("low"), metrics.get("high")
+            low, high = metrics.low, metrics.high
             self._live.publish_reward(
                 self._project,
                 self.version,
-                answers=int(metrics.get("answers", 0)),
-                accuracy=metrics.get("accuracy"),
+                answers=metrics.answers,
+                accuracy=metrics.accuracy,
                 interval=None if low is None or high is None else (low, high),
-                detail=metrics,
+                detail=to_json(metrics),
             )
         if self._config.cancel_after is not None:
             oldest = self.version - self._config.cancel_after
@@ -238,8 +238,16 @@ class _Service:
             if cancelled:
                 LOGGER.info("%d questions of old rewards are asked no more.", cancelled)
         self._announced = True
-        plans = self._plans(self._behind(self._feedback.revision))
-        self._beats.say("waiting", version=self.version, problem=None, **plans, **_shown(metrics))
+        self._beats.say(
+            "waiting",
+            version=self.version,
+            problem=None,
+            answers=metrics.answers,
+            accuracy=metrics.accuracy,
+            judged=metrics.judged,
+            seconds=metrics.seconds,
+            **self._plans(self._behind(self._feedback.revision)),
+        )
 
     def _on_epoch(self) -> None:
         self._beats.pulse()
@@ -247,21 +255,17 @@ class _Service:
             raise _StoppedError
 
 
-def worded(version: int, metrics: dict[str, Any]) -> str:
+def worded(version: int, metrics: FitMetrics) -> str:
     """One line about a version.
 
-    >>> worded(3, {"answers": 57, "accuracy": 0.8, "low": 0.49, "high": 0.94, "judged": 10})
+    >>> worded(3, FitMetrics(answers=57, accuracy=0.8, low=0.49, high=0.94, judged=10))
     'Version 3 from 57 answers: 80% right on 10 that were left out (49 to 94%).'
     """
-    line = f"Version {version} from {metrics.get('answers', 0)} answers"
-    if metrics.get("accuracy") is None:
+    line = f"Version {version} from {metrics.answers} answers"
+    if metrics.accuracy is None or metrics.low is None or metrics.high is None:
         return f"{line}; too few were left out to judge it."
-    shown = f"{metrics['accuracy']:.0%} right on {metrics['judged']} that were left out"
-    return f"{line}: {shown} ({100 * metrics['low']:.0f} to {metrics['high']:.0%})."
-
-
-def _shown(metrics: dict[str, Any]) -> dict[str, Any]:
-    return {name: metrics.get(name) for name in ("answers", "accuracy", "judged", "seconds")}
+    shown = f"{metrics.accuracy:.0%} right on {metrics.judged} that were left out"
+    return f"{line}: {shown} ({100 * metrics.low:.0f} to {metrics.high:.0%})."
 
 
 def _spaces_of(reward: RewardFunction) -> Spaces:

@@ -1,15 +1,15 @@
 """The page and the reward service beside a training script, for as long as it runs."""
 
+import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
+from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.page_probe import PageProbe
 from preferl.online.programs import Program
-from preferl.online.service import SERVICE
 from preferl.online.supervisor import (
     Complaint,
     Say,
@@ -17,12 +17,14 @@ from preferl.online.supervisor import (
     Supervisor,
     say_on_terminal,
 )
-from preferl.store.live import ServiceState
+from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
 
-PAGE: Final = "page"
 LOGS: Final = "logs"
+
+HERE: Final = ("localhost", "127.0.0.1", "::1")
+"""Hosts of this machine, on which the page is asked whether it answers."""
 
 LEEWAY_SECONDS: Final = 10.0
 """For which many answers may wait: the service looks, starts to learn, and publishes meanwhile."""
@@ -110,27 +112,90 @@ def _reward(
     shared: Sequence[str], rewards: Path, options: Sequence[str], signs: "_Signs"
 ) -> Program:
     command = preferl_program("reward", "serve", *shared, "--out", str(rewards), *options)
-    return Program(SERVICE, command, lambda _, age: signs.since(SERVICE, age))
+    return Program(REWARD_SERVICE, command, lambda _, age: signs.since(REWARD_SERVICE, age))
 
 
 def page_program(
-    shared: Sequence[str], options: Sequence[str], say: Say, probe: PageProbe | None = None
+    shared: Sequence[str], options: Sequence[str], say: Say, probe: "PageProbe | None" = None
 ) -> Program:
     """The page, whose link is said whenever it is another one than before.
 
     Args:
         shared: options that name the store and the project.
         options: more options of `preferl annotate serve`.
-        say: told the link.
-        probe: that tells it instead, and can tell later whether the page answers.
+        say: takes the link.
+        probe: that says it instead, and finds out later whether the page answers.
     """
     command = preferl_program("annotate", "serve", *shared, *options)
     return Program(PAGE, command, (probe or PageProbe(say)).is_up)
 
 
 @final
+class PageProbe:
+    """Asks the page whether it is there; passes on the link that it reports, and the overview's.
+
+    A page that people reach through a proxy is not asked, since the proxy may be what fails.
+
+    Args:
+        say: takes the link, once it is known and whenever it changes.
+        every: seconds between two questions.
+        patience: seconds without an answer after which the page counts as lost.
+        timeout: seconds to wait for one answer.
+    """
+
+    def __init__(
+        self, say: Say, *, every: float = 5.0, patience: float = 30.0, timeout: float = 2.0
+    ) -> None:
+        self._say = say
+        self._every = every
+        self._patience = patience
+        self._timeout = timeout
+        self._link: str | None = None
+        self._asked = 0.0
+        self._answered = 0.0
+
+    def is_up(self, status: Status | None, _age: float) -> bool:
+        """Whether the page has reported its link."""
+        link = None if status is None else status.link
+        if link is None:
+            return False
+        if link != self._link:
+            self._link = link
+            self._say(f"Answer here: {link}")
+            page, _, _ = link.partition("/join/")
+            self._say(f"Overview, once that was opened: {page}/admin")
+        self._answered = time.monotonic()
+        return True
+
+    def lost(self) -> str | None:
+        """Why the page counts as lost, or None."""
+        address = urlsplit(self._link or "")
+        if address.hostname not in HERE or time.monotonic() - self._asked < self._every:
+            return None
+        if self._answers(address):
+            self._answered = time.monotonic()
+        self._asked = time.monotonic()
+        silent = self._asked - self._answered
+        return f"has not answered for {silent:.0f} s" if silent > self._patience else None
+
+    def _answers(self, address: SplitResult) -> bool:
+        """Whether anything comes back, be it an error."""
+        there = http.client.HTTPConnection(
+            address.hostname or "", address.port, timeout=self._timeout
+        )
+        try:
+            there.request("GET", "/healthz")
+            there.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            there.close()
+        return True
+
+
+@final
 class _Signs:
-    """Signs of life, as the store has them; without the store nothing is said of anybody."""
+    """Heartbeats, as the store has them; without the store nothing is said of anybody."""
 
     def __init__(self, store: Store, project_id: int) -> None:
         self._store = store
@@ -145,9 +210,9 @@ class _Signs:
         return next((service for service in services if service.name == name), None)
 
     def since(self, name: str, age: float) -> bool:
-        """Whether a program has given a sign that is younger than itself."""
+        """Whether a program has given a heartbeat that is younger than itself."""
         sign = self._of(name)
-        return sign is not None and sign.alive and sign.age < age and sign.state != "stopped"
+        return sign is not None and sign.works and sign.age < age
 
     def lost(self, name: str, age: float) -> str | None:
         """Why a program that runs is lost."""
@@ -159,7 +224,7 @@ class _Signs:
             silent = f"has given no sign of life {since}"
             return silent if self._could_have_told(sign) else None
         self._takes_signs_since = None
-        return "says that its work is stuck" if sign.state == "stuck" else None
+        return "says that its work is stuck" if sign.status.state == "stuck" else None
 
     def _could_have_told(self, sign: ServiceState) -> bool:
         """Whether a program that lives would have got a sign into the store by now.
@@ -178,10 +243,10 @@ class _Signs:
 
     def failing(self) -> str | None:
         """What the reward service cannot do now, and tries again."""
-        sign = self._of(SERVICE)
-        if sign is None or not sign.alive or sign.state != "failed":
+        sign = self._of(REWARD_SERVICE)
+        if sign is None or not sign.alive or sign.status.state != "failed":
             return None
-        return f"The reward service has a problem: {sign.detail.get('problem')}"
+        return f"The reward service has a problem: {sign.status.problem}"
 
 
 def _stale(
@@ -205,11 +270,11 @@ def _stale(
         rewards = store.live.rewards(project_id)
         if not rewards:
             return None
-        version, detail = rewards[-1].version, rewards[-1].detail or {}
+        version, fit = rewards[-1].version, rewards[-1].metrics
         signs = {service.name: service for service in store.live.services(project_id)}
-        service = signs.get(SERVICE)
-        looked_at = 0 if service is None else int(service.detail.get("looked_at", 0))
-        behind = store.live.revision(project_id) - max(int(detail.get("revision", 0)), looked_at)
+        service = signs.get(REWARD_SERVICE)
+        looked_at = 0 if service is None else service.status.looked_at or 0
+        behind = store.live.revision(project_id) - max(fit.revision, looked_at)
         if behind <= 0:
             since.clear()
             return None
@@ -217,8 +282,8 @@ def _stale(
         if behind < most_answers:
             since.pop((version, True), None)
         else:
-            fits = service is not None and service.alive and service.state == "fitting"
-            patience = FIT_SLACK * float(detail.get("seconds", 0)) if fits else 0.0
+            fits = service is not None and service.alive and service.status.state == "fitting"
+            patience = FIT_SLACK * fit.seconds if fits else 0.0
             late = late or waited(version, many=True) >= LEEWAY_SECONDS + patience
         if not late:
             return None

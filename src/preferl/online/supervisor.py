@@ -134,14 +134,14 @@ class Supervisor:
     def _has_come_up(self, kept: "_Kept") -> bool:
         if kept.is_up():
             return True
-        status = kept.running.status
-        if status is not None or kept.running.age > self.config.start_seconds:
+        code = kept.running.exit_code
+        if code is not None or kept.running.age > self.config.start_seconds:
             late = f"nothing in {self.config.start_seconds:g} s"
-            ended = f"its end with status {status}"
+            ended = f"its end with status {code}"
             raise StorageError.mismatch(
                 f"program {kept.name}",
                 expected="to be up",
-                got=f"{late if status is None else ended}: {kept.running.last_words}",
+                got=f"{late if code is None else ended}: {kept.running.last_words}",
                 fix=f"All it said is in {kept.running.log}.",
             )
         return False
@@ -174,11 +174,10 @@ class Supervisor:
             if time.monotonic() >= kept.restart_at:
                 kept.start()
             return
-        status = running.status
-        if status is not None:
-            self._failed(
-                kept, f"{kept.name} ended with {_worded(status)}: {running.last_words.rstrip('.')}"
-            )
+        code = running.exit_code
+        if code is not None:
+            ended = f"status {code}" if code >= 0 else f"signal {-code}"
+            self._failed(kept, f"{kept.name} ended with {ended}: {running.last_words.rstrip('.')}")
         elif not kept.is_up():
             if running.age > config.start_seconds:
                 self._failed(kept, f"{kept.name} is not up after {running.age:.0f} s")
@@ -237,10 +236,7 @@ class _Kept:
 
     def is_up(self) -> bool:
         """Whether it runs and has been up since it was started."""
-        running = self.running
-        if running.status is not None:
-            return False
-        self._was_up = self._was_up or running.program.is_up(running.said, running.age)
+        self._was_up = self.running.exit_code is None and (self._was_up or self.running.is_up)
         return self._was_up
 
 
@@ -255,7 +251,3 @@ class _Said:
     def news(self) -> str | None:
         before, self.latest = self.latest, self._complaint()
         return self.latest if self.latest != before else None
-
-
-def _worded(status: int) -> str:
-    return f"status {status}" if status >= 0 else f"signal {-status}"

@@ -9,16 +9,20 @@ from preferl.store.live import Progress
 from preferl.store.people import Invitation
 from preferl.store.projects import ProjectSettings
 from preferl.store.queue import Claim, Question, Recorded
+from preferl.store.status import FitMetrics, ServiceState, Status
 from preferl.store.store import Store
 
 __all__ = [
     "Claim",
     "ClipStore",
+    "FitMetrics",
     "Invitation",
     "Progress",
     "ProjectSettings",
     "Question",
     "Recorded",
+    "ServiceState",
+    "Status",
     "Store",
     "StoredFeedback",
     "clip_ids",

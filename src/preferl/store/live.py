@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -11,6 +11,7 @@ from preferl.errors import ConfigError
 from preferl.store import statements
 from preferl.store.database import SLACK_SECONDS, Database, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
+from preferl.store.status import ServiceState, Status, from_json, to_json
 from preferl.store.turn import clock
 
 PACE_SECONDS: Final = 600.0
@@ -20,22 +21,7 @@ ACTIVE_SECONDS: Final = 60.0
 """Who has given a sign of life since then is at work."""
 
 LOST_AFTER: Final = 3
-"""Signs of life that a program may miss before it counts as lost."""
-
-
-class ServiceState(NamedTuple):
-    """A program by its last sign of life.
-
-    `alive` is false where three of them are overdue, and where the last one is from the future:
-    the clock was set back since, and whoever lives gives another one soon.
-    """
-
-    name: str
-    state: str
-    age: float
-    alive: bool
-    detail: dict[str, Any]
-    every: float = 5.0
+"""Heartbeats that a program may miss before it counts as lost."""
 
 
 @final
@@ -199,34 +185,26 @@ class Live:
         self,
         project_id: int,
         name: str,
-        state: str = "healthy",
+        status: Status,
         *,
         every: float = 5.0,
-        detail: dict[str, Any] | None = None,
     ) -> None:
-        """A sign of life of a program, such as `reward` or `agent`.
+        """A heartbeat of a program, such as `reward` or `agent`.
 
         Args:
             project_id: for which it works.
             name: of the program; a second one of the same name takes its place.
-            state: a word for how it is: `"healthy"`, `"waiting"`, `"failed"`, `"stopped"`.
+            status: how it is.
             every: seconds until the next one; after three times that it counts as lost.
-            detail: what people may want to know, as JSON.
         """
+        detail = to_json(status)
+        about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
         with self._database.write(durable=False) as session:
             at = session.scalar(select(now()))
-            row = Service(
-                project_id=project_id,
-                name=name,
-                state=state,
-                every=every,
-                beat_at=at,
-                detail=detail,
-            )
-            session.merge(row)
+            session.merge(Service(**about, every=every, beat_at=at, detail=detail))
 
     def require_writable(self) -> None:
-        """Wait as a sign of life has to.
+        """Wait as a heartbeat has to.
 
         Raises:
             StorageError: none can be given now.
@@ -241,10 +219,9 @@ class Live:
             return [
                 ServiceState(
                     service.name,
-                    service.state,
+                    from_json(Status, {**(service.detail or {}), "state": service.state}),
                     float(age),
                     service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
-                    service.detail or {},
                     service.every,
                 )
                 for service, age in session.execute(chosen.order_by(Service.name))

@@ -18,6 +18,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from preferl.store.status import FitMetrics, from_json
+
 Kind = Literal["left", "right", "equal", "cannot_tell", "skip", "retract"]
 """What a person does with a query; `skip` is "later", `retract` takes the latest answer back."""
 
@@ -254,9 +256,14 @@ class RewardVersion(Base):
     published_at: Mapped[float]
     detail: Mapped[dict[str, Any] | None]
 
+    @property
+    def metrics(self) -> FitMetrics:
+        """What its fit came to, as far as it was told."""
+        return from_json(FitMetrics, {"answers": self.answers} | (self.detail or {}))
+
 
 class Service(Base):
-    """A program that works for a project, by its last sign of life."""
+    """A program that works for a project, by its last heartbeat."""
 
     __tablename__ = "service"
 
