@@ -184,6 +184,6 @@ def test_modules_are_imported_and_programs_started_in_few_places():
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
         "evaluation/policy.py",  # ids that are typed, or passed in Python, as all here
         "online/algorithms.py",
-        "online/atari.py",
         "simulators.py",
+        "worlds/atari.py",
     ]

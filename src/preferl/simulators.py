@@ -30,7 +30,7 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
 
 
 WORLDS: Mapping[str, str] = MappingProxyType(
-    {"preferl/MovingDot-v0": "preferl.testing.moving_dot:MovingDot"}
+    {"preferl/MovingDot-v0": "preferl.worlds.moving_dot:MovingDot"}
 )
 """Ids of our own small worlds to where they are."""
 
@@ -50,7 +50,7 @@ def register_worlds() -> None:
             gymnasium.register(env_id, entry_point=place)
     for game in GAMES:
         if f"preferl/{game}-v0" not in gymnasium.registry:
-            place = "preferl.online.atari:make_atari"
+            place = "preferl.worlds.atari:make_atari"
             gymnasium.register(f"preferl/{game}-v0", entry_point=place, kwargs={"game": game})
 
 

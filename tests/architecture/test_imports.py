@@ -1,5 +1,6 @@
 """Imports point one way; the contracts are in `.importlinter`."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "preferl"
 
 
 def test_imports_point_one_way():
@@ -17,3 +19,10 @@ def test_imports_point_one_way():
     command = [tool, "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_simulators_and_the_store_name_nothing_above_them_as_text():
+    above = re.compile(r"""["']preferl\.(cli|testing|online|offline|annotate|evaluation)\b""")
+    files = [SOURCES / "simulators.py", *SOURCES.glob("worlds/*.py"), *SOURCES.glob("store/*.py")]
+    assert len(files) > 20
+    assert [file.name for file in files if above.search(file.read_text(encoding="utf-8"))] == []

@@ -2,7 +2,6 @@
 
 from preferl.online.algorithm_configs import PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm, make_environments, use_threads
-from preferl.online.atari import make_atari
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.checkpoint import Resumed, resume_run, save_run
 from preferl.online.config import OnlineConfig
@@ -33,6 +32,7 @@ from preferl.online.supervise import launch
 from preferl.online.supervisor import SuperviseConfig, Supervisor
 from preferl.online.vector_env import FeedbackVectorEnv
 from preferl.training.checkpoint_folder import has_run
+from preferl.worlds.atari import make_atari
 
 __all__ = [
     "BeforeFirstReward",

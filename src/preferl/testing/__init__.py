@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         example_segments,
     )
     from preferl.testing.model_contracts import check_reward_model
-    from preferl.testing.moving_dot import MovingDot
     from preferl.testing.worlds import (
         CountingModel,
         FadingModel,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         make_episodes,
         sample_steps,
     )
+    from preferl.worlds.moving_dot import MovingDot
 
 __all__ = [
     "CountingModel",
@@ -46,18 +46,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
-    "feedback_contracts": ("check_feedback", "check_sampler", "check_teacher", "example_segments"),
-    "model_contracts": ("check_reward_model",),
-    "moving_dot": ("MovingDot",),
+    "preferl.testing.crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
+    "preferl.testing.feedback_contracts": (
+        "check_feedback",
+        "check_sampler",
+        "check_teacher",
+        "example_segments",
+    ),
+    "preferl.testing.model_contracts": ("check_reward_model",),
+    "preferl.worlds.moving_dot": ("MovingDot",),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((m for m, names in _MODULES.items() if name in names), "worlds")
-    return getattr(import_module(f"{__name__}.{module}"), name)
+    module = next((m for m, names in _MODULES.items() if name in names), f"{__name__}.worlds")
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,8 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from preferl._optional import require
 from preferl.errors import ConfigError, require_in
 from preferl.shapes import Array
-from preferl.simulators import Environment
+
+Environment = gymnasium.Env[Any, Any]
 
 SCREEN_ROWS: Final = 210
 

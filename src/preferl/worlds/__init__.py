@@ -1,0 +1,1 @@
+"""Environments of our own, which have ids in gymnasium once `preferl.simulators` has been asked."""
