@@ -111,19 +111,18 @@ def test_a_steady_program_is_forgiven(tmp_path):
 def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_path):
     lines, hanging = [], threading.Event()
 
-    def lost(name, age):
-        return f"hangs ({name})" if hanging.is_set() and age > 0.2 else None
+    def lost(age):
+        return "hangs" if hanging.is_set() and age > 0.2 else None
 
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
     config = SuperviseConfig(**{**vars(FAST), "stop_seconds": 0.3})
-    with Supervisor(
-        [program(code, is_up=up)], tmp_path, config, lost=lost, say=lines.append
-    ) as supervisor:
+    hangs = program(code, is_up=up, lost=lost)
+    with Supervisor([hangs], tmp_path, config, say=lines.append) as supervisor:
         first = process_of(supervisor)
         hanging.set()
         wait_for(lambda: lines)
         hanging.clear()
-        assert lines[0].startswith("worker hangs (worker). It is started again")
+        assert lines[0].startswith("worker hangs. It is started again")
         assert first.returncode == -9, "by force, where asking does not help"
         wait_for(lambda: "worker is up again." in lines)
 
@@ -218,10 +217,10 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         signs = _Signs(store, world.project.id)
-        assert not signs.since("reward", 100)
+        assert not signs.since("reward", None, 100)
         assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
         store.live.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
-        assert signs.since("reward", 100)
+        assert signs.since("reward", None, 100)
         assert signs.lost("reward", 100) is None
         assert "full" in signs.failing()
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
@@ -260,13 +259,13 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
         store.live.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
-        assert not signs.since("reward", 100), "a new process has not given it"
+        assert not signs.since("reward", None, 100), "a new process has not given it"
         assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         assert "since the clock was set back" in signs.lost("reward", 100)
         store.live.beat(*about, Status("waiting"), every=0.2)
         assert signs.lost("reward", 100) is None
-        assert signs.since("reward", 100)
+        assert signs.since("reward", None, 100)
 
 
 def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):

@@ -82,15 +82,12 @@ class OngoingFit:
             ConfigError, SpaceError: settings or clips that do not go together.
         """
         comparisons = answered.comparisons
-        preset = self._preset(comparisons)
-        first = self._prepare(preset, comparisons, told)
-        trainer = self._trainer
-        if trainer is None:
-            raise DataError("There is no model to fit.")
+        length = self._config.context or comparisons.segments.length
+        preset = self._config.reward.preset(length=length, answers=len(comparisons))
+        trainer, first = self._trainer_for(preset, comparisons, told)
         train = comparisons[self._in_place(answered.queries, side == TRAIN)]
-        report = trainer.fit(
-            train, epochs=self._epochs(preset, first), on_epoch=lambda *_: self._on_epoch()
-        )
+        epochs = self._epochs(preset, first)
+        report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
         try:
             reward = self._scaled(trainer, report.likelihood, comparisons)
         except DataError:
@@ -110,10 +107,6 @@ class OngoingFit:
         )
         return Fitted(reward, metrics)
 
-    def _preset(self, comparisons: Comparisons) -> RewardPreset:
-        length = self._config.context or comparisons.segments.length
-        return self._config.reward.preset(length=length, answers=len(comparisons))
-
     def _epochs(self, preset: RewardPreset, first: bool) -> int:
         settings = self._config.reward
         epochs = preset.trainer.epochs
@@ -121,21 +114,22 @@ class OngoingFit:
             epochs = min(epochs, MOST_EPOCHS)
         return max(epochs, self._config.first_epochs) if first else epochs
 
-    def _prepare(self, preset: RewardPreset, comparisons: Comparisons, told: Spaces | None) -> bool:
-        """Have a trainer for these clips; whether it has learned nothing yet."""
+    def _trainer_for(
+        self, preset: RewardPreset, comparisons: Comparisons, told: Spaces | None
+    ) -> tuple[RewardTrainer, bool]:
+        """A trainer for these clips, and whether it has learned nothing yet."""
         if self._trainer is not None and self._suits(self._trainer, comparisons, told):
-            return False
+            return self._trainer, False
         if self._trainer is not None:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
         saved, self._saved, self._place = self._saved, None, {}
         self._trainer = None
-        if saved is not None and self._resumed(preset, comparisons, told, *saved):
-            return False
+        if saved is not None and (known := self._resumed(preset, comparisons, told, *saved)):
+            return known, False
         segments = comparisons.segments
-        self._trainer = self._fresh(
-            preset, told or infer_spaces(segments.observations, segments.actions)
-        )
-        return True
+        own = told or infer_spaces(segments.observations, segments.actions)
+        self._trainer = self._fresh(preset, own)
+        return self._trainer, True
 
     def _resumed(
         self,
@@ -144,7 +138,8 @@ class OngoingFit:
         told: Spaces | None,
         version: Version,
         folder: Path,
-    ) -> bool:
+    ) -> RewardTrainer | None:
+        """The trainer that was saved beside a version, if it suits settings and clips."""
         reward = version.reward
         own = (reward.observation_space, reward.action_space)
         if (told or own) == own and config_of(reward.model) == preset.model:
@@ -154,13 +149,13 @@ class OngoingFit:
                 queries = [int(query) for query in notes["queries"]]
             except (CheckpointError, LookupError, TypeError, ValueError) as error:
                 LOGGER.warning("Fitting begins anew from all answers: %s", error)
-                return False
+                return None
             if self._suits(trainer, comparisons, told):
                 self._trainer = trainer
                 self._place = {query: place for place, query in enumerate(queries)}
-                return True
+                return trainer
         LOGGER.warning("The settings or clips have changed; a new model learns from all answers.")
-        return False
+        return None
 
     def _fresh(self, preset: RewardPreset, own: Spaces) -> RewardTrainer:
         model = build_reward_model(preset.model, *own, seed=self._config.seed)
@@ -171,15 +166,11 @@ class OngoingFit:
     def _suits(self, trainer: RewardTrainer, comparisons: Comparisons, told: Spaces | None) -> bool:
         """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
         model, segments = trainer.model, comparisons.segments
-        if told is not None and told != (model.observation_space, model.action_space):
+        own = (model.observation_space, model.action_space)
+        if told is not None and told != own:
             return False
         try:
-            check_spaces(
-                model.observation_space,
-                model.action_space,
-                segments.observations,
-                segments.actions,
-            )
+            check_spaces(*own, segments.observations, segments.actions)
         except SpaceError:
             return False
         return not 1 < model.context < segments.length

@@ -20,18 +20,20 @@ from preferl.store.status import STATUS_FILE, Status, read_status
 @final
 @dataclass(frozen=True)
 class Program:
-    """What to run, and how to tell that it is up.
+    """What to run, and how to tell that it is up, and that it is lost.
 
     Attributes:
         name: of its log, and of its signs of life.
         command: and its arguments.
         is_up: whether it works, given the status that it has written into the file named by
             `PREFERL_STATUS_FILE` since it was started, if any, and the seconds since then.
+        lost: why it counts as lost though it runs and was up, given these seconds, or None.
     """
 
     name: str
     command: tuple[str, ...]
     is_up: Callable[[Status | None, float], bool] = lambda _status, _age: True
+    lost: Callable[[float], str | None] = lambda _age: None
 
 
 @final

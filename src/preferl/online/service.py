@@ -65,13 +65,8 @@ def serve_reward(
     """
     feedback = StoredFeedback(store, project, combine=config.combine)
     stop = stop or threading.Event()
-    beats = Heartbeat(
-        store,
-        feedback.project.id,
-        REWARD_SERVICE,
-        every=config.beat_seconds,
-        stuck_after=config.stuck_after,
-    )
+    about, stuck_after = (store, feedback.project.id, REWARD_SERVICE), config.stuck_after
+    beats = Heartbeat(*about, every=config.beat_seconds, stuck_after=stuck_after)
     publishing = Publisher(config.out, keep=config.keep)
     with torch_threads(config.fit_threads), publishing as publisher, beats:
         service = _Service(config, feedback, publisher, beats, stop, on_version)

@@ -4,19 +4,14 @@ import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
 from preferl.online.programs import Program
-from preferl.online.supervisor import (
-    Complaint,
-    Say,
-    SuperviseConfig,
-    Supervisor,
-    say_on_terminal,
-)
+from preferl.online.supervisor import Complaint, Say, SuperviseConfig, Supervisor, say_on_terminal
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -87,47 +82,32 @@ def launch(
         signs = _Signs(opened, number)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
-        programs = [_reward(shared, Path(rewards), reward_options, signs)]
-        probe = PageProbe(say)
+        serving = preferl_program(
+            "reward", "serve", *shared, "--out", str(rewards), *reward_options
+        )
+        is_up, lost = partial(signs.since, REWARD_SERVICE), partial(signs.lost, REWARD_SERVICE)
+        programs = [Program(REWARD_SERVICE, serving, is_up, lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
-            programs.append(page_program(shared, more, say, probe))
-        stale = _stale(opened, number, stale_answers, stale_seconds)
-        with Supervisor(
-            programs,
-            Path(rewards) / LOGS,
-            config,
-            lost=lambda name, age: (
-                signs.lost(name, age) or (probe.lost() if name == PAGE else None)
-            ),
-            complaints=(signs.failing, stale),
-            say=say,
-        ) as supervisor:
+            programs.append(page_program(shared, more, say))
+        complaints = (signs.failing, _stale(opened, number, stale_answers, stale_seconds))
+        logs = Path(rewards) / LOGS
+        with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
             yield supervisor
     finally:
         opened.close()
 
 
-def _reward(
-    shared: Sequence[str], rewards: Path, options: Sequence[str], signs: "_Signs"
-) -> Program:
-    command = preferl_program("reward", "serve", *shared, "--out", str(rewards), *options)
-    return Program(REWARD_SERVICE, command, lambda _, age: signs.since(REWARD_SERVICE, age))
-
-
-def page_program(
-    shared: Sequence[str], options: Sequence[str], say: Say, probe: "PageProbe | None" = None
-) -> Program:
+def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
     """The page, whose link is said whenever it is another one than before.
 
     Args:
         shared: options that name the store and the project.
         options: more options of `preferl annotate serve`.
         say: takes the link.
-        probe: that says it instead, and finds out later whether the page answers.
     """
-    command = preferl_program("annotate", "serve", *shared, *options)
-    return Program(PAGE, command, (probe or PageProbe(say)).is_up)
+    command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
+    return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
 
 
 @final
@@ -209,7 +189,7 @@ class _Signs:
             return None
         return next((service for service in services if service.name == name), None)
 
-    def since(self, name: str, age: float) -> bool:
+    def since(self, name: str, _status: Status | None, age: float) -> bool:
         """Whether a program has given a heartbeat that is younger than itself."""
         sign = self._of(name)
         return sign is not None and sign.works and sign.age < age

@@ -71,7 +71,6 @@ class Supervisor:
         programs: what to run.
         folder: of logs and marks.
         config: how; the defaults if None.
-        lost: why a program of a name is lost, though it runs, or None; asked of those that are up.
         complaints: what else to look at.
         say: told one line at a time.
 
@@ -88,14 +87,12 @@ class Supervisor:
         folder: Path,
         config: SuperviseConfig | None = None,
         *,
-        lost: Callable[[str, float], str | None] = lambda _name, _age: None,
         complaints: Sequence[Complaint] = (),
         say: Say = say_on_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
         self._kept = [_Kept(RunningProgram(program, folder)) for program in programs]
-        self._lost = lost
-        self._complaints = [_Said(complaint) for complaint in complaints]
+        self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
         self._say = say
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -103,8 +100,7 @@ class Supervisor:
     @property
     def problems(self) -> list[str]:
         """What is wrong now: programs that do not run, and other complaints."""
-        found = [kept.problem for kept in self._kept]
-        found += [said.latest for said in self._complaints]
+        found = [*(kept.problem for kept in self._kept), *self._complaints.values()]
         return [problem for problem in found if problem]
 
     def __enter__(self) -> Self:
@@ -181,7 +177,7 @@ class Supervisor:
         elif not kept.is_up():
             if running.age > config.start_seconds:
                 self._failed(kept, f"{kept.name} is not up after {running.age:.0f} s")
-        elif (why := self._lost(kept.name, running.age)) is not None:
+        elif (why := running.program.lost(running.age)) is not None:
             self._failed(kept, f"{kept.name} {why}")
         else:
             if kept.problem is not None:
@@ -204,9 +200,9 @@ class Supervisor:
         self._tell(f"{kept.problem}; its log is {kept.running.log}.")
 
     def _complain(self) -> None:
-        for said in self._complaints:
-            line = said.news()
-            if line is not None:
+        for complaint, before in self._complaints.items():
+            self._complaints[complaint] = line = complaint()
+            if line is not None and line != before:
                 self._tell(line)
 
     def _tell(self, line: str) -> None:
@@ -238,16 +234,3 @@ class _Kept:
         """Whether it runs and has been up since it was started."""
         self._was_up = self.running.exit_code is None and (self._was_up or self.running.is_up)
         return self._was_up
-
-
-@final
-class _Said:
-    """A complaint, and what was said of it last, so that it is said once."""
-
-    def __init__(self, complaint: Complaint) -> None:
-        self._complaint = complaint
-        self.latest: str | None = None
-
-    def news(self) -> str | None:
-        before, self.latest = self.latest, self._complaint()
-        return self.latest if self.latest != before else None
