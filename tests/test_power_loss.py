@@ -18,7 +18,7 @@ from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online.answer_journal import AnswerJournal, Kept
 from preferl.runs import RunFolder
-from preferl.store.key import stored_key
+from preferl.store.store import stored_key
 from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
 from preferl.training.publish import PublishedReward, publish

@@ -11,7 +11,7 @@ import pytest
 from preferl.annotate import live
 from preferl.annotate.limits import MOST_KNOWN, STREAMS, MemoryLimits, rates
 from preferl.annotate.live import News
-from preferl.annotate.logs import BoundedLog, bounded
+from preferl.annotate.serve import BoundedLog, bounded
 
 
 def test_files_and_the_overview_come_less_often(app, owner):

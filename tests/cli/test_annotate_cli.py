@@ -16,7 +16,7 @@ from preferl.cli.main import main
 from preferl.data import load_comparisons, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.errors import DataError
-from preferl.store.known_pairs import known_pairs
+from preferl.store.questions import known_pairs
 from preferl.store.store import Store
 
 

@@ -60,8 +60,7 @@ from preferl.offline.sequences import are_pictures
 from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
-from preferl.store.answer_rows import read_answers
-from preferl.store.answer_table import COLUMNS
+from preferl.store.answer_table import COLUMNS, read_answers
 from preferl.store.chosen import read_chosen
 from preferl.store.clip_folder import load_arrays
 from preferl.store.store import Store

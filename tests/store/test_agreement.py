@@ -14,9 +14,8 @@ from preferl.store.agreement import (
     krippendorff_alpha,
     nominal_alpha,
     raw_agreement,
-    value_counts,
 )
-from preferl.store.votes import Votes
+from preferl.store.votes import Votes, value_counts
 
 NAN = np.nan
 KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal alpha .743

@@ -51,7 +51,7 @@ def test_what_is_no_database_is_called_damaged(filled):
 
 
 def test_damage_that_opening_does_not_see_is_called_damage(filled, monkeypatch):
-    monkeypatch.setattr("preferl.store.whole.MOST_CHECKED", 0)
+    monkeypatch.setattr("preferl.store.database.MOST_CHECKED", 0)
     spoil(filled, size=10**6)
     with pytest.raises(StorageError, match="a damaged one"), Store.open(filled) as store:
         store.people.all(1)

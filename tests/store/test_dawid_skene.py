@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.errors import ConfigError
-from preferl.store.combine import combine_answers
-from preferl.store.dawid_skene import DawidSkeneConfig, fit_dawid_skene
+from preferl.store.combine import DawidSkeneConfig, combine_answers, fit_dawid_skene
 from preferl.store.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 

@@ -3,8 +3,7 @@ import pytest
 
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
-from preferl.store.frames import FunctionFrames, frame_source, spec_for
-from preferl.store.pixels import PixelFrames
+from preferl.store.frames import FunctionFrames, PixelFrames, frame_source, spec_for
 from preferl.store.simulation import EnvFrames
 
 BLOCK = np.zeros((3, 1))

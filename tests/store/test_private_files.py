@@ -100,7 +100,7 @@ def test_the_copy_before_an_upgrade_is_private(tmp_path, loose, monkeypatch):
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "labels.db")) as file:
         (found,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
-    head = "preferl.store.migrate.ScriptDirectory.get_current_head"
+    head = "preferl.store.store.ScriptDirectory.get_current_head"
     monkeypatch.setattr(head, lambda self: "9999")
     Store.open(tmp_path).close()
     assert mode(tmp_path / f"labels.db.before-{found}") == 0o600

@@ -9,11 +9,11 @@ from alembic import command
 from sqlalchemy import select, text
 
 from preferl.errors import ConfigError
-from preferl.store import migrate
+from preferl.store import store as whole_store
 from preferl.store.database import Database, sqlite_url
 from preferl.store.names import looks_like_owner
+from preferl.store.people import KEPT
 from preferl.store.schema import SignIn
-from preferl.store.sign_ins import KEPT
 from preferl.store.store import Store
 
 
@@ -119,7 +119,7 @@ def test_nobody_is_invited_as_the_owner(store, project):
 def test_a_store_of_before_is_brought_along_with_its_people(tmp_path):
     (tmp_path / "labels.db").touch()
     old = Database(sqlite_url(tmp_path / "labels.db"))
-    config = migrate._config()
+    config = whole_store._config()
     with old.write() as session:
         config.attributes["connection"] = session.connection()
         command.upgrade(config, "0001")

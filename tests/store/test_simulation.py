@@ -12,8 +12,7 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
 from preferl.simulators import draw_off_screen, draw_plainly, make_registered
-from preferl.store.poses import POSES
-from preferl.store.simulation import EnvFrames
+from preferl.store.simulation import POSES, EnvFrames
 from preferl.store.stages import StateReader, placed
 
 DOOR = "AdroitHandDoor-v1"

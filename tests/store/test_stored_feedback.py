@@ -229,9 +229,7 @@ def test_an_older_sqlite_file_is_copied_before_it_is_changed(tmp_path, monkeypat
     with Store.open(tmp_path) as store:
         store.projects.create("dots")
     known = "SELECT version_num FROM alembic_version"
-    monkeypatch.setattr(
-        "preferl.store.migrate.ScriptDirectory.get_current_head", lambda self: "0003"
-    )
+    monkeypatch.setattr("preferl.store.store.ScriptDirectory.get_current_head", lambda self: "0003")
     Store.open(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "labels.db.before-0002")) as kept:
         assert kept.execute(known).fetchone() == ("0002",)

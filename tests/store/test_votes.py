@@ -36,7 +36,7 @@ def test_repeats_are_joined_to_the_same_persons_answer_in_any_order() -> None:
     # 8 repeats query 3, which nobody answered
     assert repeats.tolist() == [0, 4]
     assert originals.tolist() == [2, 1]
-    assert votes.without_repeats.query.tolist() == [2, 2]
+    assert votes.first_answers.query.tolist() == [2, 2]
 
 
 def test_no_votes_at_all() -> None:

@@ -72,13 +72,14 @@ def change_person(
         raise HTTPException(404, "There is nobody of this number here.")
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
-    kind = {"end": "ended", "restore": "restored", "qualify": "qualified"}.get(act, "role")
-    if act == "role":
-        store.people.update(number, role=role)
-    elif act == "qualify":
-        store.people.update(number, qualified=True)
-    else:
-        store.people.update(number, disabled=act == "end")
+    change: dict[str, tuple[str, dict[str, Any]]] = {
+        "role": ("role", {"role": role}),
+        "end": ("ended", {"disabled": True}),
+        "restore": ("restored", {"disabled": False}),
+        "qualify": ("qualified", {"qualified": True}),
+    }
+    kind, changes = change[act]
+    store.people.update(number, **changes)
     known = {"name": other.name, "role": role}
     store.events.add(person.project_id, kind, annotator_id=person.id, detail=known)
     return RedirectResponse("/admin", 303)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from preferl.annotate.learning import claim_view, live_view, question_view
 from preferl.annotate.people import Answering, Anyone, limited, meant, store_of, tally_of
-from preferl.annotate.views import claim_view, live_view, question_view
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -10,18 +11,17 @@ from pathlib import Path
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from preferl.annotate import admin, api, live, pages
-from preferl.annotate.guard import Guard
+from preferl.annotate.guard import Guard, Sessions
 from preferl.annotate.learning import Tally
 from preferl.annotate.limits import Limits, MemoryLimits, rates
-from preferl.annotate.sessions import Sessions
 from preferl.annotate.settings import AnnotateSettings
-from preferl.annotate.text import prose
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store.store import Store
 
@@ -153,3 +153,44 @@ def _wording(error: Exception) -> tuple[int, str]:
     if isinstance(error, StorageError):
         return 503, "The labels cannot be reached at the moment."
     return 400, str(error)
+
+
+BULLET = re.compile(r"^\s*[-*•]\s+(.*)$")
+NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s+(.*)$")
+
+
+def prose(text: str) -> Markup:
+    r"""Blocks between blank lines as paragraphs; lines with a dash or number as lists.
+
+    Everything is escaped before anything is added.
+
+    >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
+    <p>Watch &lt;both&gt;.</p>
+    <ul><li>the door</li><li>the hand</li></ul>
+    """
+    blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
+    return Markup("\n").join(Markup("").join(_runs(block)) for block in blocks)
+
+
+def _runs(lines: list[str]) -> list[Markup]:
+    """The lists and paragraphs of one block, in which a list may follow a line of text."""
+    parts: list[Markup] = []
+    held: list[Markup] = []
+    tag = "p"
+    for line in lines:
+        bullet, number = BULLET.match(line), NUMBER.match(line)
+        found = bullet or number
+        now = "ul" if bullet else "ol" if number else "p"
+        if now != tag and held:
+            parts.append(_wrapped(tag, held))
+            held = []
+        tag = now
+        held.append(escape(found[1] if found else line.strip()))
+    return [*parts, _wrapped(tag, held)] if held else parts
+
+
+def _wrapped(tag: str, items: list[Markup]) -> Markup:
+    if tag == "p":
+        return Markup("<p>") + Markup(" ").join(items) + Markup("</p>")
+    inside = Markup("").join(Markup("<li>") + item + Markup("</li>") for item in items)
+    return Markup(f"<{tag}>") + inside + Markup(f"</{tag}>")

@@ -1,5 +1,6 @@
-"""What learns from the answers, and how far it is, in words for the pages."""
+"""What pages show of the store: what learns from the answers, how far it is, what was asked."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,9 +8,13 @@ from math import inf
 from typing import Any, Final, final
 
 from preferl.store.live import Progress
+from preferl.store.queue import Claim, Question
 from preferl.store.schema import RewardVersion
 from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
+
+REWARD_COLUMNS: Final = ("version", "accuracy", "low", "high", "answers")
+"""What the page's scripts draw of a reward version."""
 
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
@@ -42,7 +47,9 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         "words": f"{given} of {plural(goal)}" if goal else plural(progress.answered),
         "until": until,
         "share": share,
-        "newest": _newest(rewards) if service is not None else None,
+        "newest": None
+        if service is None or not rewards
+        else f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}.",
     }
 
 
@@ -86,21 +93,11 @@ def _until(which: str, service: Status, more: int) -> str | None:
     return f"{more:,} more until the {which} reward" if more > 0 else None
 
 
-def _newest(rewards: Sequence[RewardVersion]) -> str | None:
-    if not rewards:
-        return None
-    return f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
-
-
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
     """Each program that has worked for a project, and what it does now."""
+    names = {REWARD_SERVICE: "Reward service", AGENT: "Agent"}
     return [
-        {
-            "name": {REWARD_SERVICE: "Reward service", AGENT: "Agent"}.get(
-                service.name, service.name
-            ),
-            "words": _service_words(service),
-        }
+        {"name": names.get(service.name, service.name), "words": _service_words(service)}
         for service in services
     ]
 
@@ -127,15 +124,14 @@ def _reward_does(status: Status) -> str:
         "fitting": "is learning from the answers now",
         "failed": f"has a problem and tries again: {status.problem}",
         "stuck": f"has not gone on for {status.idle or 0:.0f} s",
-        "waiting": "waits for answers" + _awaited(status),
+        "waiting": "waits for answers",
     }
-    return worded.get(status.state, status.state)
-
-
-def _awaited(status: Status) -> str:
-    if not status.version:
-        return f": the first reward takes {status.first_at:,}" if status.first_at else ""
-    return f": {status.behind or 0:,} new since version {status.version:,}"
+    words = worded.get(status.state, status.state)
+    if status.state != "waiting":
+        return words
+    if status.version:
+        return f"{words}: {status.behind or 0:,} new since version {status.version:,}"
+    return f"{words}: the first reward takes {status.first_at:,}" if status.first_at else words
 
 
 def _after(status: Status) -> str:
@@ -187,3 +183,59 @@ def plural(count: int) -> str:
     ('1 answer', '1,200 answers')
     """
     return f"{count:,} answer{'s' if count != 1 else ''}"
+
+
+COUNTED_WITHIN: Final = 1.0
+"""Seconds that everybody's numbers beside an answer may be old; the stream brings newer ones."""
+
+
+def media_url(clip: str) -> str:
+    """Where a clip's video is."""
+    return f"/media/{clip}.mp4"
+
+
+def question_view(question: Question) -> dict[str, Any]:
+    """What a browser needs to show a pair: not why it is asked, nor which clip is the first."""
+    return {
+        "token": question.token,
+        "left": media_url(question.left),
+        "right": media_url(question.right),
+    }
+
+
+def claim_view(tally: Tally, claim: Claim, project_id: int, annotator_id: int) -> dict[str, Any]:
+    """What there is to answer, and how far the work is."""
+    return {
+        "state": claim.state,
+        "questions": [question_view(question) for question in claim.questions],
+        "progress": tally.of(project_id, annotator_id, within=COUNTED_WITHIN),
+    }
+
+
+def live_view(store: Store, project_id: int) -> dict[str, Any]:
+    """The reward's versions and the agent's last episode."""
+    return {
+        "rewards": [
+            {name: getattr(reward, name) for name in REWARD_COLUMNS}
+            for reward in store.live.rewards(project_id)
+        ],
+        "episode": episode_view(store, project_id),
+    }
+
+
+def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
+    """The agent's last whole episode and what is known of it."""
+    clip = store.live.last_episode(project_id)
+    if clip is None:
+        return None
+    known = {"steps": clip.steps, **(clip.detail or {})}
+    words = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in known.items()]
+    return {"url": media_url(clip.id), "text": ", ".join(words[:5]), "at": clip.created_at}
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return (
+        f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)[:40]
+    )

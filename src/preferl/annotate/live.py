@@ -12,10 +12,9 @@ from typing import Any, Final, final
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
-from preferl.annotate.learning import Tally
+from preferl.annotate.learning import Tally, live_view
 from preferl.annotate.limits import Limits
 from preferl.annotate.people import Anyone, limited, whoever
-from preferl.annotate.views import live_view
 from preferl.errors import StorageError
 from preferl.store.store import Store
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse
 from starlette.responses import Response
 
+from preferl.annotate.learning import episode_view
 from preferl.annotate.people import (
     Anyone,
     begin_session,
@@ -19,7 +20,6 @@ from preferl.annotate.people import (
     store_of,
     whoever,
 )
-from preferl.annotate.views import episode_view
 from preferl.store.clips import CLIP_ID
 
 router = APIRouter()

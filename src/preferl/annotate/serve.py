@@ -1,9 +1,10 @@
-"""Starting everything that people need to answer: the server, and what makes the videos."""
+"""Starting everything that people need to answer: server, log, and the maker of videos."""
 
 import logging
 import socket
 import subprocess
 import threading
+import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,7 +20,6 @@ from fastapi import FastAPI
 from preferl.annotate.app import create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
 from preferl.annotate.live import HELD
-from preferl.annotate.logs import bounded
 from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError
 from preferl.files import writing
@@ -29,6 +29,10 @@ from preferl.store.store import Store
 from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
+
+DRAWN: Final = "; answer those that are there, the others come up by themselves."
+NOT_DRAWN: Final = ", which this program does not: run `preferl annotate render`."
+"""What becomes of pairs that nobody can see yet."""
 
 REST_SECONDS: Final = 2.0
 """How long a maker of videos that died rests before it is started again."""
@@ -74,7 +78,8 @@ def serve(
     say(f"Answer here: {link}")
     say(f"Overview, once that was opened: {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
-        say(_awaited(undrawn, drawn=bool(render)))
+        count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
+        say(f"{count} still to draw{DRAWN if render else NOT_DRAWN}")
     if not settings.only_here:
         say("Others need a link of their own: invite them on the page's overview.")
     say("Stop with Ctrl-C.")
@@ -93,16 +98,6 @@ def serve(
         listening.close()
     answered = store.progress(project.id).answered
     say(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
-
-
-def _awaited(undrawn: int, *, drawn: bool) -> str:
-    """What becomes of pairs that nobody can see yet."""
-    count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
-    if drawn:
-        return (
-            f"{count} still to draw; answer those that are there, the others come up by themselves."
-        )
-    return f"{count} still to draw, which this program does not: run `preferl annotate render`."
 
 
 @contextmanager
@@ -246,3 +241,57 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+PER_MINUTE: Final = 30
+"""Messages that are logged in a minute; those of an attack are mostly the same."""
+
+
+@final
+class BoundedLog(logging.Filter):
+    """Lets some messages pass each minute, and counts the others.
+
+    Args:
+        per_minute: how many pass.
+        clock: seconds; for tests.
+    """
+
+    def __init__(
+        self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._per_minute = per_minute
+        self._clock = clock
+        self._began = clock()
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this message is logged; the last one of a minute says that others are not."""
+        now = self._clock()
+        if now - self._began >= 60:
+            if (missed := self._count - self._per_minute) > 0:
+                _add(record, f"{missed:,} messages before this one were left out")
+            self._began, self._count = now, 0
+        self._count += 1
+        if self._count == self._per_minute:
+            _add(record, "further messages of this minute are left out")
+        return self._count <= self._per_minute
+
+
+def _add(record: logging.LogRecord, words: str) -> None:
+    record.msg, record.args = f"{record.getMessage()} ({words})", ()
+
+
+@contextmanager
+def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
+    """Bound what is logged through the handlers of these loggers, and of Python itself."""
+    handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
+    handlers |= {logging.lastResort} if logging.lastResort is not None else set()
+    bounds = {handler: BoundedLog() for handler in handlers}
+    for handler, bound in bounds.items():
+        handler.addFilter(bound)
+    try:
+        yield
+    finally:
+        for handler, bound in bounds.items():
+            handler.removeFilter(bound)

@@ -7,7 +7,7 @@ from typing import final
 from urllib.parse import urlsplit
 
 from preferl.errors import ConfigError, require_in
-from preferl.store.key import SHORTEST
+from preferl.store.store import SHORTEST
 
 
 def _secret() -> str | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import tyro
@@ -10,10 +10,6 @@ import tyro
 from preferl.cli.labels import StoreConfig, begun, opened, require_store
 from preferl.cli.optional import Trust
 from preferl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from preferl.annotate.settings import AnnotateSettings
-    from preferl.data.episodes import Episodes
 
 PORT = 8765
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
@@ -173,10 +169,11 @@ def run_serve(config: ServeConfig) -> None:
 
     _say("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
+    from preferl.annotate.settings import AnnotateSettings
     from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 
-    settings = _settings(config)
+    settings = AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
     drawing = ("annotate", "render", *config.labels.words(), "--parent", str(os.getpid()))
     drawing += trust_options(config.trust)
     reported = os.environ.get(STATUS_FILE)
@@ -272,6 +269,7 @@ def run_export(config: ExportConfig) -> None:
 
 def run_import(config: ImportConfig) -> None:
     """Read whatever the path holds."""
+    from preferl.data.sources.kinds import load_source
     from preferl.store.exchange import import_answers
     from preferl.store.imports import import_drlhp, import_labels, import_table
 
@@ -289,26 +287,19 @@ def run_import(config: ImportConfig) -> None:
             )
             _say(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return
-        episodes, length = _episodes(config), config.length
+        about, named, length = (store, project.id, config.path), config.name, config.length
+        given = config.demonstrations
+        episodes = None if given is None else load_source(given, task=config.task)
         if kind == "table":
-            found = import_table(
-                store, project.id, config.path, episodes, name=config.name, length=length
-            )
+            found = import_table(*about, episodes, name=named, length=length)
         elif kind == "drlhp":
-            found = import_drlhp(store, project.id, config.path, name=config.name)
+            found = import_drlhp(*about, name=named)
         elif episodes is None:
             fix = "Give --demonstrations with the episodes that they count in."
             raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
         else:
-            found = import_labels(
-                store,
-                project.id,
-                config.path,
-                episodes,
-                name=config.name,
-                length=length,
-                crossing=config.crossing,
-            )
+            crossing = config.crossing
+            found = import_labels(*about, episodes, name=named, length=length, crossing=crossing)
     _say(
         f"{found.new:,} answers by {', '.join(found.annotators)} about {found.clips:,} clips are "
         f"new, {found.known:,} were there already."
@@ -325,20 +316,6 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
         return "drlhp"
     columns = next(iter(read_table(path)), {}).keys()
     return "table" if {"chosen", "rejected"} & columns else "export"
-
-
-def _episodes(config: ImportConfig) -> "Episodes | None":
-    from preferl.data.sources.kinds import load_source
-
-    if config.demonstrations is None:
-        return None
-    return load_source(config.demonstrations, task=config.task)
-
-
-def _settings(config: ServeConfig) -> "AnnotateSettings":
-    from preferl.annotate.settings import AnnotateSettings
-
-    return AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
 
 
 def _say(text: str) -> None:

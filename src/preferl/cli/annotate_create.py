@@ -218,7 +218,7 @@ def _sampler(config: CreateConfig) -> "PairSampler":
 
 
 def _known(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, Any, Any] | None":
-    from preferl.store.known_pairs import known_pairs
+    from preferl.store.questions import known_pairs
 
     if config.known == 0:
         return None

@@ -1,7 +1,6 @@
 """`preferl annotate report`: how far labels are, how people agree, and whom to look at."""
 
-from dataclasses import asdict, dataclass, field
-from math import isfinite
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -12,7 +11,6 @@ from preferl.cli.labels import StoreConfig, opened
 from preferl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from preferl.evaluation.page import Fact
     from preferl.store.schema import Project
     from preferl.store.store import Store
 
@@ -97,6 +95,7 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
     """All that the report says, as plain numbers."""
     import numpy as np
 
+    from preferl.configs import plain
     from preferl.store.agreement import agreement_report
     from preferl.store.annotators import annotator_report
 
@@ -105,30 +104,21 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
     asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
     answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
     answers["cannot tell"] = int(np.isnan(asked.preference).sum())
-    told = {
-        "project": {"slug": project.slug, "title": project.title, "question": project.question},
-        "progress": asdict(store.progress(project.id)),
-        "answers": answers,
-        "checks": len(votes) - len(asked),
-        "agreement": asdict(agreement_report(votes, np.random.default_rng(seed))),
-        "people": annotator_report(votes).rows(),
-        "rewards": [
-            {name: getattr(reward, name) for name in ("version", "accuracy", "low", "high")}
-            | {"answers": reward.answers}
-            for reward in store.live.rewards(project.id)
-        ],
-    }
-    finite: dict[str, Any] = _finite(told)
-    return finite
-
-
-def _finite(value: Any) -> Any:
-    """The same with None for what is no number of JSON, such as the error of a single answer."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+    return plain(
+        {
+            "project": {"slug": project.slug, "title": project.title, "question": project.question},
+            "progress": store.progress(project.id),
+            "answers": answers,
+            "checks": len(votes) - len(asked),
+            "agreement": agreement_report(votes, np.random.default_rng(seed)),
+            "people": annotator_report(votes).rows(),
+            "rewards": [
+                {name: getattr(reward, name) for name in ("version", "accuracy", "low", "high")}
+                | {"answers": reward.answers}
+                for reward in store.live.rewards(project.id)
+            ],
+        }
+    )
 
 
 def _progress(numbers: dict[str, Any]) -> Grid:
@@ -224,10 +214,11 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
     from preferl.evaluation.page import Fact, Report, Section, Table, write_report
 
     told, agreement = numbers["progress"], numbers["agreement"]
+    raw, chance = _percent(agreement["raw"]), f"{_percent(agreement['chance'])} by chance"
     facts = (
         Fact("Answers", f"{told['answered']:,}", f"of {told['wanted']:,} wanted"),
         Fact("People", f"{len(numbers['people']):,}"),
-        _agreed(agreement),
+        Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
     )
     sections = tuple(
         Section(grid.title, tables=(Table(grid.title, grid.heads, grid.rows),)) for grid in grids
@@ -240,14 +231,6 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
         sections=(*sections, Section("What to do", text=remarks)) if remarks else sections,
     )
     write_report(path, page)
-
-
-def _agreed(told: dict[str, Any]) -> "Fact":
-    from preferl.evaluation.page import Fact
-
-    if told["raw"] is None:
-        return Fact("Agreement", "–", "no pair has two answers")
-    return Fact("Agreement", _percent(told["raw"]), f"{_percent(told['chance'])} by chance")
 
 
 def _percent(value: float | None) -> str:

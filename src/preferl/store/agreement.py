@@ -68,7 +68,7 @@ def krippendorff_alpha(votes: Votes, *, ties: bool = True) -> float:
     >>> krippendorff_alpha(votes)
     1.0
     """
-    return float(_alpha(_coincidences(_answer_counts(votes, ties)).sum(0)))
+    return nominal_alpha(_answer_counts(votes, ties))
 
 
 def raw_agreement(votes: Votes, *, ties: bool = True) -> float:
@@ -100,10 +100,9 @@ def agreement_matrix(votes: Votes) -> tuple[FloatArray, IntArray]:
     >>> share.tolist(), queries.tolist()
     ([[1.0, 0.5], [0.5, 1.0]], [[2, 2], [2, 2]])
     """
-    first = votes.without_repeats
-    first = first[first.counts]
-    _, unit = np.unique(first.query, return_inverse=True)
-    given = np.zeros((votes.annotators, int(unit.max(initial=-1)) + 1, 3))
+    first = votes.first_answers
+    unit, counts = first.counts_by_query()
+    given = np.zeros((votes.annotators, len(counts), 3))
     given[first.annotator, unit, first.category] = 1
     answered = given.sum(2)
     met = answered @ answered.T
@@ -130,11 +129,10 @@ def agreement_report(
     counts = _answer_counts(votes, ties)
     counts = counts[counts.sum(1) > 1]
     queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
-    alpha = float(_alpha(_coincidences(counts).sum(0)))
+    alpha = nominal_alpha(counts)
     note = ""
     if queries < FEWEST_QUERIES:
-        needed = f"{queries} of at least {FEWEST_QUERIES}"
-        note = f"not enough data: {needed} pairs with two answers"
+        note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
     elif math.isnan(alpha):
         note = "not enough data: all answers are the same"
     low, high = (None, None) if note else _alpha_interval(counts, rng, resamples)
@@ -150,16 +148,6 @@ def agreement_report(
     )
 
 
-def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
-    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`.
-
-    >>> value_counts(np.array([0, 0, 1]), np.array([2, 2, 0]), 3).tolist()
-    [[0, 0, 2], [1, 0, 0]]
-    """
-    units = int(unit.max(initial=-1)) + 1
-    return np.bincount(unit * values + value, minlength=units * values).reshape(units, values)
-
-
 def nominal_alpha(counts: IntArray) -> float:
     """Krippendorff's alpha of any nominal data, from `value_counts`; NaN without variation."""
     return float(_alpha(_coincidences(counts).sum(0)))
@@ -167,10 +155,8 @@ def nominal_alpha(counts: IntArray) -> float:
 
 def _answer_counts(votes: Votes, ties: bool) -> IntArray:
     """`[Q, 3]` how often each answer was given to each query, by different people."""
-    first = votes.without_repeats
-    first = first[first.counts & (ties | (first.category != EQUAL))]
-    _, unit = np.unique(first.query, return_inverse=True)
-    return value_counts(unit, first.category, 3)
+    first = votes.first_answers
+    return first[ties | (first.category != EQUAL)].counts_by_query()[1]
 
 
 def _coincidences(counts: IntArray) -> FloatArray:

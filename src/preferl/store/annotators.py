@@ -8,11 +8,7 @@ import numpy as np
 from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
-from preferl.store.carelessness import (
-    CarelessConfig,
-    estimate_carelessness,
-    evidence_on_known,
-)
+from preferl.store.carelessness import CarelessConfig, estimate_carelessness, evidence_on_known
 from preferl.store.votes import EQUAL, Votes
 
 
@@ -40,10 +36,8 @@ class AnnotatorConfig:
     streak_alarm: float = 0.001
 
     def __post_init__(self) -> None:
-        require_in("AnnotatorConfig.known_right", self.known_right, 0, 1)
-        require_in("AnnotatorConfig.too_fast", self.too_fast, 0, 1)
-        require_in("AnnotatorConfig.side_alarm", self.side_alarm, 0, 1)
-        require_in("AnnotatorConfig.streak_alarm", self.streak_alarm, 0, 1)
+        for name in ("known_right", "too_fast", "side_alarm", "streak_alarm"):
+            require_in(f"AnnotatorConfig.{name}", getattr(self, name), 0, 1)
 
 
 @final
@@ -152,25 +146,21 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     ([3], [0.5], [False])
     """
     config = config or AnnotatorConfig()
-    count = votes.annotators
-    counting = votes[votes.counts]
-    answers = np.bincount(votes.annotator, minlength=count)
-    counted = np.bincount(counting.annotator, minlength=count)
-    ties = np.bincount(counting.annotator[counting.category == EQUAL], minlength=count)
-    lefts, sided = _sides(votes)
+    answers, counted = votes.tally(np.full(len(votes), True)), votes.tally(votes.counts)
+    tied = votes.category == EQUAL
+    lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
     streak = _longest_runs(votes)
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
     streak_p = _streak_bound(streak, sided)
     careless = estimate_carelessness(votes, config.careless)
     known = _known(votes)
     agreeing, overlap = _agreement_with_others(votes)
-    timed = np.bincount(votes.annotator[votes.timed], minlength=count)
-    fast = np.bincount(votes.annotator[votes.too_fast], minlength=count)
+    timed, fast = votes.tally(votes.timed), votes.tally(votes.too_fast)
     fast_low, _ = _intervals(fast, timed)
     return AnnotatorReport(
         names=votes.names,
         answers=answers,
-        tie_rate=_share(ties, counted),
+        tie_rate=_share(votes.tally(tied), counted),
         cannot_tell_rate=_share(answers - counted, answers),
         median_ms=_medians(votes),
         timed=timed,
@@ -245,13 +235,6 @@ def _consistency(votes: Votes) -> dict[str, Array]:
     }
 
 
-def _sides(votes: Votes) -> tuple[IntArray, IntArray]:
-    """How often each annotator chose the left, and either side, `[A]` both."""
-    sided = votes[votes.counts & (votes.preference != 0.5)]
-    lefts = np.bincount(sided.annotator[sided.left == 1], minlength=votes.annotators)
-    return lefts, np.bincount(sided.annotator, minlength=votes.annotators)
-
-
 def _longest_runs(votes: Votes) -> IntArray:
     """`[A]` longest runs of one side; ties and cannot-tell end a run."""
     order = np.lexsort((votes.answered_at, votes.annotator))
@@ -279,17 +262,14 @@ def _streak_bound(streak: IntArray, tosses: IntArray) -> FloatArray:
 
 def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
     """Pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
-    first = votes.without_repeats
-    first = first[first.counts]
-    _, unit = np.unique(first.query, return_inverse=True)
-    units = int(unit.max(initial=-1)) + 1
-    counts = np.bincount(unit * 3 + first.category, minlength=units * 3).reshape(units, 3)
-    agreeing = counts[unit, first.category] - 1
-    all_others = counts.sum(1)[unit] - 1
-    return (
-        _sum(first.annotator, agreeing, votes.annotators),
-        _sum(first.annotator, all_others, votes.annotators),
+    first = votes.first_answers
+    unit, counts = first.counts_by_query()
+    agreeing, others = counts[unit, first.category] - 1, counts.sum(1)[unit] - 1
+    agreed, overlap = (
+        np.bincount(first.annotator, pairs, minlength=votes.annotators).astype(np.int64)
+        for pairs in (agreeing, others)
     )
+    return agreed, overlap
 
 
 def _medians(votes: Votes) -> FloatArray:
@@ -309,7 +289,3 @@ def _medians(votes: Votes) -> FloatArray:
 def _share(part: Array, whole: Array) -> FloatArray:
     """`part / whole`, NaN where there is nothing."""
     return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), np.nan))
-
-
-def _sum(annotator: IntArray, values: IntArray, annotators: int) -> IntArray:
-    return np.asarray(np.bincount(annotator, values, minlength=annotators), np.int64)

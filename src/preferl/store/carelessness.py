@@ -14,7 +14,7 @@ import numpy as np
 
 from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
-from preferl.store.dawid_skene import DawidSkene, fit_dawid_skene
+from preferl.store.combine import DawidSkene, fit_dawid_skene
 from preferl.store.votes import Votes
 
 _RANDOM_MISS = 0.5
@@ -53,11 +53,9 @@ class CarelessConfig:
 
     def __post_init__(self) -> None:
         require_in("CarelessConfig.tolerated", self.tolerated, 0, 1)
-        require_in("CarelessConfig.deviations", self.deviations, 0, float("inf"))
         require_in("CarelessConfig.expected_miss", self.expected_miss, 0.001, 0.49)
-        require_in("CarelessConfig.belief", self.belief, 1, float("inf"))
-        require_in("CarelessConfig.fewest", self.fewest, 0, float("inf"))
-        require_in("CarelessConfig.rounds", self.rounds, 1, float("inf"))
+        for name, least in (("deviations", 0), ("belief", 1), ("fewest", 0), ("rounds", 1)):
+            require_in(f"CarelessConfig.{name}", getattr(self, name), least, float("inf"))
 
 
 @final
@@ -162,18 +160,21 @@ def _estimate(
     """Shares and standard errors `[A]`, each kind of evidence weighed by what it can tell."""
     told = np.zeros(len(flagged))
     precision = np.zeros(len(flagged))
+
+    def of_others(own: Array) -> Array:
+        kept = np.where(flagged, 0, own)
+        return np.asarray(kept.sum() - kept)
+
     for kind in evidence:
-        count = np.bincount(kind.annotator, minlength=len(flagged))
-        total = np.bincount(kind.annotator, kind.miss, minlength=len(flagged))
-        squares = np.bincount(kind.annotator, kind.miss**2, minlength=len(flagged))
-        usual, spread, rest = _usual(
-            count,
-            total,
-            squares,
-            flagged,
-            config.expected_miss,
-            1 if kind.others else config.belief,
+        count, total, squares = (
+            np.bincount(kind.annotator, kind.miss**power, minlength=len(flagged))
+            for power in (0, 1, 2)
         )
+        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        belief = 1 if kind.others else config.belief
+        rest = of_others(count) + belief
+        usual = (of_others(total) + belief * config.expected_miss) / rest
+        spread = (of_others(squares) + belief * config.expected_miss) / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
         effect = kind.chances * np.where(usual < _TELLING, _RANDOM_MISS - usual, 0)
         variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
@@ -182,23 +183,3 @@ def _estimate(
     known = precision > 0
     share = np.where(known, told / np.where(known, precision, 1), np.nan)
     return share, np.where(known, 1 / np.sqrt(np.where(known, precision, 1)), np.inf)
-
-
-def _usual(
-    count: Array,
-    total: Array,
-    squares: Array,
-    flagged: BoolArray,
-    expected_miss: float,
-    belief: float,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean miss, its variance and the answers it rests on, `[A]` each, of everyone's others."""
-
-    def of_others(own: Array) -> Array:
-        kept = np.where(flagged, 0, own)
-        return np.asarray(kept.sum() - kept)
-
-    rest = of_others(count) + belief
-    usual = (of_others(total) + belief * expected_miss) / rest
-    second = (of_others(squares) + belief * expected_miss) / rest
-    return usual, second - usual**2, rest

@@ -13,7 +13,7 @@ from preferl.errors import DataError
 from preferl.reading import parse_json
 from preferl.shapes import Array, IntArray
 from preferl.store.clips import clip_ids
-from preferl.store.tables import cell, read_table
+from preferl.store.tables import cell, cell_of, read_table, wrong_cell
 
 SIDES = ("chosen", "rejected")
 
@@ -59,9 +59,9 @@ def read_chosen(
         where = f"{path}, row {number}"
         cells += [_clip(raw, side, episodes, length, where) for side in SIDES]
         if len({type(found) for found in cells}) > 1:
-            raise _wrong(where, "chosen", "what earlier rows hold: steps or references", "both")
-        equal.append(bool(_optional(raw, "equal", "flag", where)))
-        people.append(_optional(raw, "annotator", "text", where))
+            raise wrong_cell(where, "chosen", "what earlier rows hold: steps or references", "both")
+        equal.append(bool(cell_of(raw, "equal", "flag", where)))
+        people.append(cell_of(raw, "annotator", "text", where))
     if not cells:
         raise DataError.mismatch(f"{path}", expected="at least one row", got="none")
     segments = _segments(path, cells, episodes)
@@ -86,33 +86,33 @@ def _clip(
         try:
             said = parse_json(said)
         except ValueError as error:
-            raise _wrong(where, side, "an object of JSON", error) from error
+            raise wrong_cell(where, side, "an object of JSON", error) from error
     if isinstance(said, dict) and said.get("episode") is not None:
         return _reference(said, side, episodes, length, where)
     if isinstance(said, dict) and said.get("observations") is not None:
         return _steps(said, side, where)
     expected = "an object with observations and actions, or with episode and start"
-    raise _wrong(where, side, expected, repr(said)[:100])
+    raise wrong_cell(where, side, expected, repr(said)[:100])
 
 
 def _reference(
     said: Mapping[str, Any], side: str, episodes: Episodes | None, length: int | None, where: str
 ) -> Reference:
     if episodes is None:
-        raise _wrong(where, side, "steps, since no episodes were given", "a reference")
+        raise wrong_cell(where, side, "steps, since no episodes were given", "a reference")
     try:
         episode, start, told = (cell("whole", said.get(k)) for k in ("episode", "start", "length"))
     except ValueError as error:
-        raise _wrong(where, side, error, said) from error
+        raise wrong_cell(where, side, error, said) from error
     steps = length if told is None else told
     if steps is None:
-        raise _wrong(where, side, "a length, here or for the whole import", said)
+        raise wrong_cell(where, side, "a length, here or for the whole import", said)
     if episode is None or not 0 <= episode < len(episodes):
-        raise _wrong(where, side, f"an episode in 0 to {len(episodes) - 1}", episode)
+        raise wrong_cell(where, side, f"an episode in 0 to {len(episodes) - 1}", episode)
     most = int(episodes.lengths[episode]) - steps
     if start is None or steps < 1 or not 0 <= start <= most:
         expected = f"{steps} steps inside the {episodes.lengths[episode]} of episode {episode}"
-        raise _wrong(where, side, expected, f"start {start}")
+        raise wrong_cell(where, side, expected, f"start {start}")
     return Reference(int(episodes.starts[episode]) + start, steps)
 
 
@@ -122,13 +122,13 @@ def _steps(said: Mapping[str, Any], side: str, where: str) -> Clip:
         actions = np.asarray(said.get("actions"), np.float32)
         rewards = np.asarray(said.get("rewards") or np.zeros(len(observations)), np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _wrong(where, side, "numbers, alike in every step", error) from error
+        raise wrong_cell(where, side, "numbers, alike in every step", error) from error
     steps = {array.shape[0] if array.ndim else 0 for array in (observations, actions, rewards)}
     finite = all(np.isfinite(array).all() for array in (observations, actions, rewards))
     if len(steps) != 1 or 0 in steps or rewards.ndim != 1 or not finite:
         got = f"shapes {observations.shape}, {actions.shape} and {rewards.shape}"
         expected = "as many finite observations, actions and rewards, at least one"
-        raise _wrong(where, side, expected, got)
+        raise wrong_cell(where, side, expected, got)
     return Clip(observations, actions, rewards)
 
 
@@ -157,14 +157,3 @@ def _referred(path: Path, cells: Sequence[Reference], episodes: Episodes) -> Seg
     if len(lengths) > 1:
         raise DataError.mismatch(f"{path}", expected="one length", got=sorted(lengths))
     return cut(episodes, rows, lengths.pop())
-
-
-def _optional(raw: Mapping[str, Any], name: str, kind: Any, where: str) -> Any:
-    try:
-        return cell(kind, raw.get(name))
-    except ValueError as error:
-        raise _wrong(where, name, error, repr(raw.get(name))[:100]) from error
-
-
-def _wrong(where: str, column: str, expected: object, got: object) -> DataError:
-    return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got)

@@ -11,7 +11,7 @@ from preferl.data.arrays import load_arrays, load_comparisons, load_segments, sa
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import DataError, FeedbackError
-from preferl.shapes import Array, IntArray, Observations
+from preferl.shapes import IntArray
 from preferl.store.clips import clip_ids
 from preferl.store.combine import CombineMethod
 from preferl.store.feedback import StoredFeedback
@@ -51,8 +51,10 @@ def export_segments(
     segments = store.clips.segments(project_id, names)
     cut = _cuts(store.files / "clips" / str(project_id), at)
     comparisons = _comparisons(store, project_id, segments, names, combine)
+    seen = segments.observations
+    named = seen if isinstance(seen, dict) else {"": seen}
     arrays = {
-        **_named("observations", segments.observations),
+        **{f"observations/{key}".removesuffix("/"): leaf for key, leaf in named.items()},
         "actions": segments.actions,
         "rewards": segments.rewards,
         "start": segments.start,
@@ -114,8 +116,7 @@ def _asked(store: Store, project_id: int) -> tuple[list[str], list[tuple[str, in
         .where(Clip.project_id == project_id, Clip.id.in_(first.union(second)))
         .order_by(Clip.id)
     )
-    with store.database.read() as session:
-        rows = session.execute(chosen).all()
+    rows = store.database.rows(chosen)
     return [name for name, _, _ in rows], [(shard, row) for _, shard, row in rows]
 
 
@@ -144,9 +145,3 @@ def _comparisons(
     place = {name: row for row, name in enumerate(names)}
     row = np.array([place[name] for name in clip_ids(told.segments)], np.int64)
     return replace(told, segments=segments, pairs=row[told.pairs])
-
-
-def _named(name: str, observations: Observations) -> dict[str, Array]:
-    if isinstance(observations, dict):
-        return {f"{name}/{key}": array for key, array in observations.items()}
-    return {name: observations}

@@ -6,9 +6,10 @@ can be joined to its segment after any crash: files are on disk before a row nam
 
 import re
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -20,12 +21,10 @@ from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
 from preferl.shapes import leaves
-from preferl.store.database import Database, now
+from preferl.store.database import MOST_PARAMETERS, Database, now, rows_among
 from preferl.store.schema import Clip, Query
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
-MOST_PARAMETERS = 500
-"""Names per statement: databases bound how many values one may hold."""
 
 EPISODES_KEPT: Final = 4
 """The newest whole episodes; one that is being drawn is still there when the next ones come."""
@@ -69,7 +68,7 @@ class ClipStore:
         for row, name in enumerate(ids):
             place.setdefault(name, row)
         with self._database.read() as session:
-            known = _existing(session, project_id, list(place))
+            known = known_clips(session, project_id, place)
         fresh = {name: row for name, row in place.items() if name not in known}
         if fresh:
             shard = content_id(np.array(list(fresh)))
@@ -79,7 +78,7 @@ class ClipStore:
                 save_segments(folder, segments.select(rows), durable=True)
             with self._database.write() as session:
                 at = session.scalar(select(now()))
-                fresh_now = set(fresh) - _existing(session, project_id, list(fresh))
+                fresh_now = set(fresh) - known_clips(session, project_id, fresh).keys()
                 session.add_all(
                     Clip(
                         project_id=project_id,
@@ -104,24 +103,23 @@ class ClipStore:
         Raises:
             DataError: a name that is not stored, or a damaged file.
         """
-        at = self._places(project_id, sorted(set(ids)))
+        chosen = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
+        with self._database.read() as session:
+            found = rows_among(session, chosen, Clip.id, sorted(set(ids)))
+            at = {name: (shard, row) for name, shard, row in found}
         missing = [name for name in ids if name not in at]
         if missing:
             raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
-        shards: dict[str, list[str]] = {}
-        for name, (shard, _) in at.items():
-            shards.setdefault(shard, []).append(name)
+        shards: dict[str, dict[str, int]] = {}
+        for name, (shard, row) in at.items():
+            shards.setdefault(shard, {})[name] = row
+        folder = self._folder(project_id)
         parts = [
-            load_segments(self._folder(project_id) / shard).select(
-                np.array([at[name][1] for name in names])
-            )
-            for shard, names in shards.items()
+            load_segments(folder / shard).select(np.array([*rows.values()]))
+            for shard, rows in shards.items()
         ]
-        row = {
-            name: n for n, name in enumerate(name for group in shards.values() for name in group)
-        }
-        joined = join_segments(parts)
-        return joined.select(np.array([row[name] for name in ids]))
+        place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
+        return join_segments(parts).select(np.array([place[name] for name in ids]))
 
     def get(self, project_id: int, clip_id: str) -> Clip | None:
         """The row of a clip, or None."""
@@ -160,48 +158,37 @@ class ClipStore:
             .order_by(Query.priority.desc(), Query.id)
             .limit(limit)
         )
-        with self._database.read() as session:
-            episodes = [clip.id for clip in session.scalars(newest) if clip.video == "none"]
-            wanted: dict[str, None] = {}
-            for one, its_video, other, other_video in session.execute(pairs):
-                drawn = {one: its_video, other: other_video}
-                wanted |= dict.fromkeys(name for name, video in drawn.items() if video == "none")
+        episodes = [clip.id for clip in self._database.all(newest) if clip.video == "none"]
+        wanted: dict[str, None] = {}
+        for one, its_video, other, other_video in self._database.rows(pairs):
+            drawn = {one: its_video, other: other_video}
+            wanted |= dict.fromkeys(name for name, video in drawn.items() if video == "none")
         return list(dict.fromkeys([*list(wanted)[: limit - len(episodes)], *episodes]))
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Note that these have videos; queries whose clips both have can then be shown."""
+        these = (Clip.project_id == project_id, Clip.id.in_(ids))
         with self._database.write() as session:
-            session.execute(
-                update(Clip)
-                .where(Clip.project_id == project_id, Clip.id.in_(ids))
-                .values(video="ready", video_error=None)
-            )
-            mark_ready(session, project_id, ids)
+            session.execute(update(Clip).where(*these).values(video="ready", video_error=None))
+            _mark_ready(session, project_id, ids)
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
         """Note that a clip cannot be shown, and why; its queries wait until that is mended."""
+        failed = {"video": "failed", "video_error": error[:1000]}
+        this = (Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
-            session.execute(
-                update(Clip)
-                .where(Clip.project_id == project_id, Clip.id == clip_id)
-                .values(video="failed", video_error=error[:1000])
-            )
+            session.execute(update(Clip).where(*this).values(failed))
 
     def retry_failed(self, project_id: int) -> int:
         """Let videos that failed be tried again; returns how many there are."""
+        failed = (Clip.project_id == project_id, Clip.video == "failed")
+        retried = update(Clip).where(*failed).values(video="none", video_error=None)
         with self._database.write() as session:
-            done = session.execute(
-                update(Clip)
-                .where(Clip.project_id == project_id, Clip.video == "failed")
-                .values(video="none", video_error=None)
-                .returning(Clip.id)
-            )
-            return len(done.all())
+            return len(session.execute(retried.returning(Clip.id)).all())
 
     def _forget_episodes(self, project_id: int, new: Collection[str]) -> None:
         """Remove older episodes that no query refers to; rows go before their files."""
-        with self._database.read() as session:
-            episodes = list(session.scalars(_episodes(project_id)))
+        episodes = self._database.all(_episodes(project_id))
         kept = {*new, *(clip.id for clip in episodes[:EPISODES_KEPT])}
         kept |= {clip.id for clip in [c for c in episodes if c.video == "ready"][:SHOWN_KEPT]}
         old = [clip.id for clip in episodes if clip.id not in kept][:MOST_PARAMETERS]
@@ -233,17 +220,6 @@ class ClipStore:
     def _folder(self, project_id: int) -> Path:
         return self._files / "clips" / str(project_id)
 
-    def _places(self, project_id: int, ids: Sequence[str]) -> dict[str, tuple[str, int]]:
-        found: dict[str, tuple[str, int]] = {}
-        with self._database.read() as session:
-            for start in range(0, len(ids), MOST_PARAMETERS):
-                some = ids[start : start + MOST_PARAMETERS]
-                chosen = select(Clip.id, Clip.shard, Clip.row).where(
-                    Clip.project_id == project_id, Clip.id.in_(some)
-                )
-                found |= {name: (shard, row) for name, shard, row in session.execute(chosen)}
-        return found
-
 
 def clip_ids(segments: Segments) -> list[str]:
     """The name of each row by its real steps: the same in every process and on every machine."""
@@ -272,7 +248,7 @@ def distinct_clips(segments: Segments) -> Segments:
     return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=origin)
 
 
-def mark_ready(session: Session, project_id: int, clips: Sequence[str]) -> None:
+def _mark_ready(session: Session, project_id: int, clips: Sequence[str]) -> None:
     """Let queries about these clips be shown where both sides now have videos."""
     shown = select(Clip.id).where(Clip.project_id == project_id, Clip.video == "ready")
     session.execute(
@@ -295,10 +271,8 @@ def _episodes(project_id: int) -> Select[Clip]:
     return chosen.order_by(Clip.created_at.desc(), Clip.id)
 
 
-def _existing(session: Session, project_id: int, ids: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    for start in range(0, len(ids), MOST_PARAMETERS):
-        some = ids[start : start + MOST_PARAMETERS]
-        chosen = select(Clip.id).where(Clip.project_id == project_id, Clip.id.in_(some))
-        found |= set(session.scalars(chosen))
-    return found
+def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:
+    """Which of these clips are stored, and whether each has a video."""
+    chosen = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
+    found = rows_among(session, chosen, Clip.id, sorted(set(names)))
+    return {name: video == "ready" for name, video in found}

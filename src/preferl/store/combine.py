@@ -1,18 +1,211 @@
-"""Several people's answers to a query become one preference and how much it counts."""
+"""Several people's answers to a query become one preference and how much it counts.
 
-from typing import Literal
+Who is right how often, and what is true, from answers alone: Dawid and Skene, "Maximum likelihood
+estimation of observer error-rates using the EM algorithm" (1979), for pairs. Which clip comes first
+is arbitrary, so mistaking the first for the second is as likely as the reverse. Each annotator then
+has three free numbers instead of six.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, final, get_args
 
 import numpy as np
 
-from preferl.errors import ConfigError
-from preferl.shapes import FloatArray, IntArray
-from preferl.store.dawid_skene import DawidSkeneConfig, fit_dawid_skene
-from preferl.store.votes import EQUAL, FIRST, SECOND, Votes
+from preferl.errors import ConfigError, require_in
+from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.store.votes import EQUAL, FIRST, SECOND, Votes, categories, value_counts
+
+_TINY = 1e-300
+"""What a probability of 0 is in logarithms: so unlikely that its share rounds to 0."""
+
+
+@final
+@dataclass(frozen=True)
+class DawidSkeneConfig:
+    """What is believed of annotators before they answer, and when to stop.
+
+    Attributes:
+        accuracy: share of answers expected to be right of an annotator of whom nothing is known;
+            0.8, about how often people agree on clips of robots.
+        answers: how many answers that belief is worth for each kind of truth, at least 0; 4, so
+            that it decides for newcomers and is lost among hundreds. 0 is plain maximum
+            likelihood, which trusts or inverts an annotator of few answers without bound.
+        tolerance: stop when the objective grows by less than this for each answer.
+        iterations: stop at the latest after so many.
+    """
+
+    accuracy: float = 0.8
+    answers: float = 4.0
+    tolerance: float = 1e-7
+    iterations: int = 500
+
+    def __post_init__(self) -> None:
+        require_in("DawidSkeneConfig.accuracy", self.accuracy, 0.34, 0.99)
+        require_in("DawidSkeneConfig.answers", self.answers, 0, float("inf"))
+        require_in("DawidSkeneConfig.tolerance", self.tolerance, 0, float("inf"))
+        require_in("DawidSkeneConfig.iterations", self.iterations, 1, float("inf"))
+
+    @property
+    def pseudo_counts(self) -> FloatArray:
+        """`[3, 3]` answers that each annotator is taken to have given before, by the truth."""
+        wrong = (1 - self.accuracy) / 2
+        return self.answers * np.where(np.eye(3, dtype=bool), self.accuracy, wrong)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DawidSkene:
+    """The fitted model; `first`, `equal`, `second` are 0, 1, 2 on axes of 3.
+
+    Attributes:
+        query: `[Q]` numbers of the queries with an answer that counts, in rising order.
+        posterior: `[Q, 3]` probability of each truth.
+        confusion: `[A, 3, 3]` how likely an annotator gives each answer (last axis) for each truth.
+        prevalence: `[3]` how common each truth is.
+        objective: `[iterations]` log likelihood plus log prior, which never falls.
+        log_likelihood: of all answers in the end.
+        converged: whether it stopped before its iterations ran out.
+    """
+
+    query: IntArray
+    posterior: FloatArray
+    confusion: FloatArray
+    prevalence: FloatArray
+    objective: FloatArray
+    log_likelihood: float
+    converged: bool
+
+    @property
+    def preference(self) -> FloatArray:
+        """`[Q]` probability that the first is preferred, a tie counting half."""
+        return expected_preference(self.posterior)
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """`[A]` how likely each annotator's next answer is right."""
+        right = np.diagonal(self.confusion, axis1=1, axis2=2)
+        return np.asarray(right @ self.prevalence)
+
+    def preference_of_others(self, votes: Votes) -> FloatArray:
+        """`[R]` the preference as all but the answer's own annotator see it.
+
+        NaN for answers that do not count and for queries that nobody else answered, and for
+        planned repeats. What is known of a query is not used.
+        """
+        counting = votes.counts & ~votes.is_repeat
+        unit = np.searchsorted(self.query, votes.query[counting])
+        answer = _answer_likelihood(self.confusion, votes[counting])  # [R, 3]
+        together = _sum_by_unit(unit, answer, len(self.query))[unit]
+        logits = np.log(np.maximum(self.prevalence, _TINY)) + together - answer
+        seen = expected_preference(_normalised(logits))
+        seen[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
+        result = np.full(len(votes), np.nan)
+        result[counting] = seen
+        return result
+
+
+def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> DawidSkene:
+    """Estimate truths and annotators together, by expectation maximisation.
+
+    Truths are first, equal and second; equal is possible only where someone has answered so or
+    where it is known. Queries whose answer is known keep it. Cannot-tell answers and planned
+    repeats are left out. The estimate does not change when clips of a pair swap places.
+
+    Args:
+        votes: of several people; the more queries they share, the more can be said.
+        config: priors and when to stop; the defaults if None.
+
+    >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
+    >>> fit = fit_dawid_skene(votes)
+    >>> fit.preference.round().tolist(), bool(fit.accuracy[2] < fit.accuracy[0])
+    ([1.0, 0.0], True)
+    """
+    config = config or DawidSkeneConfig()
+    votes = votes.first_answers
+    query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
+    known = categories(votes.known[first_row])
+    allowed = np.where(known[:, None] < 0, _possible_truths(votes), known[:, None] == np.arange(3))
+    given = value_counts(unit, votes.category, 3)
+    posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
+    posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
+    objective: list[float] = []
+    converged = False
+    while not converged and len(objective) < config.iterations:
+        confusion, prevalence = _maximise(votes, unit, posterior, config)
+        logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
+        logits = logits + _sum_by_unit(unit, _answer_likelihood(confusion, votes), len(query))
+        posterior = _normalised(logits)
+        likelihood = float(np.logaddexp.reduce(logits, axis=1).sum())
+        prior = config.pseudo_counts * np.log(np.maximum(confusion, _TINY))
+        objective.append(likelihood + float(prior.sum()))
+        growth = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
+        converged = growth <= config.tolerance * max(len(votes), 1)
+    return DawidSkene(
+        query=query,
+        posterior=posterior,
+        confusion=confusion,
+        prevalence=prevalence,
+        objective=np.array(objective),
+        log_likelihood=likelihood,
+        converged=converged,
+    )
+
+
+def expected_preference(posterior: FloatArray) -> FloatArray:
+    """Probabilities `[..., 3]` of first, equal and second to `[...]` preferences.
+
+    >>> expected_preference(np.array([0.5, 0.25, 0.25])).tolist()
+    0.625
+    """
+    return np.asarray(posterior[..., FIRST] + posterior[..., EQUAL] / 2)
+
+
+def _possible_truths(votes: Votes) -> BoolArray:
+    """`[3]` whether a truth can be: without a tie among answers nothing tells equal clips."""
+    tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
+    return np.array([True, bool(tied), True])
+
+
+def _maximise(
+    votes: Votes, unit: IntArray, posterior: FloatArray, config: DawidSkeneConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Confusion `[A, 3, 3]` and prevalence `[3]` that suit the posterior `[Q, 3]` best."""
+    rows = votes.annotator * 3 + votes.category
+    counts = _sum_by_unit(rows, posterior[unit], votes.annotators * 3)
+    counts = counts.reshape(votes.annotators, 3, 3).swapaxes(1, 2)  # [A, truth, answer]
+    # Swapping the clips of a pair reverses both axes.
+    counts = (counts + counts[:, ::-1, ::-1]) / 2 + config.pseudo_counts
+    totals = counts.sum(2, keepdims=True)
+    confusion = np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / 3)
+    common = posterior.sum(0)
+    common = common + common[::-1]
+    if not common.any():
+        return confusion, np.array([0.5, 0.0, 0.5])
+    return confusion, common / common.sum()
+
+
+def _answer_likelihood(confusion: FloatArray, votes: Votes) -> FloatArray:
+    """`[R, 3]` log probability of each answer for each truth."""
+    likelihood = confusion[votes.annotator, :, votes.category]
+    return np.asarray(np.log(np.maximum(likelihood, _TINY)))
+
+
+def _sum_by_unit(unit: IntArray, values: FloatArray, units: int) -> FloatArray:
+    """`[units, C]` sums of the rows `[R, C]` that belong to each unit."""
+    columns = values.shape[1]
+    place = unit[:, None] * columns + np.arange(columns)
+    sums = np.bincount(place.ravel(), values.ravel(), minlength=units * columns)
+    return np.asarray(sums.reshape(units, columns), np.float64)
+
+
+def _normalised(logits: FloatArray) -> FloatArray:
+    """Probabilities `[..., C]` in proportion to the exponentials of `logits`."""
+    odds = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(odds / odds.sum(-1, keepdims=True))
+
 
 CombineMethod = Literal["mean", "majority", "dawid_skene"]
 """`mean`: every answer counts. `majority`: one answer a query. `dawid_skene`: by reliability."""
-
-_METHODS = ("mean", "majority", "dawid_skene")
 
 
 def combine_answers(
@@ -51,10 +244,10 @@ def combine_answers(
     >>> query.tolist(), preference.tolist(), weight.tolist()
     ([5, 8, 9], [1.0, 0.5, nan], [1.0, 1.0, 0.0])
     """
-    if method not in _METHODS:
-        expected = f"one of {', '.join(_METHODS)}"
+    if method not in get_args(CombineMethod):
+        expected = f"one of {', '.join(get_args(CombineMethod))}"
         raise ConfigError.mismatch("method", expected=expected, got=repr(method))
-    votes = votes.without_repeats
+    votes = votes[~votes.is_repeat]
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     counts = np.zeros((len(query), 3), np.int64)
     np.add.at(counts, (unit[votes.counts], votes.category[votes.counts]), 1)

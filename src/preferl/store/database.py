@@ -1,16 +1,19 @@
 """One door to the database: SQLite beside the clips, or PostgreSQL by its URL.
 
 On SQLite a transaction that writes says so when it begins, so that it never has to give up half
-way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL).
+way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL). A file that is
+damaged, or lost its tables, is refused.
 """
 
+import logging
+import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, TypeVar, TypeVarTuple, final
 
-from sqlalchemy import URL, Engine, Float, create_engine, event, make_url
+from sqlalchemy import URL, Engine, Float, Row, Select, create_engine, event, make_url, select
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -25,10 +28,15 @@ from sqlalchemy.sql.functions import FunctionElement
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
-from preferl.store.whole import damaged, is_damaged
 
 BUSY_SECONDS = 10.0
 """How long a transaction waits for others to finish before it fails."""
+
+MOST_PARAMETERS = 500
+"""Values per statement: databases bound how many one may hold."""
+
+Found = TypeVar("Found")
+Columns = TypeVarTuple("Columns")
 
 SLACK_SECONDS = 1.0
 """Clocks may step back by this much (they are adjusted) before leases notice."""
@@ -49,6 +57,14 @@ def _now_sqlite(*_: object, **__: object) -> str:
 @compiles(now, "postgresql")
 def _now_postgresql(*_: object, **__: object) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+
+
+_CLOCK: Final = select(now())
+
+
+def clock(session: Session) -> float:
+    """The time by the database."""
+    return float(session.scalar(_CLOCK) or 0.0)
 
 
 @final
@@ -100,9 +116,34 @@ class Database:
             with Session(engine, expire_on_commit=False) as session, session.begin():
                 yield session
 
+    def all(self, statement: Select[Found], **about: Any) -> list[Found]:
+        """The first column of every row, as the database is now; `about` are its parameters."""
+        with self.read() as session:
+            return list(session.scalars(statement, about))
+
+    def rows(self, statement: Select[*Columns], **about: Any) -> Sequence[Row[*Columns]]:
+        """Every row, likewise."""
+        with self.read() as session:
+            return session.execute(statement, about).all()
+
+    def first(self, statement: Select[Found], **about: Any) -> Found | None:
+        """The first column of the first row, likewise, or None."""
+        with self.read() as session:
+            return session.scalar(statement, about)
+
     def close(self) -> None:
         """Let go of all connections; a SQLite file is then whole without its log."""
         self.engine.dispose()
+
+
+def rows_among(
+    session: Session, statement: Select[*Columns], column: Any, values: Iterable[Any]
+) -> Iterator[Row[*Columns]]:
+    """The rows in which a column has one of many values, which one statement may not hold."""
+    values = list(values)
+    for start in range(0, len(values), MOST_PARAMETERS):
+        some = values[start : start + MOST_PARAMETERS]
+        yield from session.execute(statement.where(column.in_(some)))
 
 
 def sqlite_url(file: Path) -> URL:
@@ -205,3 +246,70 @@ def _worded(url: URL) -> Iterator[None]:
             got=said,
             fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
         ) from error
+
+
+LOGGER = logging.getLogger(__name__)
+
+MOST_CHECKED: Final = 2**30
+"""Bytes up to which a file is looked through as it is opened, at 5 ms of processor time a
+megabyte: 0.2 s with 100,000 answers. Damage to a larger one is found where it is read."""
+
+RESTORE: Final = (
+    "Restore it from a back-up, or save what can be read: sqlite3 labels.db .recover | "
+    "sqlite3 rescued.db"
+)
+
+_DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def require_whole(file: Path, clips: Path) -> None:
+    """Refuse a SQLite file that is damaged, or that lost its tables beside the clips of a store.
+
+    Args:
+        file: the database, which need not be there where the store is new.
+        clips: the folder of clips that labels would be about.
+
+    Raises:
+        StorageError: a damaged file, or none where there are clips already.
+    """
+    if not file.is_file() or not file.stat().st_size:
+        if clips.is_dir() and any(clips.iterdir()):
+            raise StorageError.mismatch(
+                f"{file}",
+                expected=f"the labels of the clips in {clips}",
+                got="an empty file" if file.is_file() else "no file",
+                fix="Restore it from a back-up, or move the clips away to begin a new store.",
+            )
+        return
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=rw", uri=True)) as database:
+            tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if not tables and clips.is_dir() and any(clips.iterdir()):
+                raise StorageError.mismatch(
+                    f"{file}",
+                    expected=f"the labels of the clips in {clips}",
+                    got="a database without tables",
+                    fix="Restore it from a back-up, or move the clips away.",
+                )
+            if file.stat().st_size > MOST_CHECKED:
+                LOGGER.info("%s is too large to be looked through as it is opened.", file)
+                return
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        if is_damaged(error):
+            raise damaged(f"{file}", error) from error
+        return  # locked or out of reach, which opening it will find as well
+    if found != "ok":
+        raise damaged(f"{file}", found)
+
+
+def is_damaged(error: BaseException | None) -> bool:
+    """Whether SQLite says that the file is damaged, not that it is busy or out of reach."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+def damaged(name: str, got: object) -> StorageError:
+    """An error that calls a database damaged."""
+    return StorageError.mismatch(
+        name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE
+    )

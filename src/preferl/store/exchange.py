@@ -14,15 +14,25 @@ from sqlalchemy.orm import aliased
 from preferl.data.arrays import load_segments
 from preferl.errors import DataError
 from preferl.shapes import IntArray
-from preferl.store.answer_rows import answer_row, queries_of, read_answers, wrong_cell
-from preferl.store.answer_table import COLUMNS, EXPORTED_AS, query_name, timestamp
-from preferl.store.bulk import add_answers, known_answers, people_named, recount
+from preferl.store.answer_table import (
+    COLUMNS,
+    EXPORTED_AS,
+    add_answers,
+    answer_row,
+    known_answers,
+    people_named,
+    queries_of,
+    query_name,
+    read_answers,
+    recount,
+    timestamp,
+)
 from preferl.store.clip_folder import import_segments
 from preferl.store.names import require_name
 from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
-from preferl.store.tables import BATCH, writing_table
+from preferl.store.tables import BATCH, writing_table, wrong_cell
 
 Origin = tuple[int | None, int | None]
 """The episode and the first step of a clip, where they are known."""
@@ -111,6 +121,7 @@ def _row(
     sides = query.first_clip, query.second_clip
     detail = {k: v for k, v in (query.detail or {}).items() if k != EXPORTED_AS}
     again = None if original is None else query_name(project, original, original_detail)
+    score = query.score if query.score is not None and isfinite(query.score) else None
     return (
         project.slug,
         query_name(project, query.id, query.detail),
@@ -126,23 +137,15 @@ def _row(
         *(answer.granted_at, answer.answered_at, answer.key),
         _sorted(answer.detail),
         *(again, query.known, query.quorum, query.priority),
-        *(_number(query.score), query.model_version),
-        query.asked_at,
+        *(score, query.model_version, query.asked_at),
         _sorted(detail or None),
     )
 
 
-def _number(value: float | None) -> float | None:
-    """None for what tables cannot hold."""
-    return value if value is not None and isfinite(value) else None
-
-
 def _sorted(detail: dict[str, Any] | None) -> dict[str, Any] | None:
     """With keys in order, so that equal details are written alike."""
-    if detail is None:
-        return None
-    told: dict[str, Any] = json.loads(json.dumps(detail, sort_keys=True))
-    return told
+    ordered: dict[str, Any] | None = json.loads(json.dumps(detail, sort_keys=True))
+    return ordered
 
 
 def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:

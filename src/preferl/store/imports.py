@@ -4,37 +4,33 @@ They are answers like any other then: people may go on where others ended, see h
 and learn from all of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, final
+from typing import Final, final
 
 import numpy as np
-from sqlalchemy import select
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
 from preferl.errors import DataError
-from preferl.shapes import BoolArray, IntArray
-from preferl.store.bulk import (
-    add_answers,
-    add_queries,
-    known_answers,
-    known_clips,
-    people_named,
-)
+from preferl.shapes import IntArray
+from preferl.store.answer_table import add_answers, add_queries, known_answers, people_named
 from preferl.store.chosen import read_chosen
-from preferl.store.clips import clip_ids
-from preferl.store.database import now
+from preferl.store.clips import clip_ids, known_clips
+from preferl.store.database import clock
 from preferl.store.names import require_name
-from preferl.store.schema import Project
+from preferl.store.queue import PREFERENCE
 from preferl.store.store import Store
 
 CLIPS_AT_ONCE = 2_000
 """Clips that go into one shard."""
+
+KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
+"""What people say, by the preference that it comes to."""
 
 
 @final
@@ -180,22 +176,20 @@ def import_comparisons(
     _check(comparisons, annotators)
     if not len(comparisons):
         return ImportReport(0, 0, 0, ())
-    clips = _put(store, project_id, comparisons)
+    segments, names = comparisons.segments, list[str]()
+    for start in range(0, len(segments), CLIPS_AT_ONCE):
+        names += store.clips.put(project_id, segments.select(slice(start, start + CLIPS_AT_ONCE)))
+    clips = np.asarray(names, np.str_)  # [N]
     first, second = (clips[comparisons.pairs[:, side]] for side in (0, 1))
     people, person = np.unique(np.asarray(annotators, np.str_), return_inverse=True)
     again = occurrence(np.stack([comparisons.pairs[:, 0], comparisons.pairs[:, 1], person], axis=1))
-    identity = [
-        _digest(project, source, *about)
-        for about in zip(first.tolist(), second.tolist(), again.tolist(), strict=True)
-    ]
-    keys = [
-        _digest(*about)
-        for about in zip(
-            identity, people[person].tolist(), comparisons.preference.tolist(), strict=True
-        )
-    ]
+    pairs = zip(first.tolist(), second.tolist(), again.tolist(), strict=True)
+    identity = [_digest(project.id, source, *pair) for pair in pairs]
+    said = zip(identity, people[person].tolist(), comparisons.preference.tolist(), strict=True)
+    keys = [_digest(*about) for about in said]
+    preferences = [None if p != p else p for p in comparisons.preference.tolist()]  # no NaN in SQL
     with store.database.write() as session:
-        at = float(session.scalar(select(now())) or 0.0)
+        at = clock(session)
         held = known_answers(session, keys)
         fresh = np.array([key not in held for key in keys], bool)
         videos = known_clips(session, project_id, clips.tolist())
@@ -205,24 +199,27 @@ def import_comparisons(
         )
         rows = np.flatnonzero(fresh)
         in_order = np.argsort(row)  # queries are numbered as the source lists them
+        # They are answered: nobody is asked about them, and their clips need no videos.
+        settled = {"project_id": project_id, "purpose": "ask", "asked_at": at, "cancelled_at": at}
+        settled |= {"priority": 0.0, "quorum": 0, "needed": 0, "detail": {"imported": source}}
+        sides = [(str(first[n]), str(second[n])) for n in rows[row[in_order]].tolist()]
         ids = np.empty(len(asked), np.int64)
         ids[in_order] = add_queries(
             session,
             [
-                _query(project_id, str(first[n]), str(second[n]), videos, at, source)
-                for n in rows[row[in_order]].tolist()
+                settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
+                for a, b in sides
             ],
         )
+        alike = {"project_id": project_id, "swapped": False, "answered_at": at}
         add_answers(
             session,
             [
-                _answer(project_id, number, numbers[annotators[n]], keys[n], said, at, source, n)
-                for n, number, said in zip(
-                    rows.tolist(),
-                    ids[query].tolist(),
-                    comparisons.preference[fresh].tolist(),
-                    strict=True,
-                )
+                alike
+                | {"query_id": number, "annotator_id": numbers[annotators[n]], "key": keys[n]}
+                | {"kind": KINDS[preferences[n]], "preference": preferences[n]}
+                | {"detail": {"imported": source, "row": n}}
+                for n, number in zip(rows.tolist(), ids[query].tolist(), strict=True)
             ],
         )
     new = int(fresh.sum())
@@ -244,95 +241,28 @@ def occurrence(rows: IntArray) -> IntArray:
     return count
 
 
-def _put(store: Store, project_id: int, comparisons: Comparisons) -> Any:
-    """`[N]` names of the clips."""
-    segments = comparisons.segments
-    names: list[str] = []
-    for start in range(0, len(segments), CLIPS_AT_ONCE):
-        some = segments.select(slice(start, start + CLIPS_AT_ONCE))
-        names += store.clips.put(project_id, some)
-    return np.asarray(names, np.str_)
-
-
-def _query(
-    project_id: int, first: str, second: str, videos: Mapping[str, bool], at: float, source: str
-) -> dict[str, Any]:
-    """A query that is answered: nobody is asked about it, and its clips need no videos."""
-    return {
-        "project_id": project_id,
-        "first_clip": first,
-        "second_clip": second,
-        "purpose": "ask",
-        "priority": 0.0,
-        "score": None,
-        "model_version": None,
-        "known": None,
-        "repeat_of": None,
-        "for_annotator": None,
-        "swapped": None,
-        "quorum": 0,
-        "needed": 0,
-        "ready": videos[first] and videos[second],
-        "asked_at": at,
-        "cancelled_at": at,
-        "detail": {"imported": source},
-    }
-
-
-def _answer(
-    project_id: int,
-    query: int,
-    annotator: int,
-    key: str,
-    preference: float,
-    at: float,
-    source: str,
-    row: int,
-) -> dict[str, Any]:
-    declined = preference != preference
-    kind = "cannot_tell" if declined else {1.0: "left", 0.0: "right", 0.5: "equal"}[preference]
-    return {
-        "project_id": project_id,
-        "query_id": query,
-        "annotator_id": annotator,
-        "key": key,
-        "kind": kind,
-        "preference": None if declined else preference,
-        "strength": None,
-        "swapped": False,
-        "response_ms": None,
-        "granted_at": None,
-        "answered_at": at,
-        "detail": {"imported": source, "row": row},
-    }
-
-
 def _digest(*about: object) -> str:
-    told = [item.id if isinstance(item, Project) else item for item in about]
-    return blake2b(repr(told).encode(), digest_size=16).hexdigest()
+    return blake2b(repr([*about]).encode(), digest_size=16).hexdigest()
 
 
 def _check(comparisons: Comparisons, annotators: Sequence[str]) -> None:
     if len(annotators) != len(comparisons):
         expected = f"{len(comparisons)}, one per answer"
         raise DataError.mismatch("annotators", expected=expected, got=len(annotators))
-    wrong: BoolArray = ~np.isnan(comparisons.preference) & ~np.isin(
-        comparisons.preference, (0.0, 0.5, 1.0)
-    )
+    given = comparisons.preference
+    wrong = ~np.isnan(given) & ~np.isin(given, (0.0, 0.5, 1.0))
     if wrong.any():
         raise DataError.mismatch(
             f"preference of answer {int(wrong.argmax())}",
             expected="1, 0, 0.5 or NaN, since a person's answer has no shares",
-            got=comparisons.preference[wrong][0],
+            got=given[wrong][0],
         )
     used, place = np.unique(comparisons.pairs, return_inverse=True)
     names = np.asarray(clip_ids(comparisons.segments.select(used)), np.str_)
     first, second = names[place.reshape(comparisons.pairs.shape)].T
     same = np.asarray(first == second)
     if same.any():
-        got = "a clip beside itself"
-        raise DataError.mismatch(
-            f"pair {int(same.argmax())}", expected="two different clips", got=got
-        )
+        pair, got = f"pair {int(same.argmax())}", "a clip beside itself"
+        raise DataError.mismatch(pair, expected="two different clips", got=got)
     for name in set(annotators):
         require_name(name)

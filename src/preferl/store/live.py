@@ -9,10 +9,9 @@ from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError
 from preferl.store import statements
-from preferl.store.database import SLACK_SECONDS, Database, now
+from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
-from preferl.store.turn import clock
 
 PACE_SECONDS: Final = 600.0
 """A person's pace is that of their last ten minutes."""
@@ -106,19 +105,16 @@ class Live:
 
     def open(self, project_id: int) -> int:
         """How many queries still need answers; `Progress.open` alone."""
-        with self._database.read() as session:
-            *_, unanswered = session.execute(statements.TOTALS, {"project_id": project_id}).one()
-            return int(unanswered)
+        ((*_, unanswered),) = self._database.rows(statements.TOTALS, project_id=project_id)
+        return int(unanswered)
 
     def revision(self, project_id: int) -> int:
         """How many answers there are, skips aside: cheap, and grows with each."""
-        with self._database.read() as session:
-            return int(session.scalar(statements.REVISION, {"project_id": project_id}) or 0)
+        return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
 
     def decided(self, project_id: int) -> int:
         """How many questions somebody has decided, ties included: what a reward learns from."""
-        with self._database.read() as session:
-            return int(session.scalar(statements.DECIDED, {"project_id": project_id}) or 0)
+        return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
 
     def clock(self) -> float:
         """The time by the database, by which everything here is dated."""
@@ -151,35 +147,22 @@ class Live:
         if version < 1:
             raise ConfigError.mismatch("version", expected="at least 1", got=version)
         low, high = interval or (None, None)
+        row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
+        row.accuracy, row.low, row.high = accuracy, low, high
         with self._database.write() as session:
-            row = RewardVersion(
-                project_id=project_id,
-                version=version,
-                accuracy=accuracy,
-                low=low,
-                high=high,
-                answers=answers,
-                published_at=session.scalar(select(now())),
-                detail=detail,
-            )
+            row.published_at = clock(session)
             return session.merge(row)
 
     def rewards(self, project_id: int) -> list[RewardVersion]:
         """Every version that was published, oldest first."""
         chosen = select(RewardVersion).where(RewardVersion.project_id == project_id)
-        with self._database.read() as session:
-            return list(session.scalars(chosen.order_by(RewardVersion.version)))
+        return self._database.all(chosen.order_by(RewardVersion.version))
 
     def last_episode(self, project_id: int) -> Clip | None:
         """The newest whole episode of the agent that can be shown."""
-        chosen = (
-            select(Clip)
-            .where(Clip.project_id == project_id, Clip.kind == "episode", Clip.video == "ready")
-            .order_by(Clip.created_at.desc())
-            .limit(1)
-        )
-        with self._database.read() as session:
-            return session.scalar(chosen)
+        shown = (Clip.project_id == project_id, Clip.kind == "episode", Clip.video == "ready")
+        chosen = select(Clip).where(*shown).order_by(Clip.created_at.desc()).limit(1)
+        return self._database.first(chosen)
 
     def beat(
         self,
@@ -200,8 +183,7 @@ class Live:
         detail = to_json(status)
         about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
         with self._database.write(durable=False) as session:
-            at = session.scalar(select(now()))
-            session.merge(Service(**about, every=every, beat_at=at, detail=detail))
+            session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
 
     def require_writable(self) -> None:
         """Wait as a heartbeat has to.
@@ -210,22 +192,21 @@ class Live:
             StorageError: none can be given now.
         """
         with self._database.write(durable=False) as session:
-            session.scalar(select(now()))
+            clock(session)
 
     def services(self, project_id: int) -> list[ServiceState]:
         """The programs that have ever worked for a project, and whether they still live."""
         chosen = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
-        with self._database.read() as session:
-            return [
-                ServiceState(
-                    service.name,
-                    from_json(Status, {**(service.detail or {}), "state": service.state}),
-                    float(age),
-                    service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
-                    service.every,
-                )
-                for service, age in session.execute(chosen.order_by(Service.name))
-            ]
+        return [
+            ServiceState(
+                service.name,
+                from_json(Status, {**(service.detail or {}), "state": service.state}),
+                float(age),
+                service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
+                service.every,
+            )
+            for service, age in self._database.rows(chosen.order_by(Service.name))
+        ]
 
 
 @final
@@ -244,29 +225,20 @@ class Events:
         detail: dict[str, Any] | None = None,
     ) -> None:
         """Remember something that happened now."""
+        about = {"project_id": project_id, "annotator_id": annotator_id, "kind": kind}
         with self._database.write() as session:
-            session.add(
-                Event(
-                    project_id=project_id,
-                    annotator_id=annotator_id,
-                    kind=kind,
-                    at=session.scalar(select(now())),
-                    detail=detail,
-                )
-            )
+            session.add(Event(**about, at=clock(session), detail=detail))
 
     def last(self, kind: str) -> dict[str, Any] | None:
         """What is known of the newest event of this kind that concerns the whole store."""
         chosen = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
-        with self._database.read() as session:
-            found = session.scalar(chosen.order_by(Event.id.desc()).limit(1))
+        found = self._database.first(chosen.order_by(Event.id.desc()).limit(1))
         return None if found is None else found.detail or {}
 
     def latest(self, project_id: int, limit: int = 50) -> list[Event]:
         """The newest first."""
         chosen = select(Event).where(Event.project_id == project_id)
-        with self._database.read() as session:
-            return list(session.scalars(chosen.order_by(Event.id.desc()).limit(limit)))
+        return self._database.all(chosen.order_by(Event.id.desc()).limit(limit))
 
 
 def _own(session: Session, annotator_id: int, at: float) -> tuple[int, float | None]:

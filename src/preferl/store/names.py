@@ -39,13 +39,18 @@ def tidy(name: str) -> str:
     return " ".join(name.split())
 
 
+def is_name(name: str) -> bool:
+    """Whether a name is tidy, can be printed, and is of 1 to `LONGEST_NAME` letters."""
+    return name == tidy(name) and name.isprintable() and 1 <= len(name) <= LONGEST_NAME
+
+
 def require_name(name: str) -> str:
     """A name that an import may give to somebody, as it is kept.
 
     Raises:
         DataError: without letters, of over `LONGEST_NAME`, or one like the owner's.
     """
-    if name != tidy(name) or not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
+    if not is_name(name):
         expected = f"1 to {LONGEST_NAME} letters"
         raise DataError.mismatch("annotator", expected=expected, got=repr(name)[:100])
     if looks_like_owner(name):

@@ -1,4 +1,4 @@
-"""People of a project: their personal links, roles, and whether they may still answer.
+"""People of a project: their personal links, roles, sign-ins, and whether they may still answer.
 
 A link holds a random secret of which the store keeps a digest only; who has the link is the person.
 """
@@ -7,16 +7,15 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError, require_in
-from preferl.store.database import Database, now
-from preferl.store.names import LONGEST_NAME, OWNER, refuse_owner, tidy
+from preferl.store.database import Database, clock, now
+from preferl.store.names import LONGEST_NAME, OWNER, is_name, refuse_owner, tidy
 from preferl.store.schema import ROLES, Annotator, Project, Role, SignIn
-from preferl.store.turn import clock
 
 
 class Invitation(NamedTuple):
@@ -81,7 +80,7 @@ class People:
             annotator = session.scalar(_named(project_id, name))
             if annotator is None:
                 raise ConfigError.mismatch("name", expected="somebody here", got=repr(name[:100]))
-            _change_link(session, annotator, digest(secrets.token_urlsafe(24)))
+            _change_link(session, annotator, _digest(secrets.token_urlsafe(24)))
         return annotator
 
     def owner(self, project_id: int) -> Invitation:
@@ -91,8 +90,7 @@ class People:
 
     def by_secret(self, secret: str) -> Annotator | None:
         """Whose link this is; None where nobody's, or of somebody who may no longer answer."""
-        with self._database.read() as session:
-            return session.scalar(select(Annotator).where(opens(secret)))
+        return self._database.first(select(Annotator).where(_opens(secret)))
 
     def get(self, annotator_id: int) -> Annotator:
         """The person of this number.
@@ -106,8 +104,7 @@ class People:
     def all(self, project_id: int) -> list[Annotator]:
         """Everybody in a project, oldest first."""
         chosen = select(Annotator).where(Annotator.project_id == project_id)
-        with self._database.read() as session:
-            return list(session.scalars(chosen.order_by(Annotator.id)))
+        return self._database.all(chosen.order_by(Annotator.id))
 
     def update(
         self,
@@ -124,7 +121,7 @@ class People:
         """
         with self._database.write() as session:
             annotator = _existing(session, annotator_id)
-            at = session.scalar(select(now()))
+            at = clock(session)
             if role is not None:
                 annotator.role = _known(role)
             if disabled is not None:
@@ -144,7 +141,7 @@ class People:
         uses: int | None = None,
     ) -> Invitation:
         name = tidy(name)
-        if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        if not is_name(name):
             raise ConfigError.mismatch(
                 "name", expected=f"1 to {LONGEST_NAME} letters", got=repr(name[:100])
             )
@@ -157,17 +154,17 @@ class People:
                 session.add(annotator)
             annotator.role = _known(role)
             annotator.disabled_at = None
-            _change_link(session, annotator, digest(secret))
+            _change_link(session, annotator, _digest(secret))
             annotator.link_expires_at = None if hours is None else at + 3600 * hours
             annotator.link_uses = uses
             session.flush()
         return Invitation(annotator, secret)
 
 
-def opens(secret: str) -> ColumnElement[bool]:
+def _opens(secret: str) -> ColumnElement[bool]:
     """SQL: whether this is the secret of a person's link, which opens now."""
     return and_(
-        Annotator.secret_hash == digest(secret),
+        Annotator.secret_hash == _digest(secret),
         Annotator.disabled_at.is_(None),
         or_(Annotator.link_expires_at.is_(None), Annotator.link_expires_at > now()),
         or_(Annotator.link_uses.is_(None), Annotator.link_uses > 0),
@@ -189,7 +186,7 @@ def _change_link(session: Session, annotator: Annotator, secret_hash: str) -> No
     annotator.secret_hash = secret_hash
 
 
-def digest(secret: str) -> str:
+def _digest(secret: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -205,3 +202,90 @@ def _known(role: str) -> str:
     if role not in ROLES:
         raise ConfigError.mismatch("role", expected=f"one of {', '.join(ROLES)}", got=repr(role))
     return role
+
+
+KEPT: Final = 100
+"""Sign-ins of a person that are kept; older ones end, so that no link fills the database."""
+
+
+class Signed(NamedTuple):
+    """A person and the token of their session, of which the store keeps a digest only."""
+
+    annotator: Annotator
+    token: str
+
+
+@final
+class SignIns:
+    """Who has opened their link, and in which sessions they still are.
+
+    Args:
+        database: where they are kept.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, secret: str, *, instead_of: str | None = None) -> Signed | None:
+        """Sign in by the secret of a link, which counts as one use of it.
+
+        Args:
+            secret: of the link.
+            instead_of: token of the session that this browser had before, which ends.
+
+        Returns:
+            None where the link opens nothing, or not any more.
+        """
+        token = secrets.token_urlsafe(24)
+        chosen = select(Annotator).where(_opens(secret)).with_for_update()
+        with self._database.write() as session:
+            annotator = session.scalar(chosen)
+            if annotator is None:
+                return None
+            if annotator.link_uses is not None:
+                annotator.link_uses -= 1
+            about = {"annotator_id": annotator.id, "token_hash": _digest(token)}
+            session.add(SignIn(**about, began_at=clock(session)))
+            if instead_of is not None:
+                _end(session, SignIn.token_hash == _digest(instead_of))
+            session.flush()
+            _forget(session, annotator.id)
+        return Signed(annotator, token)
+
+    def person(self, token: str) -> Annotator | None:
+        """Whose session this is; None where it has ended, or they may no longer answer."""
+        chosen = (
+            select(Annotator)
+            .join(SignIn, SignIn.annotator_id == Annotator.id)
+            .where(
+                SignIn.token_hash == _digest(token),
+                SignIn.ended_at.is_(None),
+                Annotator.disabled_at.is_(None),
+            )
+        )
+        return self._database.first(chosen)
+
+    def end(self, token: str) -> None:
+        """Sign out of one browser."""
+        with self._database.write() as session:
+            _end(session, SignIn.token_hash == _digest(token))
+
+    def latest(self, project_id: int) -> dict[int, float]:
+        """When each person of a project last opened their link, by their number."""
+        chosen = (
+            select(SignIn.annotator_id, func.max(SignIn.began_at))
+            .join(Annotator, Annotator.id == SignIn.annotator_id)
+            .where(Annotator.project_id == project_id)
+            .group_by(SignIn.annotator_id)
+        )
+        return {number: float(at) for number, at in self._database.rows(chosen)}
+
+
+def _end(session: Session, whose: ColumnElement[bool]) -> None:
+    session.execute(update(SignIn).where(whose, SignIn.ended_at.is_(None)).values(ended_at=now()))
+
+
+def _forget(session: Session, annotator_id: int) -> None:
+    own = select(SignIn.id).where(SignIn.annotator_id == annotator_id).order_by(SignIn.id.desc())
+    oldest = own.offset(KEPT).limit(1).scalar_subquery()
+    session.execute(delete(SignIn).where(SignIn.annotator_id == annotator_id, SignIn.id <= oldest))

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from preferl.errors import ConfigError, require_in
-from preferl.store.database import Database, now
+from preferl.store.database import Database, clock
 from preferl.store.schema import Project
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -107,7 +107,7 @@ class Projects:
         columns["title"] = settings.title or slug
         try:
             with self._database.write() as session:
-                project = Project(slug=slug, created_at=session.scalar(select(now())), **columns)
+                project = Project(slug=slug, created_at=clock(session), **columns)
                 session.add(project)
                 session.flush()
         except IntegrityError as error:
@@ -126,8 +126,7 @@ class Projects:
             ConfigError: there is none; the message lists those that exist.
         """
         column = Project.id if isinstance(project, int) else Project.slug
-        with self._database.read() as session:
-            found = session.scalar(select(Project).where(column == project))
+        found = self._database.first(select(Project).where(column == project))
         if found is None:
             raise ConfigError.mismatch(
                 "project", expected=f"one of {self._slugs()}", got=repr(project)
@@ -136,8 +135,7 @@ class Projects:
 
     def all(self) -> list[Project]:
         """Every project, oldest first."""
-        with self._database.read() as session:
-            return list(session.scalars(select(Project).order_by(Project.id)))
+        return self._database.all(select(Project).order_by(Project.id))
 
     def only(self) -> Project:
         """The one project of a store that has one.

@@ -1,28 +1,22 @@
 """Queries: which clips are compared, why, and what people have said about them."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
-from sqlalchemy import Select, and_, case, or_, select, update
+from sqlalchemy import Select, and_, case, exists, or_, select, update
 from sqlalchemy.orm import aliased
 
-from preferl.data.segments import Segments
-from preferl.errors import FeedbackError
+from preferl.data.episodes import Episodes
+from preferl.data.segments import Segments, sample_segments
+from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
-from preferl.store.clips import MOST_PARAMETERS, ClipStore, clip_ids
-from preferl.store.database import Database, now
-from preferl.store.schema import (
-    COUNTED,
-    PURPOSES,
-    Annotator,
-    Answer,
-    Clip,
-    Project,
-    Purpose,
-    Query,
-)
+from preferl.store.clips import ClipStore, clip_ids, known_clips
+from preferl.store.database import Database, now, rows_among
+from preferl.store.schema import COUNTED, PURPOSES, Annotator, Answer, Clip, Project, Purpose, Query
+from preferl.store.statements import LATEST
 from preferl.store.votes import Votes
 
 GREATEST_SPEED: Final = 2.0
@@ -113,17 +107,11 @@ class Questions:
         """The same about clips that are stored already, by their names."""
         _check(purpose, len(pairs), scores=scores, known=known, details=details)
         _require_two(pairs)
-        names = sorted({name for pair in pairs for name in pair})
+        names = {name for pair in pairs for name in pair}
         with self._database.write() as session:
             project = session.get_one(Project, project_id)
             at = session.scalar(select(now()))
-            visible: set[str] = set()
-            for start in range(0, len(names), MOST_PARAMETERS):
-                some = names[start : start + MOST_PARAMETERS]
-                chosen = select(Clip.id).where(
-                    Clip.project_id == project_id, Clip.id.in_(some), Clip.video == "ready"
-                )
-                visible |= set(session.scalars(chosen))
+            visible = known_clips(session, project_id, names)
             quorum = project.quorum if purpose == "ask" else 0
             queries = [
                 Query(
@@ -137,7 +125,7 @@ class Questions:
                     known=None if known is None else float(known[row]),
                     quorum=quorum,
                     needed=quorum,
-                    ready=first in visible and second in visible,
+                    ready=visible.get(first, False) and visible.get(second, False),
                     asked_at=at,
                     detail=None if details is None else details[row],
                 )
@@ -188,31 +176,25 @@ class Questions:
             )
             .order_by(Query.id)
         )
-        with self._database.read() as session:
-            return [
-                Example(
-                    query.id,
-                    query.first_clip,
-                    query.second_clip,
-                    float(query.known or 0.0),
-                    str((query.detail or {}).get("note", "")),
-                )
-                for query in session.scalars(chosen)
-            ]
+        return [
+            Example(
+                query.id,
+                query.first_clip,
+                query.second_clip,
+                float(query.known or 0.0),
+                str((query.detail or {}).get("note", "")),
+            )
+            for query in self._database.all(chosen)
+        ]
 
     def pairs(self, project_id: int, ids: Sequence[int]) -> list[tuple[str, str]]:
         """The clips of queries, first and second, in this order."""
-        found: dict[int, tuple[str, str]] = {}
+        ids = [int(number) for number in ids]
+        chosen = select(Query.id, Query.first_clip, Query.second_clip)
         with self._database.read() as session:
-            for start in range(0, len(ids), MOST_PARAMETERS):
-                some = [int(number) for number in ids[start : start + MOST_PARAMETERS]]
-                chosen = select(Query.id, Query.first_clip, Query.second_clip).where(
-                    Query.project_id == project_id, Query.id.in_(some)
-                )
-                found |= {
-                    number: (first, second) for number, first, second in session.execute(chosen)
-                }
-        return [found[int(number)] for number in ids]
+            rows = rows_among(session, chosen.where(Query.project_id == project_id), Query.id, ids)
+            found = {number: (first, second) for number, first, second in rows}
+        return [found[number] for number in ids]
 
     def asked(self, project_id: int) -> list[tuple[int, str, str]]:
         """Number, first and second clip of everything asked to learn from, oldest first."""
@@ -221,8 +203,7 @@ class Questions:
             .where(Query.project_id == project_id, Query.purpose == "ask")
             .order_by(Query.id)
         )
-        with self._database.read() as session:
-            return [(row[0], row[1], row[2]) for row in session.execute(chosen)]
+        return [(row[0], row[1], row[2]) for row in self._database.rows(chosen)]
 
     def votes(
         self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
@@ -260,9 +241,11 @@ class Questions:
 def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """Rows of the answers that count, oldest first."""
     other, first, second = aliased(Answer), aliased(Clip), aliased(Clip)
-    same = (other.query_id == Answer.query_id, other.annotator_id == Answer.annotator_id)
-    superseded = select(other.id).where(*same, other.id > Answer.id).exists()
-    earlier = select(other.id).where(*same, other.id < Answer.id).exists()
+    earlier = exists().where(
+        other.query_id == Answer.query_id,
+        other.annotator_id == Answer.annotator_id,
+        other.id < Answer.id,
+    )
     had_before = or_(earlier, Query.repeat_of.is_not(None))  # the page does not ask to look again
     longer = case((first.steps > second.steps, first.steps), else_=second.steps)
     return (
@@ -284,7 +267,7 @@ def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]
             Answer.project_id == project_id,
             Answer.kind.in_(COUNTED),
             Query.purpose.in_(list(purposes)),
-            ~superseded,
+            LATEST,
         )
         .order_by(Answer.id)
     )
@@ -316,3 +299,51 @@ def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any
             raise FeedbackError.mismatch(name, expected=f"{count}, one per pair", got=len(column))
     if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
         raise FeedbackError.mismatch("known answers", expected="0, 0.5 or 1", got=known)
+
+
+WINDOWS_PER_PAIR = 20
+"""Windows drawn for each pair; the best and the worst twentieth of them are paired."""
+
+
+def known_pairs(
+    episodes: Episodes, count: int, length: int, rng: np.random.Generator
+) -> tuple[Segments, IntArray, FloatArray]:
+    """Draw pairs of a window with a high and one with a low return, in random order.
+
+    They check whether people understand the question. The recorded reward has to mean what the
+    question asks, so look at them before you trust them.
+
+    Args:
+        episodes: with the environment's rewards.
+        count: how many pairs.
+        length: `L` steps of each clip.
+        rng: where the draws come from.
+
+    Returns:
+        `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.
+
+    Raises:
+        ConfigError: a negative count.
+        DataError: no episode is long enough, or returns do not differ.
+
+    >>> episodes = Episodes(np.zeros((9, 1)), np.zeros((9, 1)), np.arange(9.0), np.zeros(9, bool),
+    ...                     np.zeros((1, 1)), np.array([9]))
+    >>> segments, pairs, known = known_pairs(episodes, 1, 2, np.random.default_rng(0))
+    >>> bool((segments.returns(pairs)[0, 0] > segments.returns(pairs)[0, 1]) == known[0])
+    True
+    """
+    require_in("known pairs", count, 0, inf)
+    segments = sample_segments(episodes, max(WINDOWS_PER_PAIR * count, 2), length, rng)
+    returns = segments.returns()
+    order = np.argsort(returns, kind="stable")
+    worse, better = rng.permutation(order[:count]), rng.permutation(order[len(order) - count :])
+    if (returns[worse] >= returns[better]).any():
+        raise DataError.mismatch(
+            "recorded rewards",
+            expected="clips with clearly different returns, for pairs with a known answer",
+            got=f"returns from {returns.min():g} to {returns.max():g}",
+            fix="Ask without known pairs.",
+        )
+    first = rng.random(count) < 0.5
+    pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))
+    return segments, pairs, first.astype(np.float64)

@@ -16,15 +16,28 @@ from sqlalchemy.orm import Session
 
 from preferl.errors import FeedbackError
 from preferl.store import statements
-from preferl.store.database import Database
+from preferl.store.database import Database, clock
 from preferl.store.schema import COUNTED, Answer, Lease, Project, Query
-from preferl.store.turn import State, Turn, active_at, clock
+from preferl.store.turn import State, Turn, active_at
 
 MOST_AT_ONCE: Final = 8
 """Questions that one person may hold: the one on screen and what is fetched ahead."""
 
 STRENGTHS: Final = ("slight", "clear")
 SAID: Final = (*COUNTED, "skip")
+
+
+PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
+
+
+def preference_of(kind: str, swapped: bool) -> float | None:
+    """The preference for the first clip that an answer about what was seen comes to.
+
+    >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
+    (0.0, None)
+    """
+    seen = PREFERENCE.get(kind)
+    return seen if seen is None or not swapped else 1 - seen
 
 
 class Question(NamedTuple):
@@ -142,16 +155,13 @@ class Queue:
                         fix="Go on with the next.",
                     )
                 query = _locked(session, lease.query_id)
-                preference = {"left": 1.0, "right": 0.0, "equal": 0.5}.get(kind)
-                if preference is not None and lease.swapped:
-                    preference = 1 - preference
                 answer = Answer(
                     project_id=query.project_id,
                     query_id=query.id,
                     annotator_id=annotator_id,
                     key=key,
                     kind=kind,
-                    preference=preference,
+                    preference=preference_of(kind, lease.swapped),
                     strength=strength,
                     swapped=lease.swapped,
                     response_ms=response_ms,
@@ -189,7 +199,9 @@ class Queue:
             _alone(session, annotator_id)
             known = _by_key(session, key, annotator_id)
             if known is not None:
-                return _held(session, known.query_id, annotator_id)
+                lease = session.get(Lease, (known.query_id, annotator_id))
+                query = session.get_one(Query, known.query_id)
+                return None if lease is None else _question(lease, query)
             latest = session.scalar(statements.LAST_SAID, {"annotator_id": annotator_id})
             if latest is None:
                 return None
@@ -261,11 +273,6 @@ def _question(lease: Lease, query: Query) -> Question:
     return Question(
         lease.token, query.id, left, right, lease.swapped, lease.granted_at, lease.expires_at
     )
-
-
-def _held(session: Session, query_id: int, annotator_id: int) -> Question | None:
-    lease = session.get(Lease, (query_id, annotator_id))
-    return None if lease is None else _question(lease, session.get_one(Query, query_id))
 
 
 def _leases(session: Session, annotator_id: int, tokens: Sequence[str]) -> Sequence[Lease]:

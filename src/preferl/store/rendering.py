@@ -52,6 +52,10 @@ class RenderWorker:
         store: where clips wait.
         source: draws the clips of every project; by default each project says how it is drawn.
         trust: modules that what projects say may import (see `preferl.trust`).
+
+    Attributes:
+        rendered: what it has done so far.
+        stopped: whether it was asked to stop.
     """
 
     def __init__(
@@ -63,8 +67,8 @@ class RenderWorker:
         self._sources: dict[str, FrameSource] = {}
         self._undrawn: set[int] = set()
         self._said: set[tuple[int, str]] = set()
-        self._drawn = self._failed = 0
-        self._stopping = False  # not an Event: a signal may come while its lock is held
+        self.rendered = Rendered(0, 0)
+        self.stopped = False  # not an Event: a signal may come while its lock is held
 
     def __enter__(self) -> Self:
         return self
@@ -72,19 +76,9 @@ class RenderWorker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def rendered(self) -> Rendered:
-        """What it has done so far."""
-        return Rendered(self._drawn, self._failed)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it was asked to stop."""
-        return self._stopping
-
     def stop(self) -> None:
         """End the round after the picture that is being drawn."""
-        self._stopping = True
+        self.stopped = True
 
     def wait(self, seconds: float) -> None:
         """Rest for a time, or until it is asked to stop."""
@@ -131,15 +125,18 @@ class RenderWorker:
     def _draw(self, project: Project, clip: str) -> None:
         clips = self._store.clips
         try:
-            video = self._video(project, clip)
+            segments = clips.segments(project.id, [clip])
+            pictures = pictures_of(self._source_of(project), segments, 0)
+            video = encode(self._until_stopped(pictures), project.fps)
         except _StoppedError:
             return
         except Exception as error:  # whatever it is, the next clip may be drawn
             if clips.get(project.id, clip) is None:
                 return  # an episode in whose place others have come
-            self._failed += 1
-            self._say_why(project, clip, error)
-            clips.video_failed(project.id, clip, f"{type(error).__name__}: {error}")
+            self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
+            why = f"{type(error).__name__}: {error}"
+            self._log_reason(project, clip, error, why)
+            clips.video_failed(project.id, clip, why)
             return
         path = clips.video_path(project.id, clip)
         _put(video, path)
@@ -147,12 +144,11 @@ class RenderWorker:
         if clips.get(project.id, clip) is None:
             path.unlink(missing_ok=True)
             return
-        self._drawn += 1
+        self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
 
-    def _say_why(self, project: Project, clip: str, error: Exception) -> None:
-        """Once for each reason: what stops one clip mostly stops all of them."""
-        why = f"{type(error).__name__}: {error}"
+    def _log_reason(self, project: Project, clip: str, error: Exception, why: str) -> None:
+        """Log each reason once: what stops one clip mostly stops all of them."""
         if (project.id, why) in self._said:
             return
         self._said.add((project.id, why))
@@ -161,11 +157,6 @@ class RenderWorker:
             *(clip, project.slug, error if isinstance(error, PreferlError) else f"{why}."),
             exc_info=None if isinstance(error, PreferlError) else error,
         )
-
-    def _video(self, project: Project, clip: str) -> bytes:
-        segments = self._store.clips.segments(project.id, [clip])
-        pictures = pictures_of(self._source_of(project), segments, 0)
-        return encode(self._until_stopped(pictures), project.fps)
 
     def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
         for picture in pictures:

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from preferl.store.database import SLACK_SECONDS, now
+from preferl.store.database import SLACK_SECONDS
 from preferl.store.schema import COUNTED, DECIDING, Annotator, Answer, Clip, Lease, Query
 
 PROJECT: Final[BindParameter[int]] = bindparam("project_id")
@@ -77,7 +77,6 @@ def _open(
     )
 
 
-CLOCK: Final = select(now())
 ALONE: Final = select(Annotator.id).where(Annotator.id == PERSON).with_for_update()
 """Lets other requests of a person wait until this transaction is over."""
 

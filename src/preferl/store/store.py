@@ -1,21 +1,32 @@
-"""The store as a whole: a folder, or a PostgreSQL database with a folder for its files."""
+"""The store as a whole: a folder, or a PostgreSQL database with a folder for its files.
+
+It has a secret, for its owner alone, and is brought to this version's schema when it is opened. A
+SQLite file is copied before its schema changes.
+"""
 
 import os
+import secrets
+import sqlite3
+import stat
+from contextlib import closing
 from pathlib import Path
-from typing import Self, final
+from typing import Final, Self, final
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
 from preferl.errors import ConfigError, StorageError
+from preferl.files import writing
 from preferl.store.clips import ClipStore
-from preferl.store.database import Database, keep_private, sqlite_url
-from preferl.store.key import SHORTEST, stored_key
+from preferl.store.database import Database, keep_private, require_whole, sqlite_url
 from preferl.store.live import Events, Live, Progress
-from preferl.store.migrate import upgrade
-from preferl.store.people import People
+from preferl.store.people import People, SignIns
 from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
-from preferl.store.sign_ins import SignIns
-from preferl.store.whole import require_whole
 
 LABELS = "labels.db"
 CLIPS = "clips"
@@ -87,11 +98,12 @@ class Store:
         else:
             folder = Path(files or location)
             database = Database(sqlite_url(Path(location) / LABELS))
-        for needed in (folder, *([Path(str(database.url.database)).parent] * database.is_sqlite)):
-            _make(needed)
+        _make(folder)
         if database.is_sqlite:
-            require_whole(Path(str(database.url.database)), folder / CLIPS)
-            keep_private(Path(str(database.url.database)))
+            file = Path(str(database.url.database))
+            _make(file.parent)
+            require_whole(file, folder / CLIPS)
+            keep_private(file)
         try:
             upgrade(database)
         except BaseException:
@@ -122,16 +134,16 @@ class Store:
             ConfigError: `PREFERL_SECRET` is too short to be one.
             StorageError: the folder cannot be written to, or its key is short or read by others.
         """
-        told = os.environ.get("PREFERL_SECRET")
-        if told is not None:
-            if len(told) < SHORTEST:
-                expected = f"at least {SHORTEST} letters"
-                fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
-                raise ConfigError.mismatch(
-                    "PREFERL_SECRET", expected=expected, got=len(told), fix=fix
-                )
-            return told.encode()
-        return stored_key(self.files / KEY)
+        chosen = os.environ.get("PREFERL_SECRET")
+        if chosen is None:
+            return stored_key(self.files / KEY)
+        if len(chosen) < SHORTEST:
+            expected = f"at least {SHORTEST} letters"
+            fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
+            raise ConfigError.mismatch(
+                "PREFERL_SECRET", expected=expected, got=len(chosen), fix=fix
+            )
+        return chosen.encode()
 
 
 def _make(folder: Path) -> None:
@@ -141,3 +153,92 @@ def _make(folder: Path) -> None:
         raise StorageError.mismatch(
             f"{folder}", expected="a folder that can be made", got=error
         ) from error
+
+
+SHORTEST: Final = 32
+"""Bytes of a secret that nobody guesses."""
+
+OTHERS: Final = 0o077
+"""What a mode permits to the group and to everybody."""
+
+
+def stored_key(file: Path) -> bytes:
+    """The secret in `file`, made if there is none; programs that start together share one.
+
+    Raises:
+        StorageError: the file cannot be written or read, is short, or others may read it.
+    """
+    try:
+        if not file.is_file():
+            with writing(file, durable=True, private=True, first=True) as draft:
+                draft.write_bytes(secrets.token_hex(32).encode())
+        with file.open("rb") as opened:
+            mode, key = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read()
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError.mismatch(
+            f"{file}", expected="a file that can be written and read", got=error
+        ) from error
+    what = f"{file}, the secret of this store"
+    anew = "elete it to get a new one; everybody is signed out then, and the owner's link changes."
+    if os.name != "nt" and mode & OTHERS:  # Windows has no such modes
+        raise StorageError.mismatch(
+            what,
+            expected="a file that nobody but its owner may read",
+            got=f"mode {mode:o}",
+            fix=f"If nobody else has read it: chmod 600 {file}. Otherwise d{anew}",
+        )
+    count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
+    if count < SHORTEST:
+        expected = f"at least {SHORTEST} bytes"
+        raise StorageError.mismatch(what, expected=expected, got=count, fix=f"D{anew}")
+    return key
+
+
+PG_LOCK = 0x707265666572
+"""Names the lock under which programs that start together upgrade one after the other."""
+
+
+def upgrade(database: Database) -> None:
+    """Create the tables, or change them to what this version expects; does nothing if they fit.
+
+    Raises:
+        StorageError: a database that a newer version has written.
+    """
+    config = _config()
+    scripts = ScriptDirectory.from_config(config)
+    newest = scripts.get_current_head()
+    with database.read() as session:
+        found = MigrationContext.configure(session.connection()).get_current_revision()
+    if found == newest:
+        return
+    if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
+        raise StorageError.mismatch(
+            "schema of the store",
+            expected=f"at most {newest}, which this version of preferl knows",
+            got=found,
+            fix="Open it with the version that wrote it, or a newer one.",
+        )
+    if found is not None and database.is_sqlite:
+        _copy(Path(str(database.url.database)), found)
+    with database.write() as session:
+        connection = session.connection()
+        if not database.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": PG_LOCK})
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")  # again from what is there now: another may have been first
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    return config
+
+
+def _copy(file: Path, revision: str) -> None:
+    """Keep the file as it was, with what its write-ahead log holds, beside it."""
+    kept = file.with_name(f"{file.name}.before-{revision}")
+    keep_private(kept)
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(kept)) as target:
+        source.backup(target)

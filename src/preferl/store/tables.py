@@ -129,6 +129,23 @@ def _require_utf8(text: str) -> str:
     return text
 
 
+def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
+    """What the cell of a row says, as `cell` reads it.
+
+    Raises:
+        DataError: something else than this kind; names file, row and column.
+    """
+    try:
+        return cell(kind, row.get(name))
+    except ValueError as error:
+        raise wrong_cell(where, name, error, repr(row.get(name))[:100]) from error
+
+
+def wrong_cell(where: str, column: str, expected: object, got: object, fix: str = "") -> DataError:
+    """An error that names file, row and column."""
+    return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got, fix=fix)
+
+
 MOST: Final[Mapping[Cell, float]] = {
     "whole": 2**53, "number": float_info.max, "text": 0, "flag": 0, "json": 0,
 }  # fmt: skip

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from preferl.errors import FeedbackError
 from preferl.store import statements
-from preferl.store.database import SLACK_SECONDS
+from preferl.store.database import SLACK_SECONDS, clock
 from preferl.store.schema import Annotator, Lease, Project, Query
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
@@ -217,11 +217,6 @@ def draw(*what: object) -> float:
     """A number in [0, 1) that depends on nothing but `what`: sides stay where they were."""
     digest = blake2b(repr(what).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big") / 2**56
-
-
-def clock(session: Session) -> float:
-    """The time by the database."""
-    return float(session.scalar(statements.CLOCK) or 0.0)
 
 
 def active_at(lease: Lease, at: float) -> bool:

@@ -53,14 +53,12 @@ class Votes:
 
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
-            if column.shape != (len(self.query),):
-                raise DataError.mismatch(
-                    f"Votes.{name}", expected=f"[{len(self.query)}]", got=column.shape
-                )
+            if column.shape != (len(self),):
+                raise _wrong(name, f"[{len(self)}]", column.shape)
         if self.swapped.dtype != np.bool_:
-            raise DataError.mismatch("Votes.swapped", expected="bool", got=self.swapped.dtype)
+            raise _wrong("swapped", "bool", self.swapped.dtype)
         if len(set(self.names)) != len(self.names):
-            raise DataError.mismatch("Votes.names", expected="different names", got=self.names)
+            raise _wrong("names", "different names", self.names)
         _require_range("annotator", self.annotator, 0, len(self.names) - 1)
         _require_range("query", self.query, 0)
         _require_range("repeat_of", self.repeat_of, -1)
@@ -166,9 +164,21 @@ class Votes:
         return np.asarray(self.repeat_of >= 0)
 
     @property
-    def without_repeats(self) -> Self:
-        """First answers only: a person who is asked again is not another person."""
-        return self[~self.is_repeat]
+    def first_answers(self) -> Self:
+        """Those that count, without repeats: a person who is asked again is not another person."""
+        return self[self.counts & ~self.is_repeat]
+
+    def tally(self, rows: BoolArray) -> IntArray:
+        """`[A]` how many of these answers each annotator gave."""
+        return np.bincount(self.annotator[rows], minlength=self.annotators)
+
+    def counts_by_query(self) -> tuple[IntArray, IntArray]:
+        """`[R]` the place of each answer's query by rising number, and `[Q, 3]` its categories.
+
+        All of them have to count.
+        """
+        _, unit = np.unique(self.query, return_inverse=True)
+        return unit, value_counts(unit, self.category, 3)
 
     def repeated(self) -> tuple[IntArray, IntArray]:
         """Rows of repeats, and of the same annotator's answers to the queries that they repeat.
@@ -211,11 +221,18 @@ class Votes:
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         different = values != values[first][group]
         if different.any():
-            raise DataError.mismatch(
-                f"Votes.{name}",
-                expected="one value for each query",
-                got=f"two for query {self.query[different][0]}",
-            )
+            got = f"two for query {self.query[different][0]}"
+            raise _wrong(name, "one value for each query", got)
+
+
+def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
+    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`.
+
+    >>> value_counts(np.array([0, 0, 1]), np.array([2, 2, 0]), 3).tolist()
+    [[0, 0, 2], [1, 0, 0]]
+    """
+    units = int(unit.max(initial=-1)) + 1
+    return np.bincount(unit * values + value, minlength=units * values).reshape(units, values)
 
 
 def categories(preference: FloatArray) -> IntArray:
@@ -230,14 +247,18 @@ def categories(preference: FloatArray) -> IntArray:
 
 def _require_range(name: str, values: IntArray, low: int, high: int | None = None) -> None:
     if not np.issubdtype(values.dtype, np.integer):
-        raise DataError.mismatch(f"Votes.{name}", expected="whole numbers", got=values.dtype)
+        raise _wrong(name, "whole numbers", values.dtype)
     wrong = values < low if high is None else (values < low) | (values > high)
     if wrong.any():
         expected = f"at least {low}" if high is None else f"{low} to {high}"
-        raise DataError.mismatch(f"Votes.{name}", expected=expected, got=values[wrong][0])
+        raise _wrong(name, expected, values[wrong][0])
 
 
 def _require_answers(name: str, values: FloatArray) -> None:
     wrong = ~(np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0)))
     if wrong.any():
-        raise DataError.mismatch(f"Votes.{name}", expected="1, 0.5, 0 or NaN", got=values[wrong][0])
+        raise _wrong(name, "1, 0.5, 0 or NaN", values[wrong][0])
+
+
+def _wrong(name: str, expected: str, got: object) -> DataError:
+    return DataError.mismatch(f"Votes.{name}", expected=expected, got=got)

@@ -87,25 +87,24 @@ class NotebookQueue:
     @property
     def html(self) -> str:
         """Both clips side by side on one screen, or why there are none; with how far it is."""
-        shown = IDLE.get(self.claim.state, "") if self.question is None else self._clips()
-        told = self.store.progress(self.project.id, self.person.id)
-        far = f"{told.mine:,} by you, {told.answered:,} of {told.wanted:,} by all"
-        return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{far}. {self.message}</p>"
-
-    def _clips(self) -> str:
         question = self.question
-        sides = () if question is None else (question.left, question.right)
-        videos = "".join(
-            f'<video src="{self._source(clip)}" autoplay loop muted playsinline controls '
-            f'width="49%" aria-label="{side} clip"></video> '
-            for side, clip in zip(("left", "right"), sides, strict=False)
-        )
-        return f"<div>{videos}</div>"
+        if question is None:
+            shown = IDLE.get(self.claim.state, "")
+        else:
+            clips = self._clip("left", question.left) + self._clip("right", question.right)
+            shown = f"<div>{clips}</div>"
+        far = self.store.progress(self.project.id, self.person.id)
+        words = f"{far.mine:,} by you, {far.answered:,} of {far.wanted:,} by all"
+        return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{words}. {self.message}</p>"
 
-    def _source(self, clip: str) -> str:
-        """The video itself as an address, so that a notebook needs no server."""
+    def _clip(self, side: str, clip: str) -> str:
+        """The video itself stands in its address, so that a notebook needs no server."""
         video = self.store.clips.video_path(self.project.id, clip).read_bytes()
-        return "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
+        source = "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
+        return (
+            f'<video src="{source}" autoplay loop muted playsinline controls '
+            f'width="49%" aria-label="{side} clip"></video> '
+        )
 
 
 def queue_widget(queue: NotebookQueue) -> Any:

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `preferl.store.migrate` hands over."""
+"""Runs migrations on the connection that `preferl.store.store` hands over."""
 
 from alembic import context
 
