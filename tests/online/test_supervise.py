@@ -48,7 +48,7 @@ def wait_for(condition, seconds=20.0):
 
 
 def process_of(supervisor, place=0):
-    return supervisor._kept[place].running._process
+    return supervisor._programs[place]._process
 
 
 def test_programs_run_while_the_block_does(tmp_path):
@@ -103,7 +103,7 @@ def test_a_steady_program_is_forgiven(tmp_path):
     lines = []
     with Supervisor([program(SLEEPS, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
         for times in range(1, 4):
-            wait_for(lambda: supervisor._kept[0].failures == 0)
+            wait_for(lambda: supervisor._programs[0].failures == 0)
             process_of(supervisor).kill()
             wait_for(lambda times=times: lines.count("worker is up again.") == times)
 

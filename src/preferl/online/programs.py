@@ -43,6 +43,12 @@ class RunningProgram:
     Args:
         program: what to run.
         folder: of these files; made if it is not there.
+
+    Attributes:
+        failures: in a row.
+        restart_at: when it is to be started again, by `time.monotonic`.
+        given_up: whether it is started no more.
+        problem: what is wrong with it now, in words.
     """
 
     def __init__(self, program: Program, folder: Path) -> None:
@@ -53,6 +59,16 @@ class RunningProgram:
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0.0
         self._log_begins = 0
+        self._was_up = False
+        self.failures = 0
+        self.restart_at: float | None = None
+        self.given_up = False
+        self.problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the program."""
+        return self.program.name
 
     @property
     def age(self) -> float:
@@ -66,8 +82,11 @@ class RunningProgram:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs and works, by the status that it has reported since it was started."""
-        return self.exit_code is None and self.program.is_up(read_status(self._reported), self.age)
+        """Whether it runs and has been up since it was started."""
+        if self.exit_code is not None:
+            return False
+        self._was_up = self._was_up or self.program.is_up(read_status(self._reported), self.age)
+        return self._was_up
 
     @property
     def last_words(self) -> str:
@@ -86,6 +105,7 @@ class RunningProgram:
         Raises:
             StorageError: the log cannot be written, or the command not be run.
         """
+        self.restart_at, self._was_up = None, False
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self._reported.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, final
@@ -82,50 +82,43 @@ class _StoppedError(Exception):
 
 
 @final
+@dataclass
 class _Service:
-    def __init__(
-        self,
-        config: ServiceConfig,
-        feedback: StoredFeedback,
-        publisher: Publisher,
-        beats: Heartbeat,
-        stop: threading.Event,
-        on_version: OnVersion | None,
-    ) -> None:
-        self._config = config
-        self._feedback = feedback
-        self._project = feedback.project.id
-        self._live = feedback.store.live
-        self._publisher = publisher
-        self._beats = beats
-        self._stop = stop
-        self._on_version = on_version
-        self._fit = OngoingFit(config, self._on_epoch)
+    config: ServiceConfig
+    feedback: StoredFeedback
+    publisher: Publisher
+    beats: Heartbeat
+    stop: threading.Event
+    on_version: OnVersion | None
+
+    def __post_init__(self) -> None:
+        self._project, self._live = self.feedback.project.id, self.feedback.store.live
+        self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
         self._failures = 0
         self._waits_since: float | None = None
-        newest = _newest(config.out)
+        newest = _newest(self.config.out)
         self.version = 0 if newest is None else newest.number
         self._metrics = from_json(FitMetrics, {} if newest is None else newest.metrics)
         self._spaces = None if newest is None else _spaces_of(newest.reward)
         self._looked_at = self._metrics.revision
         if newest is not None:
-            self._fit.resume(newest, version_folder(config.out, newest.number))
-            LOGGER.info("Goes on from version %d in %s.", self.version, config.out)
+            self._fit.resume(newest, version_folder(self.config.out, newest.number))
+            LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
 
     def run(self) -> None:
         """Take turns until stopped."""
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             try:
                 self._turn()
-                self._failures, wait = 0, self._config.poll_seconds
+                self._failures, wait = 0, self.config.poll_seconds
             except PreferlError as error:
                 wait = RETRIES[min(self._failures, len(RETRIES) - 1)]
                 self._failures += 1
                 LOGGER.warning("%s It is tried again in %g s.", error, wait)
-                self._beats.say("failed", problem=str(error))
-            self._stop.wait(wait)
+                self.beats.say("failed", problem=str(error))
+            self.stop.wait(wait)
 
     def _turn(self) -> None:
         """Do what there is to do, the oldest first."""
@@ -133,16 +126,16 @@ class _Service:
             self._publish(self._unpublished)
         if self.version and not self._announced:
             self._announce()
-        revision = self._feedback.revision
+        revision = self.feedback.revision
         behind = self._behind(revision)
-        self._beats.say("waiting", version=self.version, problem=None, **self._plans(behind))
-        told = told_spaces(self._config.out)
+        self.beats.say("waiting", version=self.version, problem=None, **self._plans(behind))
+        told = told_spaces(self.config.out)
         other = told is not None and self._spaces is not None and told != self._spaces
         if not other and (revision == self._looked_at or not self._is_due(behind)):
             return
         if not self.version and self._too_few():
             return
-        self._beats.say("fitting")
+        self.beats.say("fitting")
         fitted = self._fitted(revision, told, again=other)
         self._looked_at, self._waits_since = revision, None
         if fitted is not None:
@@ -155,11 +148,11 @@ class _Service:
 
     def _plans(self, behind: int) -> dict[str, int]:
         """When it learns, for those who wait: after how many answers, at which revision."""
-        due = self._metrics.revision + self._config.min_new_answers
+        due = self._metrics.revision + self.config.min_new_answers
         return {
             "behind": behind,
             "looked_at": self._looked_at,
-            "first_at": self._config.min_answers,
+            "first_at": self.config.min_answers,
             "next_at": max(due, self._looked_at + 1),
         }
 
@@ -168,10 +161,10 @@ class _Service:
         if self._waits_since is None:
             self._waits_since = time.monotonic()
         waited = time.monotonic() - self._waits_since
-        return behind >= self._config.min_new_answers or waited >= self._config.max_wait
+        return behind >= self.config.min_new_answers or waited >= self.config.max_wait
 
     def _too_few(self) -> bool:
-        return self._feedback.store.progress(self._project).answered < self._config.min_answers
+        return self.feedback.store.progress(self._project).answered < self.config.min_answers
 
     def _fitted(self, revision: int, told: Spaces | None, *, again: bool) -> Fitted | None:
         """A reward from all answers, or None where they are too few, or those of the last one.
@@ -179,13 +172,13 @@ class _Service:
         It is fitted `again` where an agent has since said that its spaces are others.
         """
         try:
-            answered = self._feedback.answered()
+            answered = self.feedback.answered()
         except FeedbackError:
             return None
         digest = _digest(answered)
         if digest == self._metrics.data and not again:
             return None
-        if not self.version and len(answered.queries) < self._config.min_answers:
+        if not self.version and len(answered.queries) < self.config.min_answers:
             return None
         side = self._sides(answered)
         if not (side == TRAIN).any():
@@ -195,24 +188,24 @@ class _Service:
 
     def _sides(self, answered: Answered) -> IntArray:
         """`[P]` decided by everything that was ever asked, so that answers cannot change it."""
-        asked = self._feedback.store.questions.asked(self._project)
+        asked = self.feedback.store.questions.asked(self._project)
         numbers = np.array([number for number, _, _ in asked], np.int64)
-        side = sides(((first, second) for _, first, second in asked), self._config.validation)
+        side = sides(((first, second) for _, first, second in asked), self.config.validation)
         return np.array(side, np.int64)[np.searchsorted(numbers, answered.queries)]
 
     def _publish(self, fitted: Fitted) -> None:
         """Publish under a number that neither the folder nor the store has seen."""
         numbers = [row.version for row in self._live.rewards(self._project)]
-        number = max([*numbers, *versions(self._config.out)], default=0) + 1
+        number = max([*numbers, *versions(self.config.out)], default=0) + 1
         metrics = to_json(fitted.metrics)
-        self.version = self._publisher.publish(
+        self.version = self.publisher.publish(
             fitted.reward, version=number, metrics=metrics, beside=self._fit.save
         )
         self._metrics, self._unpublished, self._announced = fitted.metrics, None, False
         self._spaces = _spaces_of(fitted.reward)
         LOGGER.info("%s", worded(self.version, fitted.metrics))
-        if self._on_version:
-            self._on_version(self.version, metrics)
+        if self.on_version:
+            self.on_version(self.version, metrics)
 
     def _announce(self) -> None:
         """Tell people of the version, unless that was done; and ask no more what is out of date."""
@@ -227,13 +220,13 @@ class _Service:
                 interval=None if low is None or high is None else (low, high),
                 detail=to_json(metrics),
             )
-        if self._config.cancel_after is not None:
-            oldest = self.version - self._config.cancel_after
-            cancelled = self._feedback.store.questions.cancel(self._project, before_version=oldest)
+        if self.config.cancel_after is not None:
+            oldest = self.version - self.config.cancel_after
+            cancelled = self.feedback.store.questions.cancel(self._project, before_version=oldest)
             if cancelled:
                 LOGGER.info("%d questions of old rewards are asked no more.", cancelled)
         self._announced = True
-        self._beats.say(
+        self.beats.say(
             "waiting",
             version=self.version,
             problem=None,
@@ -241,12 +234,12 @@ class _Service:
             accuracy=metrics.accuracy,
             judged=metrics.judged,
             seconds=metrics.seconds,
-            **self._plans(self._behind(self._feedback.revision)),
+            **self._plans(self._behind(self.feedback.revision)),
         )
 
     def _on_epoch(self) -> None:
-        self._beats.pulse()
-        if self._stop.is_set():
+        self.beats.pulse()
+        if self.stop.is_set():
             raise _StoppedError
 
 

@@ -91,7 +91,7 @@ class Supervisor:
         say: Say = say_on_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
-        self._kept = [_Kept(RunningProgram(program, folder)) for program in programs]
+        self._programs = [RunningProgram(program, folder) for program in programs]
         self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
         self._say = say
         self._stopping = threading.Event()
@@ -100,15 +100,15 @@ class Supervisor:
     @property
     def problems(self) -> list[str]:
         """What is wrong now: programs that do not run, and other complaints."""
-        found = [*(kept.problem for kept in self._kept), *self._complaints.values()]
+        found = [*(running.problem for running in self._programs), *self._complaints.values()]
         return [problem for problem in found if problem]
 
     def __enter__(self) -> Self:
         try:
-            for kept in self._kept:
-                if kept.running.end_leftover(self.config.stop_seconds):
-                    self._tell(f"{kept.name} of a run that was killed is ended.")
-                kept.start()
+            for running in self._programs:
+                if running.end_leftover(self.config.stop_seconds):
+                    self._tell(f"{running.name} of a run that was killed is ended.")
+                running.start()
             self._wait_until_up()
         except BaseException:
             self._end_all()
@@ -122,35 +122,37 @@ class Supervisor:
         self._end_all()
 
     def _wait_until_up(self) -> None:
-        waited_for = self._kept
+        waited_for = self._programs
         while waited_for:  # at all each time: the page tells its link while the others still start
-            waited_for = [kept for kept in waited_for if not self._has_come_up(kept)]
+            waited_for = [running for running in waited_for if not self._has_come_up(running)]
             time.sleep(min(0.05, self.config.look_seconds))
 
-    def _has_come_up(self, kept: "_Kept") -> bool:
-        if kept.is_up():
+    def _has_come_up(self, running: RunningProgram) -> bool:
+        if running.is_up:
             return True
-        code = kept.running.exit_code
-        if code is not None or kept.running.age > self.config.start_seconds:
+        code = running.exit_code
+        if code is not None or running.age > self.config.start_seconds:
             late = f"nothing in {self.config.start_seconds:g} s"
             ended = f"its end with status {code}"
             raise StorageError.mismatch(
-                f"program {kept.name}",
+                f"program {running.name}",
                 expected="to be up",
-                got=f"{late if code is None else ended}: {kept.running.last_words}",
-                fix=f"All it said is in {kept.running.log}.",
+                got=f"{late if code is None else ended}: {running.last_words}",
+                fix=f"All it said is in {running.log}.",
             )
         return False
 
     def _end_all(self) -> None:
-        for kept in self._kept:  # all at once, so that they share the time
-            kept.running.ask_to_end()
+        for running in self._programs:  # all at once, so that they share the time
+            running.ask_to_end()
         until = time.monotonic() + self.config.stop_seconds
-        for kept in self._kept:
-            kept.running.end(max(0.1, until - time.monotonic()))
+        for running in self._programs:
+            running.end(max(0.1, until - time.monotonic()))
 
     def _watch(self) -> None:
-        looks: list[Callable[[], None]] = [partial(self._look_after, kept) for kept in self._kept]
+        looks: list[Callable[[], None]] = [
+            partial(self._look_after, running) for running in self._programs
+        ]
         looks.append(self._complain)
         while not self._stopping.wait(self.config.look_seconds):
             for look in looks:
@@ -161,43 +163,45 @@ class Supervisor:
                 except Exception:  # nor of a fault of its own, which is told whole
                     LOGGER.exception("Looking after programs failed, and goes on.")
 
-    def _look_after(self, kept: "_Kept") -> None:
+    def _look_after(self, running: RunningProgram) -> None:
         """Start what has to be started again; say what was found."""
-        running, config = kept.running, self.config
-        if kept.given_up:
+        config = self.config
+        if running.given_up:
             return
-        if kept.restart_at is not None:
-            if time.monotonic() >= kept.restart_at:
-                kept.start()
+        if running.restart_at is not None:
+            if time.monotonic() >= running.restart_at:
+                running.start()
             return
         code = running.exit_code
         if code is not None:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
-            self._failed(kept, f"{kept.name} ended with {ended}: {running.last_words.rstrip('.')}")
-        elif not kept.is_up():
+            self._failed(
+                running, f"{running.name} ended with {ended}: {running.last_words.rstrip('.')}"
+            )
+        elif not running.is_up:
             if running.age > config.start_seconds:
-                self._failed(kept, f"{kept.name} is not up after {running.age:.0f} s")
+                self._failed(running, f"{running.name} is not up after {running.age:.0f} s")
         elif (why := running.program.lost(running.age)) is not None:
-            self._failed(kept, f"{kept.name} {why}")
+            self._failed(running, f"{running.name} {why}")
         else:
-            if kept.problem is not None:
-                self._tell(f"{kept.name} is up again.")
-                kept.problem = None
+            if running.problem is not None:
+                self._tell(f"{running.name} is up again.")
+                running.problem = None
             if running.age > config.steady_seconds:
-                kept.failures = 0
+                running.failures = 0
 
-    def _failed(self, kept: "_Kept", what: str) -> None:
+    def _failed(self, running: RunningProgram, what: str) -> None:
         config = self.config
-        kept.running.end(config.stop_seconds)
-        kept.failures += 1
-        if kept.failures > config.restarts:
-            kept.given_up = True
-            kept.problem = f"{what}. It is given up after {config.restarts} restarts in a row"
+        running.end(config.stop_seconds)
+        running.failures += 1
+        if running.failures > config.restarts:
+            running.given_up = True
+            running.problem = f"{what}. It is given up after {config.restarts} restarts in a row"
         else:
-            pause = min(config.first_pause * 2.0 ** (kept.failures - 1), config.longest_pause)
-            kept.restart_at = time.monotonic() + pause
-            kept.problem = f"{what}. It is started again in {pause:g} s"
-        self._tell(f"{kept.problem}; its log is {kept.running.log}.")
+            pause = min(config.first_pause * 2.0 ** (running.failures - 1), config.longest_pause)
+            running.restart_at = time.monotonic() + pause
+            running.problem = f"{what}. It is started again in {pause:g} s"
+        self._tell(f"{running.problem}; its log is {running.log}.")
 
     def _complain(self) -> None:
         for complaint, before in self._complaints.items():
@@ -208,29 +212,3 @@ class Supervisor:
     def _tell(self, line: str) -> None:
         LOGGER.info("%s", line)
         self._say(line)
-
-
-@final
-class _Kept:
-    """A program and how it fared."""
-
-    def __init__(self, running: RunningProgram) -> None:
-        self.running = running
-        self.failures = 0
-        self.restart_at: float | None = None
-        self.given_up = False
-        self.problem: str | None = None
-        self._was_up = False
-
-    @property
-    def name(self) -> str:
-        return self.running.program.name
-
-    def start(self) -> None:
-        self.restart_at, self._was_up = None, False
-        self.running.start()
-
-    def is_up(self) -> bool:
-        """Whether it runs and has been up since it was started."""
-        self._was_up = self.running.exit_code is None and (self._was_up or self.running.is_up)
-        return self._was_up
