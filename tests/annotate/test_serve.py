@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from preferl.annotate import AnnotateSettings, serve
-from preferl.annotate.serve import Renderer, address
+from preferl.annotate.serve import Renderer, Server, address
 from preferl.errors import ConfigError
+from preferl.store.status import Status, read_status
 
 PROGRAM = """
 import sys
@@ -101,6 +102,15 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
     url = study.store.events.last("served")["url"]
     assert told[0] == f"Answer here: {url}/join/{study.owner}"
     assert url.startswith("http://127.0.0.1:")
+
+
+def test_who_starts_the_page_finds_its_link_in_a_file(study, monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(Server, "run", lambda *_, **__: seen.append(read_status(file)))
+    settings, file = AnnotateSettings(port=0, secret=None), tmp_path / "page.status.json"
+    serve(study.store, study.project, settings, open_browser=False, status_file=file)
+    url = study.store.events.last("served")["url"]
+    assert seen == [Status("serving", link=f"{url}/join/{study.owner}")]
 
 
 def test_a_port_that_is_taken(study):

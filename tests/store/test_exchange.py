@@ -333,7 +333,7 @@ def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp
 def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
     import resource
 
-    from preferl.store import bulk
+    from preferl.store import answer_table
 
     rng = np.random.default_rng(0)
     block = rng.normal(size=(2000, 2))
@@ -346,8 +346,8 @@ def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
         pairs = rng.permuted(np.tile(np.arange(500), (40, 1)), axis=1).reshape(-1, 2)
         asked = store.questions.ask(project, segments, pairs)
         with store.database.write() as session:
-            people = bulk.people_named(session, project, [f"p{n}" for n in range(10)])
-            bulk.add_answers(
+            people = answer_table.people_named(session, project, [f"p{n}" for n in range(10)])
+            answer_table.add_answers(
                 session,
                 [
                     {

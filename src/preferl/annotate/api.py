@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from preferl.annotate.learning import claim_view, live_view, question_view
 from preferl.annotate.people import Answering, Anyone, limited, meant, store_of, tally_of
+from preferl.store.schema import Annotator
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
@@ -73,19 +74,21 @@ class Releasing(Holding):
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
+def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
+    held = store_of(request).queue.claim(person.project_id, person.id, count)
+    return claim_view(tally_of(request), held, person.project_id, person.id)
+
+
 @router.post("/claim", dependencies=CHANGES)
 def claim(request: Request, person: Answering, body: Claiming) -> dict[str, Any]:
     """The questions that this person holds, filled up."""
-    store = store_of(request)
-    held = store.queue.claim(person.project_id, person.id, body.count)
-    return claim_view(tally_of(request), held, person.project_id, person.id)
+    return _held(request, person, body.count)
 
 
 @router.post("/answer", dependencies=CHANGES)
 def answer(request: Request, person: Answering, body: Answered) -> dict[str, Any]:
     """Record an answer, on disk before this returns, and hand out what comes next."""
-    store = store_of(request)
-    recorded = store.queue.answer(
+    recorded = store_of(request).queue.answer(
         person.id,
         body.token,
         body.key,
@@ -94,19 +97,16 @@ def answer(request: Request, person: Answering, body: Answered) -> dict[str, Any
         response_ms=body.response_ms,
         detail={"shown": body.shown.model_dump()},
     )
-    held = store.queue.claim(person.project_id, person.id, body.count)
-    next_ = claim_view(tally_of(request), held, person.project_id, person.id)
-    return {"recorded": recorded.answer_id, "new": recorded.new} | next_
+    recorded_as = {"recorded": recorded.answer_id, "new": recorded.new}
+    return recorded_as | _held(request, person, body.count)
 
 
 @router.post("/undo", dependencies=CHANGES)
 def undo(request: Request, person: Answering, body: Undoing) -> dict[str, Any]:
     """Take back this person's last answer; its question is with them again."""
-    store = store_of(request)
-    question = store.queue.undo(person.id, body.key)
-    held = store.queue.claim(person.project_id, person.id, body.count)
+    question = store_of(request).queue.undo(person.id, body.key)
     back = None if question is None else question_view(question)
-    return {"question": back} | claim_view(tally_of(request), held, person.project_id, person.id)
+    return {"question": back} | _held(request, person, body.count)
 
 
 @router.post("/heartbeat", dependencies=CHANGES)

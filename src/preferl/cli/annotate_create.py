@@ -96,6 +96,7 @@ def run_create(config: CreateConfig) -> None:
     from rich.console import Console
 
     from preferl.store.projects import ProjectSettings
+    from preferl.store.questions import known_pairs
     from preferl.store.store import Store
     from preferl.trust import trust_options, typed
 
@@ -115,7 +116,8 @@ def run_create(config: CreateConfig) -> None:
         frames=_frames(config, episodes),
     )
     segments, pairs = draw_pairs(config, episodes)
-    known = _known(config, episodes)
+    rng = np.random.default_rng([config.seed, 1])
+    known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
     _try_to_draw(config, settings.frames or {}, segments, trust)
     with Store.open(config.store, config.files) as store:
@@ -215,15 +217,6 @@ def _sampler(config: CreateConfig) -> "PairSampler":
         reward = load_reward(config.reward / "reward")
         return InformativePairs(reward.scores, likelihood=reward.likelihood)
     return CoveringPairs() if config.sampler == "covering" else UniformPairs()
-
-
-def _known(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, Any, Any] | None":
-    from preferl.store.questions import known_pairs
-
-    if config.known == 0:
-        return None
-    rng = np.random.default_rng([config.seed, 1])
-    return known_pairs(episodes, config.known, config.length, rng)
 
 
 def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:

@@ -261,7 +261,9 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
     try:
         expansion = Expansion.of(path)
-        texts = [field.name for field in parquet.read_schema(path) if _is_text(arrow, field.type)]
+        kinds = (arrow.string(), arrow.large_string(), arrow.binary())
+        schema = parquet.read_schema(path)
+        texts = [field.name for field in schema if any(map(field.type.equals, kinds))]
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             expansion.add(sum(group.total_byte_size for group in groups))
@@ -271,10 +273,6 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
                 yield from batch.to_pylist()
     except arrow.ArrowException as error:
         raise DataError.mismatch(f"{path}", expected="a Parquet file", got=error) from error
-
-
-def _is_text(arrow: Any, kind: Any) -> bool:
-    return any(kind.equals(text()) for text in (arrow.string, arrow.large_string, arrow.binary))
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
