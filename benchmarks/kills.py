@@ -42,9 +42,9 @@ KEPT = ("*.safetensors", "*.npy", "policy.json", "evaluations/*.json")
 ONLINE = ("online", "run", "--env", ENV, "--environments", "2", "--judge.episodes", "5")
 ONLINE += ("--judge.questions", "50", "--judge.no-oracle", "--judge.clip-steps", "20")
 ONLINE += ("--trainer.epochs", "3", "--segment-length", "20", "--initial-steps", "400")
-PPO = ("--steps", "24000", "--turns", "40", "--comparisons", "120", "algorithm:ppo-config")
+PPO = ("--steps", "24000", "--iterations", "40", "--comparisons", "120", "algorithm:ppo-config")
 PPO += ("--algorithm.n-steps", "100", "--algorithm.batch-size", "100")
-SAC = ("--steps", "4000", "--turns", "40", "--comparisons", "120", "algorithm:sac-config")
+SAC = ("--steps", "4000", "--iterations", "40", "--comparisons", "120", "algorithm:sac-config")
 SAC += ("--algorithm.buffer-size", "2000", "--algorithm.learning-starts", "200")
 
 OFFLINE = ("offline", "run", "--env", ENV, "--episodes", "2", "--seeds", "0,1", "--members", "2")
@@ -64,9 +64,9 @@ RUNS = {
 
 
 def shortened(words: tuple[str, ...], share: float) -> tuple[str, ...]:
-    """A run of so small a share of the steps and turns."""
+    """A run of so small a share of the steps and iterations."""
     short = list(words)
-    for name in ("--steps", "--turns"):
+    for name in ("--steps", "--iterations"):
         if name in short:
             at = short.index(name) + 1
             short[at] = str(int(int(short[at]) * share))

@@ -122,7 +122,7 @@ def job() -> Callable[[], dict[str, Any]]:
         steps=first + int(learned / (1 - t["exploration"])),
         initial_steps=first,
         comparisons=t["comparisons"],
-        turns=rollouts,
+        iterations=rollouts,
         segment_length=t["length"],
         initial_fraction=t["initial_fraction"],
         initial_epochs=t["initial_epochs"],
@@ -136,7 +136,7 @@ def job() -> Callable[[], dict[str, Any]]:
 
     def repetition() -> dict[str, Any]:
         report = learn_from_preferences(config)
-        last = next(turn.fit for turn in reversed(report.turns) if turn.fit)
+        last = next(one.fit for one in reversed(report.iterations) if one.fit)
         return {
             "units": 1,
             "agent_steps": report.learner.algorithm.num_timesteps,

@@ -85,7 +85,7 @@ def main(*, smoke: bool) -> None:
     first, steps = (10, 512) if smoke else (40, 100_000)
     options = ("--min-answers", str(first), "--members", "3")
     if smoke:
-        options += ("--epochs", "2", "--first-epochs", "2")
+        options += ("--epochs", "2", "--initial-epochs", "2")
     with Store.open(LOGS) as store:
         if not store.projects.all():
             store.projects.create(
@@ -103,7 +103,7 @@ def main(*, smoke: bool) -> None:
             max_pending=20,
             max_questions=15 if smoke else 700,
             buffer_steps=5_000,  # people see what the agent has done in the last minute
-            sampling="disagreement",
+            sampler="informative",
             synthetic_preferences=smoke,
         )
         with launch(LOGS, "pendulum", LOGS / "rewards", page=not smoke, reward_options=options):

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import (
-    LearnedRewardVecEnv,
+    FeedbackVecEnv,
     OnlineConfig,
     PPOConfig,
     SB3Learner,
@@ -42,7 +42,7 @@ def main(*, smoke: bool) -> None:
     run = OnlineConfig(
         steps=9_000,  # 4,000 to ask the first questions about, 5,000 to learn in
         initial_steps=4_000,
-        turns=2 if smoke else 5,  # 60 for an agent that swings up well
+        iterations=2 if smoke else 5,  # 60 for an agent that swings up well
         comparisons=200,
         initial_fraction=0.1,
         initial_epochs=12,
@@ -59,14 +59,14 @@ def main(*, smoke: bool) -> None:
         sampler=UniformPairs(),
         feedback=InstantFeedback(ScriptedTeacher(scale=None), rng),
         trainer=RewardTrainer(model, RewardTrainerConfig(epochs=3), seed=0),
-        on_turn=lambda turn: print(f"turn {turn.turn}: {turn.comparisons} comparisons"),
+        on_iteration=lambda one: print(f"iteration {one.iteration}: {one.comparisons} comparisons"),
     )
-    fit = report.turns[-2].fit  # the last turn only learns
+    fit = report.iterations[-2].fit  # the last one only learns
     print(f"reward: loss {fit.train_loss[-1]:.3f}, accuracy {fit.train_accuracy[-1]:.1%}")
 
-    paid = LearnedRewardVecEnv(make_environments("Pendulum-v1", 8, seed=0))
-    paid.pay(report.reward)
-    learner = agent(paid).learn(1_000)  # 100_000 for a proficient agent
+    rewarded = FeedbackVecEnv(make_environments("Pendulum-v1", 8, seed=0))
+    rewarded.set_reward(report.reward)
+    learner = agent(rewarded).learn(1_000)  # 100_000 for a proficient agent
 
     judge = learner.get_env()
     judge.training = False  # keeps the statistics of observations as they are
@@ -77,5 +77,5 @@ def main(*, smoke: bool) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--smoke", action="store_true", help="two turns instead of five")
+    parser.add_argument("--smoke", action="store_true", help="two iterations instead of five")
     main(smoke=parser.parse_args().smoke)

@@ -65,7 +65,7 @@ def main() -> None:
     use_threads(1)
     config = from_json(OnlineConfig, load_preset("pendulum"))
     if options.smoke:
-        config = replace(config, steps=4_000, initial_steps=1_000, turns=1, comparisons=10)
+        config = replace(config, steps=4_000, initial_steps=1_000, iterations=1, comparisons=10)
         options.seeds, options.out = options.seeds[:1], Path("/dev/null")
     rows = []
     for name in options.teachers:

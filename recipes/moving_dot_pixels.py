@@ -25,7 +25,7 @@ from preferl.online import (
     train_on_true_reward,
     use_threads,
 )
-from preferl.online.build import build_learner
+from preferl.online.learner import build_learner
 from preferl.presets import load_preset
 
 RESULTS = Path(__file__).parent / "results" / "moving_dot_pixels.csv"
@@ -91,7 +91,7 @@ def main() -> None:
     use_threads(1)
     config = from_json(OnlineConfig, load_preset("moving_dot"))
     if options.smoke:
-        shorter = {"steps": 1_800, "initial_steps": 800, "turns": 1, "comparisons": 8}
+        shorter = {"steps": 1_800, "initial_steps": 800, "iterations": 1, "comparisons": 8}
         config = replace(config, **shorter, initial_epochs=1)
         options.seeds, options.out = options.seeds[:1], Path("/dev/null")
     rows = []

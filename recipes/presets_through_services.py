@@ -40,8 +40,8 @@ from preferl.store import Store, StoredFeedback
 
 RESULTS = Path(__file__).parent / "results" / "presets_through_services.csv"
 PRESETS = ("moving_dot", "pendulum")
-LONGER: dict[str, dict[str, int]] = {"moving_dot": {"steps": 210_000, "memory": 210_000}}
-"""What differs from the preset; the memory still keeps all experience."""
+LONGER: dict[str, dict[str, int]] = {"moving_dot": {"steps": 210_000, "buffer_steps": 210_000}}
+"""What differs from the preset; the buffer still keeps all experience."""
 Rows = dict[tuple[str, str, str], dict[str, object]]
 """By preset, way and seed."""
 SETTLED = 50
@@ -59,7 +59,7 @@ def wrapped(
         segment_length=config.segment_length,
         max_questions=questions,
         ask_every=ask_every,
-        buffer_steps=config.memory,
+        buffer_steps=config.buffer_steps,
         synthetic_preferences=config.teacher,
         seed=config.seed,
     )
@@ -78,10 +78,13 @@ def explore(env: FeedbackVecEnv, seed: int, questions: int) -> None:
 
 def service_options(config: OnlineConfig, first: int) -> list[str]:
     """The preset's reward model and its fits, as `preferl reward serve` takes them."""
-    pictures, few = config.env == "preferl/MovingDot-v0", config.comparisons // config.turns // 2
+    pictures, few = (
+        config.env == "preferl/MovingDot-v0",
+        config.comparisons // config.iterations // 2,
+    )
     options = {"min-answers": first, "min-new-answers": few, "max-wait": 5, "seed": config.seed}
     options |= {"model": "cnn" if pictures else "mlp", "members": config.model.members}
-    options |= {"epochs": config.trainer.epochs, "first-epochs": config.initial_epochs}
+    options |= {"epochs": config.trainer.epochs, "initial-epochs": config.initial_epochs}
     options |= {"batch-size": config.trainer.batch_size, "noise": config.trainer.noise}
     # As in the loop, all answers are learned from, and members are judged by those they left out.
     options |= {"use-actions": config.model.use_actions, "validation": 0}
@@ -123,7 +126,10 @@ def through_services(config: OnlineConfig) -> tuple[object, dict[str, object]]:
 
 def in_one_loop(config: OnlineConfig) -> tuple[object, dict[str, object]]:
     report = learn_from_preferences(config)
-    return report.learner.algorithm, {"answers": len(report.comparisons), "versions": config.turns}
+    return report.learner.algorithm, {
+        "answers": len(report.comparisons),
+        "versions": config.iterations,
+    }
 
 
 WAYS = {"services": through_services, "loop": in_one_loop}
@@ -179,7 +185,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     use_threads(1)
-    shorter = {"steps": 9_000, "initial_steps": 800, "turns": 1, "comparisons": 20}
+    shorter = {"steps": 9_000, "initial_steps": 800, "iterations": 1, "comparisons": 20}
     if options.smoke:
         options.seeds = options.seeds[:1]
     rows = {} if options.smoke else kept(options.out)

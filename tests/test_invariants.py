@@ -84,12 +84,12 @@ def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, k
     learner = SB3Learner(
         algorithm(kind), total_steps=300, exploration_fraction=0.2, rng=np.random.default_rng(0)
     )
-    outside = EpisodeRecorder(learner.reward_env)  # sees what is paid, through resets
+    outside = EpisodeRecorder(learner.env)  # sees what is paid, through resets
     learner.algorithm.set_env(outside)
     for version in range(2):
         reward = RewardFunction(model)
         reward = reward.scaled(make_episodes(np.random.default_rng(version), [50]))
-        learner.pay(reward)
+        learner.set_reward(reward)
         lived, paid = learner.learn(150), outside.take()
         assert paid is not None
         np.testing.assert_array_equal(lived.observations, paid.observations)
@@ -101,7 +101,7 @@ def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, k
         )
         outside.reset()  # so that no episode is paid by two versions
         outside.take()
-        learner.recorder.take()
+        learner.env.take()
         learner.algorithm._last_obs = None
 
 

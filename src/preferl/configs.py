@@ -1,6 +1,7 @@
 """Configurations as JSON and back: dataclasses, checked field by field."""
 
 import collections.abc
+import functools
 import inspect
 import math
 import types
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -18,6 +19,61 @@ from preferl.registry import config_beside
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+RENAMED: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]]] = {
+    "FeedbackConfig": {
+        "sampling": ("sampler", lambda word: {"disagreement": "informative"}.get(word, word)),
+        "candidates": ("oversampling", lambda segments: max(segments / 2, 1.0)),  # now in pairs
+    },
+    "OnlineConfig": {"turns": ("iterations", _same), "memory": ("buffer_steps", _same)},
+    "ServiceConfig": {
+        "first_epochs": ("initial_epochs", _same),
+        "deviation": ("reward_deviation", _same),
+    },
+}
+"""Fields of configurations by the names that they once had: what they are now, and their values."""
+
+
+def current_names(cls: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a configuration under the names that its fields have now.
+
+    Args:
+        cls: name of the configuration's class.
+        values: by name, old or new.
+
+    Raises:
+        ConfigError: a setting under both of its names.
+
+    >>> current_names("OnlineConfig", {"memory": 5_000, "steps": 10})
+    {'buffer_steps': 5000, 'steps': 10}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name, converted = RENAMED.get(cls, {}).get(key, (key, _same))
+        if name in found or (name != key and name in values):
+            raise ConfigError.mismatch(name, expected="one of its names", got=f"{key} beside it")
+        found[name] = converted(value)
+    return found
+
+
+def takes_old_names(cls: type[Config]) -> type[Config]:
+    """Let a dataclass of `RENAMED` be made with the names that its fields once had."""
+    made: Any = cls.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, *given: Any, **settings: Any) -> None:
+        old = RENAMED[cls.__name__].keys() & settings.keys()
+        for name in old:  # beside them, `replace` passes what is there under the present names
+            settings.pop(RENAMED[cls.__name__][name][0], None)
+        made(self, *given, **current_names(cls.__name__, settings))
+
+    cls.__init__ = init  # type: ignore[method-assign]  # the dataclass's own, with other keywords
+    return cls
 
 
 def to_json(config: object) -> dict[str, Any]:
@@ -129,6 +185,7 @@ def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
     name = where or cls.__name__
     if not isinstance(data, Mapping):
         raise _wrong(name, f"the fields of {cls.__name__}", data)
+    data = current_names(cls.__name__, data)
     known = {f.name: f for f in fields(cls) if f.init}
     unknown = sorted(set(data) - set(known))
     if unknown:

@@ -109,7 +109,7 @@ def test_module_runs():
 def small(out, *more):
     return [
         "online", "run", "--out", str(out), "--steps", "800", "--initial-steps", "400",
-        "--turns", "1", "--comparisons", "6", "--environments", "2", "--segment-length", "10",
+        "--iterations", "1", "--comparisons", "6", "--environments", "2", "--segment-length", "10",
         "--judge.episodes", "2", "--judge.questions", "10", "--judge.clip-steps", "4",
         "--judge.no-oracle", *more,
     ]  # fmt: skip

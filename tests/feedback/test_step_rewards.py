@@ -25,7 +25,6 @@ from preferl.online import (
     FeedbackVecEnv,
     FeedbackVectorEnv,
     HumanPreferencesEnvWrapper,
-    LearnedRewardVecEnv,
     SB3Learner,
     relabel_replay,
 )
@@ -90,8 +89,8 @@ def torque(observations: Any, actions: Any) -> Any:
 @pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
 def test_environments_pay_them(reward, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    plain = LearnedRewardVecEnv(make_vec_env(pendulum, 2))
-    plain.pay(reward)
+    plain = FeedbackVecEnv(make_vec_env(pendulum, 2))
+    plain.set_reward(reward)
     stacked = gymnasium.vector.SyncVectorEnv([pendulum] * 2)
     venvs: list[Any] = [
         plain,
@@ -115,7 +114,7 @@ def test_learners_pay_them_and_relabel_their_memory(reward) -> None:
     agent = SAC("MlpPolicy", make_vec_env(pendulum, 1, seed=0), learning_starts=10_000)
     learner = SB3Learner(agent, total_steps=60, rng=np.random.default_rng(0))
     learner.learn(30)
-    learner.pay(reward)
+    learner.set_reward(reward)
     buffer = agent.replay_buffer
     size = buffer.size()
     low, high = agent.action_space.low, agent.action_space.high

@@ -18,7 +18,7 @@ CONFIG = OnlineConfig(
     environments=2,
     steps=1_000,
     comparisons=40,
-    turns=4,
+    iterations=4,
     segment_length=10,
     initial_steps=300,
     algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),

@@ -15,7 +15,7 @@ def quick_service(out):
     return ServiceConfig(
         out=out,
         reward=QUICK,
-        first_epochs=10,
+        initial_epochs=10,
         min_answers=10,
         min_new_answers=5,
         poll_seconds=0.01,

@@ -147,7 +147,7 @@ def test_experience_that_cannot_be_saved_stops_no_closing(
         asking.close()
     assert env.closed
     assert begun() == []
-    assert begun("handover") == []
+    assert begun("query-worker") == []
 
 
 def test_a_core_stops_reading_by_itself_too(feedback: Any, tmp_path: Any) -> None:

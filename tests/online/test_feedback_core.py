@@ -116,7 +116,9 @@ class Driver:
 
 def make_core(source: Any = None, environments: int = 3, **settings: Any) -> FeedbackCore:
     sink = Sink()
-    core = FeedbackCore(SEEN, DONE, environments, config=FeedbackConfig(**settings), handover=sink)
+    core = FeedbackCore(
+        SEEN, DONE, environments, config=FeedbackConfig(**settings), on_episodes=sink.put
+    )
     core.sink = sink  # type: ignore[attr-defined]
     if source is not None:
         core._source = source
@@ -157,7 +159,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     assert max(begun) > 3
     driver.ended, before = [], [list(paid) for paid in driver.paid]
     core.sink.parts.clear()  # type: ignore[attr-defined]
-    core._give(at_least=1)
+    core._hand_over(1)
     core.sink.parts.clear()  # type: ignore[attr-defined]
     assert core.version == 0
     source.next = reward_of(kind)
@@ -244,14 +246,14 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     source, sink = Source(), Sink()
     half = spaces.Box(-1, 1, (2,), np.float32)
     core = FeedbackCore(
-        SEEN, DONE, 2, handover=sink, transform=lambda o: o[..., :2] / 2, space=half
+        SEEN, DONE, 2, on_episodes=sink.put, transform=lambda o: o[..., :2] / 2, space=half
     )
     core._source = source
     model = build_reward_model(MLP, half, DONE, seed=0)
     source.next = RewardFunction(model)
     core.refresh()
     driver = Driver(core)
-    first = core._recording.present.copy()
+    first = core.recording.present.copy()
     paid = driver.step(0.0)
     assert np.abs(first).max() <= 0.5
     core.hand_over()

@@ -22,7 +22,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online import handover as handover_module
+from preferl.online import query_worker as worker_module
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.online.single_env import GONE, HumanPreferencesEnvWrapper
@@ -57,7 +57,7 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 class Sink:
     def __init__(self, env: Any) -> None:
         self.parts: list[Episodes] = []
-        env.core._handover, env.core._collecting = self, True
+        env.core._on_episodes, env.core._collecting = self.put, True
 
     def put(self, episodes: Episodes) -> None:
         self.parts.append(episodes)
@@ -230,7 +230,7 @@ class Handed:
 def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -> None:
     inner = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), segment_length=5)
     handed = Handed()
-    inner.core._handover, inner.core._collecting = handed, True
+    inner.core._on_episodes, inner.core._collecting = handed.put, True
     env = VecNormalize(inner) if normalised else inner
     model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
     model.learn(512, callback=FeedbackCallback(exploration_fraction=0.25))
@@ -244,7 +244,7 @@ def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -
 
 def test_sac_explores_and_keeps_no_window_across_it() -> None:
     env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), segment_length=5)
-    env.core._handover, env.core._collecting = Handed(), True
+    env.core._on_episodes, env.core._collecting = Handed().put, True
     model = SAC("MlpPolicy", env, learning_starts=500, buffer_size=200, seed=0, device="cpu")
     model.learn(100, callback=FeedbackCallback(exploration_fraction=0.3))
     assert env.explored_steps == 20
@@ -272,7 +272,7 @@ def test_a_callback_without_its_environment_is_refused() -> None:
 def test_collecting_through_a_store_touches_no_disk_while_acting(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
     with Store.open(tmp_path) as store:
         store.projects.create("pendulum")
         feedback = StoredFeedback(store)
@@ -387,7 +387,7 @@ def test_old_arguments_say_what_takes_their_place(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["synthetic_prefs", "synthetic_preferences"])
 def test_one_line_collects_and_pays(tmp_path, monkeypatch, name: str) -> None:
-    monkeypatch.setattr(handover_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
     if name == "synthetic_prefs":
         save_reward(tmp_path / "pretrained", reward_of())
     else:
@@ -406,8 +406,8 @@ def test_one_line_collects_and_pays(tmp_path, monkeypatch, name: str) -> None:
         if truncated:
             env.reset()
     assert info["reward_version"] == (1 if name == "synthetic_prefs" else 7)
-    assert env.handover is not None
-    assert env.handover.config.buffer_steps == 125
+    assert env.queries is not None
+    assert env.queries.config.buffer_steps == 125
     assert env.save()
     env.close()
     with Store.open(tmp_path / "logs") as store:

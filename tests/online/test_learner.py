@@ -103,14 +103,14 @@ def test_steps_are_exact_to_one_rollout(
         assert asked <= subject.steps < asked + rollout
     explored = subject.steps - subject.algorithm.num_timesteps
     assert fraction * asked <= explored < fraction * asked + 2
-    under_way = subject.recorder.take(unfinished="cut")
+    under_way = subject.env.take(unfinished="cut")
     assert recorded + (under_way.steps if under_way else 0) == subject.steps
 
 
 def test_a_call_that_is_covered_by_the_last_rollout_does_not_learn() -> None:
     subject = learner(ppo(), exploration_fraction=0.0)
     subject.learn(1)
-    subject.recorder.take(unfinished="cut")
+    subject.env.take(unfinished="cut")
     episodes = subject.learn(31)
     assert subject.steps == 32
     assert (len(episodes), episodes.steps) == (0, 0)
@@ -174,7 +174,7 @@ def test_the_algorithm_stores_what_the_environment_showed() -> None:
 
 
 def subject_under_way(subject: SB3Learner) -> set[Any]:
-    episodes = subject.recorder.take(unfinished="cut")
+    episodes = subject.env.take(unfinished="cut")
     return set() if episodes is None else {tuple(row) for row in np.asarray(episodes.observations)}
 
 
@@ -190,7 +190,7 @@ def test_exploring_goes_on_where_the_agent_was() -> None:
 def test_the_teacher_sees_true_rewards_while_the_agent_is_paid_others() -> None:
     algorithm = ppo(DummyVecEnv([Clock] * 2))
     subject = learner(algorithm)
-    subject.pay(Curious(subject.reward_env))
+    subject.set_reward(Curious(subject.env))
     episodes = subject.learn(64)
     times = np.asarray(episodes.observations)[:, 1]
     np.testing.assert_array_equal(episodes.rewards, times + 1)
@@ -203,14 +203,14 @@ def test_paying_the_same_reward_again_changes_nothing(context: int, kind: Any) -
     """What was paid online, through resets and a full ring, is what relabelling computes."""
     algorithm = sac(kind=kind, buffer_size=300)
     subject = learner(algorithm, exploration_fraction=0.1)
-    reward = Curious(subject.reward_env, context)
-    subject.pay(reward)
+    reward = Curious(subject.env, context)
+    subject.set_reward(reward)
     for _ in range(5):
         subject.learn(100)
     buffer = algorithm.replay_buffer
     assert buffer.full
     online = buffer.rewards.copy()
-    subject.pay(reward)
+    subject.set_reward(reward)
     # The oldest steps have lost what came before them; scaling actions rounds.
     same = np.isclose(online, buffer.rewards, rtol=0, atol=1e-3)
     oldest = (buffer.pos + np.arange(context - 1)) % buffer.buffer_size
@@ -224,7 +224,7 @@ def test_old_experience_is_paid_the_new_reward() -> None:
     subject.learn(60)
     buffer = algorithm.replay_buffer
     assert (buffer.rewards == 0).all()
-    subject.pay(Curious(subject.reward_env))
+    subject.set_reward(Curious(subject.env))
     assert (buffer.rewards[: buffer.size()] != 0).all()
 
 
@@ -257,7 +257,7 @@ def test_dictionaries_and_discrete_actions(make: Any, context: int) -> None:
         assert isinstance(episodes.observations, dict)
         assert episodes.observations["time"].shape == (episodes.steps,)
         assert episodes.actions.shape == (episodes.steps,)
-        subject.pay(Curious(subject.reward_env, context))
+        subject.set_reward(Curious(subject.env, context))
 
 
 class Picture(Clock):
@@ -280,7 +280,7 @@ def test_images_are_recorded_as_the_environment_gives_them() -> None:
     assert isinstance(algorithm.get_env(), VecTransposeImage)
     episodes = subject.learn(20)
     assert np.asarray(episodes.observations).shape[1:] == (36, 40, 3)
-    subject.pay(Curious(subject.reward_env, 2))
+    subject.set_reward(Curious(subject.env, 2))
     subject.learn(10)
 
 
@@ -289,14 +289,14 @@ def test_normalised_observations_stay_outside() -> None:
     algorithm = sac(env)
     subject = learner(algorithm)
     assert algorithm.get_env() is env
-    subject.pay(Curious(subject.reward_env))
+    subject.set_reward(Curious(subject.env))
     episodes = subject.learn(60)
     np.testing.assert_allclose(
         np.linalg.norm(np.asarray(episodes.observations)[:, :2], axis=1), 1.0, atol=1e-5
     )
     assert (np.abs(algorithm.replay_buffer.rewards) <= 1).all(), "learned, not the environment's"
     online = algorithm.replay_buffer.rewards.copy()
-    subject.pay(Curious(subject.reward_env))
+    subject.set_reward(Curious(subject.env))
     np.testing.assert_allclose(online, algorithm.replay_buffer.rewards, atol=1e-3)
 
 
@@ -361,7 +361,7 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     episodes = subject.learn(32)
     assert used + 32 <= subject.steps <= used + 40
     assert episodes.steps > 0
-    subject.pay(Curious(subject.reward_env, 2))
+    subject.set_reward(Curious(subject.env, 2))
 
 
 def test_functions_are_callbacks_too() -> None:
@@ -381,7 +381,7 @@ def run(seed: int) -> tuple[list[Episodes], dict[str, Any]]:
     episodes = []
     for _ in range(3):
         episodes.append(subject.learn(50))
-        subject.pay(Curious(subject.reward_env, 2))
+        subject.set_reward(Curious(subject.env, 2))
     return episodes, algorithm.policy.state_dict()
 
 
@@ -441,7 +441,7 @@ def test_a_reward_for_other_spaces_is_refused_before_anything_changes() -> None:
     subject = learner(algorithm)
     subject.learn(20)
     with pytest.raises(SpaceError):
-        subject.pay(Curious(make_vec_env("CartPole-v1", 1)))
+        subject.set_reward(Curious(make_vec_env("CartPole-v1", 1)))
     assert (algorithm.replay_buffer.rewards == 0).all()
 
 

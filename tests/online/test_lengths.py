@@ -57,7 +57,7 @@ UNEVEN = (30, 89, 47)
 CONFIG = OnlineConfig(
     steps=600,
     comparisons=6,
-    turns=2,
+    iterations=2,
     segment_length=10,
     initial_steps=100,
     short="drop",
@@ -115,7 +115,7 @@ class Hands:
 
     explore = learn
 
-    def pay(self, reward: Any) -> None:
+    def set_reward(self, reward: Any) -> None:
         pass
 
 
@@ -205,7 +205,7 @@ def test_recorders_count_what_is_taken_in_pieces() -> None:
     for _ in range(45):
         recorder.step(np.zeros((1, 1), np.float32))
         recorder.take(unfinished="cut")
-    assert (recorder.clock.shortest, recorder.clock.longest) == (20, 20)
+    assert (recorder.core.clock.shortest, recorder.core.clock.longest) == (20, 20)
 
 
 def test_guards_say_the_same_everywhere() -> None:

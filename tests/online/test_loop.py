@@ -18,7 +18,7 @@ TINY = OnlineConfig(
     environments=2,
     steps=1_600,
     comparisons=17,
-    turns=3,
+    iterations=3,
     segment_length=10,
     initial_steps=400,
     algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=2),
@@ -34,8 +34,8 @@ def report():
 
 def test_asks_what_was_asked_for(report):
     assert len(report.comparisons) == 17
-    assert [turn.turn for turn in report.turns] == [0, 1, 2, 3]
-    assert report.turns[-1].fit is None
+    assert [turn.iteration for turn in report.iterations] == [0, 1, 2, 3]
+    assert report.iterations[-1].fit is None
     assert not report.interrupted
 
 
@@ -67,7 +67,7 @@ def test_reward_paid_is_normalised_over_experience(report):
 
 
 def test_the_reward_knows_its_likelihood(report):
-    assert report.reward.likelihood == report.turns[-2].fit.likelihood
+    assert report.reward.likelihood == report.iterations[-2].fit.likelihood
     assert report.reward.likelihood.scale != 1
 
 
@@ -98,7 +98,7 @@ def test_informative_sampler_and_sac_relabel():
 
 @pytest.mark.parametrize("acquisition", ["logit", "label", "entropy"])
 def test_every_acquisition_runs(acquisition):
-    config = replace(TINY, sampler="informative", acquisition=acquisition, turns=2)
+    config = replace(TINY, sampler="informative", acquisition=acquisition, iterations=2)
     assert len(learn_from_preferences(config).comparisons) == 17
 
 
@@ -176,7 +176,7 @@ class Wanting(Counting):
 def test_a_sampler_of_ones_own_chooses_among_many():
     plain, wanting = Counting(), Wanting()
     for sampler in (plain, wanting):
-        learn_from_preferences(replace(TINY, oversampling=4, turns=1), sampler=sampler)
+        learn_from_preferences(replace(TINY, oversampling=4, iterations=1), sampler=sampler)
     assert plain.seen == [(8 * 17, 17)]
     assert wanting.seen == [(3 * 17, 17)]
 
@@ -213,14 +213,14 @@ def test_too_long_clips_are_an_error_that_says_how_long():
         learn_from_preferences(replace(TINY, segment_length=300))
 
 
-@pytest.mark.parametrize("field", ["steps", "comparisons", "turns", "segment_length"])
+@pytest.mark.parametrize("field", ["steps", "comparisons", "iterations", "segment_length"])
 def test_settings_out_of_range(field):
     with pytest.raises(ConfigError, match=field):
         replace(TINY, **{field: 0})
 
 
 def test_turns_shorter_than_a_rollout_are_told_of(caplog):
-    learn_from_preferences(replace(TINY, turns=7))
+    learn_from_preferences(replace(TINY, iterations=7))
     assert "shorter rollouts" in caplog.text
     caplog.clear()
     learn_from_preferences(TINY)
@@ -236,9 +236,9 @@ def test_algorithms_check_their_settings():
 
 def test_a_schedule_may_be_a_function():
     report = learn_from_preferences(TINY, schedule=lambda elapsed: float(elapsed < 0.5))
-    asked = [turn.comparisons for turn in report.turns]
+    asked = [turn.comparisons for turn in report.iterations]
     assert asked == [4, 17, 17, 17]
-    assert report.last_fit is report.turns[1].fit
+    assert report.last_fit is report.iterations[1].fit
 
 
 def test_unknown_environment():

@@ -13,11 +13,11 @@ from preferl.errors import CheckpointError, ConfigError
 from preferl.feedback import InstantFeedback, ScriptedTeacher
 from preferl.models import LSTMRewardConfig, MLPRewardConfig
 from preferl.online import (
+    IterationReport,
     OnlineConfig,
     OnlineReport,
     PPOConfig,
     SACConfig,
-    TurnReport,
     learn_from_preferences,
 )
 from preferl.training import RewardTrainerConfig
@@ -26,7 +26,7 @@ TINY = OnlineConfig(
     environments=2,
     steps=1_000,
     comparisons=13,
-    turns=3,
+    iterations=3,
     segment_length=10,
     initial_steps=300,
     algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=2),
@@ -62,12 +62,12 @@ def undisturbed(name: str) -> tuple[OnlineReport, dict[str, Any]]:
 def killed(config: OnlineConfig, folder: Path, turn: int) -> None:
     """A run that ends in a turn, after its answers were given."""
 
-    def end(report: TurnReport) -> None:
-        if report.turn == turn:
+    def end(report: IterationReport) -> None:
+        if report.iteration == turn:
             raise KilledError
 
     with pytest.raises(KilledError):
-        learn_from_preferences(config, on_turn=end, checkpoints=folder)
+        learn_from_preferences(config, on_iteration=end, checkpoints=folder)
 
 
 @pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
@@ -79,9 +79,11 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
     report = learn_from_preferences(CONFIGS[name], checkpoints=tmp_path)
     assert_same(everything(report.learner.algorithm), numbers)
     assert report.env_steps == expected.env_steps
-    assert [one.turn for one in report.turns] == [one.turn for one in expected.turns]
-    assert [one.mean_return for one in report.turns] == pytest.approx(
-        [one.mean_return for one in expected.turns], abs=0, nan_ok=True
+    assert [one.iteration for one in report.iterations] == [
+        one.iteration for one in expected.iterations
+    ]
+    assert [one.mean_return for one in report.iterations] == pytest.approx(
+        [one.mean_return for one in expected.iterations], abs=0, nan_ok=True
     )
     np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
     np.testing.assert_array_equal(
@@ -96,10 +98,10 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path):
     first = learn_from_preferences(TINY, checkpoints=tmp_path)
-    seen: list[TurnReport] = []
-    again = learn_from_preferences(TINY, checkpoints=tmp_path, on_turn=seen.append)
+    seen: list[IterationReport] = []
+    again = learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=seen.append)
     assert seen == []
-    assert (again.env_steps, len(again.turns)) == (first.env_steps, len(first.turns))
+    assert (again.env_steps, len(again.iterations)) == (first.env_steps, len(first.iterations))
     assert again.seconds > 0.5 * first.seconds  # of the first program, for the most part
 
 
@@ -149,12 +151,12 @@ def test_feedback_of_ones_own_keeps_its_answers_itself(tmp_path):
 
     own = Own()
 
-    def end(report: TurnReport) -> None:
-        if report.turn == 1:
+    def end(report: IterationReport) -> None:
+        if report.iteration == 1:
             raise KilledError
 
     with pytest.raises(KilledError):
-        learn_from_preferences(TINY, feedback=own, on_turn=end, checkpoints=tmp_path)
+        learn_from_preferences(TINY, feedback=own, on_iteration=end, checkpoints=tmp_path)
     report = learn_from_preferences(TINY, feedback=own, checkpoints=tmp_path)
-    assert len(report.turns) == 4
+    assert len(report.iterations) == 4
     assert report.comparisons is own.comparisons()

@@ -19,7 +19,7 @@ def short() -> OnlineConfig:
         environments=2,
         steps=600,
         initial_steps=200,
-        turns=1,
+        iterations=1,
         comparisons=6,
         segment_length=4,
         initial_epochs=1,

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.online import EpisodeRecorder
-from preferl.online.recording import blank
+from preferl.online.recording import Recording, blank
 
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 
@@ -127,11 +127,20 @@ def scripts(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
     return np.array(draw(st.lists(row, min_size=steps, max_size=steps))), deeds
 
 
+def small_recorder(venv: VecEnv, **settings: Any) -> Any:
+    """One whose arrays have to grow at once."""
+    recorder = EpisodeRecorder(venv, **settings)
+    recorder.core.recording = Recording(
+        venv.observation_space, venv.action_space, venv.num_envs, capacity=2
+    )
+    return recorder
+
+
 @settings(max_examples=150, deadline=None)
 @given(scripts())
 def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, list[str]]) -> None:
     ends, deeds = script
-    recorder = EpisodeRecorder(ScriptedVecEnv(ends), capacity=2)
+    recorder = small_recorder(ScriptedVecEnv(ends))
     by_hand = ByHand(recorder.num_envs)
     by_hand.reset(np.copy(recorder.reset()))
     for number, deed in enumerate(deeds):
@@ -147,7 +156,9 @@ def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, l
             assert_same(recorder.take(unfinished="cut"), by_hand.take())
         else:
             expected = by_hand.take()
-            assert recorder.finished_steps == sum(len(steps) for steps, _, _ in expected)
+            assert recorder.core.recording.finished_steps == sum(
+                len(steps) for steps, _, _ in expected
+            )
             assert_same(recorder.take(), expected)
     assert recorder.steps == deeds.count("step") * recorder.num_envs
 
@@ -223,7 +234,7 @@ class StatefulEnv(gym.Env[Any, Any]):
 
 
 def test_states_are_those_before_acting() -> None:
-    recorder = EpisodeRecorder(DummyVecEnv([StatefulEnv] * 2), states=True, capacity=2)
+    recorder = small_recorder(DummyVecEnv([StatefulEnv] * 2), states=True)
     recorder.reset()
     for _ in range(4):
         recorder.step(np.zeros(2, int))

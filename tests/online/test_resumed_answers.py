@@ -29,7 +29,7 @@ from preferl.store import Store, StoredFeedback
 from preferl.store import feedback as stored
 
 KILLS = 20
-SMALL = replace(CONFIG, comparisons=16, turns=3, steps=600)
+SMALL = replace(CONFIG, comparisons=16, iterations=3, steps=600)
 
 
 class KilledError(BaseException):

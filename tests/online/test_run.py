@@ -35,7 +35,7 @@ TINY = OnlineConfig(
     environments=2,
     steps=1_000,
     comparisons=12,
-    turns=2,
+    iterations=2,
     segment_length=10,
     initial_steps=400,
     algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
@@ -112,10 +112,10 @@ def test_nothing_is_pickled(run):
 
 def test_interrupt_leaves_a_usable_folder(tmp_path):
     def stop(turn):
-        if turn.turn == 1:
+        if turn.iteration == 1:
             raise KeyboardInterrupt
 
-    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_turn=stop)
+    result = run_online(TINY, tmp_path / "run", judge=JUDGE, on_iteration=stop)
     assert result["interrupted"]
     assert "taught" not in result
     assert load_policy(tmp_path / "run/policy").predict(np.zeros((1, 3)))[0].shape == (1, 1)
@@ -125,15 +125,15 @@ def test_interrupt_leaves_a_usable_folder(tmp_path):
 
 def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
     def stop(turn):
-        if turn.turn == 1:
+        if turn.iteration == 1:
             raise KeyboardInterrupt
 
     _, whole, _ = run
     out = tmp_path / "run"
-    run_online(TINY, out, judge=JUDGE, on_turn=stop)
+    run_online(TINY, out, judge=JUDGE, on_iteration=stop)
     assert (out / "checkpoints").is_dir()
-    with pytest.raises(ConfigError, match=r"expected turns=2, got turns=3"):
-        run_online(replace(TINY, turns=3), out, judge=JUDGE, resume=True)
+    with pytest.raises(ConfigError, match=r"expected iterations=2, got iterations=3"):
+        run_online(replace(TINY, iterations=3), out, judge=JUDGE, resume=True)
     result = run_online(TINY, out, judge=JUDGE, resume=True)
     assert not result["interrupted"]
     assert result["taught"] == whole["taught"]
@@ -264,7 +264,7 @@ def test_a_second_run_into_the_folder_is_refused(tmp_path):
             refused.append(resume)
         raise KeyboardInterrupt
 
-    run_online(TINY, tmp_path / "run", judge=JUDGE, on_turn=again)
+    run_online(TINY, tmp_path / "run", judge=JUDGE, on_iteration=again)
     assert refused == [False, True]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 

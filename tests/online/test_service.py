@@ -29,7 +29,7 @@ def config(tmp_path):
 
 def test_answers_become_versions(world, config):
     world.ask_and_answer(60)
-    (number, metrics), = serve_once(replace(config, first_epochs=40), world)  # fmt: skip
+    (number, metrics), = serve_once(replace(config, initial_epochs=40), world)  # fmt: skip
     assert number == 1
     published = PublishedReward(config.out)
     assert published.refresh()
@@ -51,7 +51,7 @@ def test_answers_become_versions(world, config):
 
 def test_members_keep_their_deviation(world, config):
     world.ask_and_answer(20)
-    serve_once(replace(config, deviation=0.05, reward=replace(QUICK, members=1)), world)
+    serve_once(replace(config, reward_deviation=0.05, reward=replace(QUICK, members=1)), world)
     reward = read_version(config.out, 1).reward
     comparisons = StoredFeedback(world.store).comparisons()
     paid = reward.combine(reward.member_rewards(comparisons.segments.episodes()))
@@ -127,7 +127,7 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
 @pytest.mark.parametrize("model", ["mr", "nmr", "pt"])
 def test_published_models_are_served_and_gone_on_with(world, config, model):
     small = RewardSettings(model=model, epochs=1, hidden=(8,) if model == "mr" else None)
-    config = replace(config, reward=small, first_epochs=2, context=6 if model == "nmr" else None)
+    config = replace(config, reward=small, initial_epochs=2, context=6 if model == "nmr" else None)
     world.ask(24)
     epochs = []
     for count in (12, 6):

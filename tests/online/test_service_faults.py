@@ -30,7 +30,7 @@ def serve(folder, out):
     config = ServiceConfig(
         out=out,
         reward=RewardSettings(hidden=(64,), epochs=3, members=3),
-        first_epochs=3,
+        initial_epochs=3,
         min_answers=5,
         min_new_answers=1,
         max_wait=0.0,

@@ -19,7 +19,7 @@ def test_the_service_says_when_it_learns_next(world, tmp_path):
     config = ServiceConfig(
         out=tmp_path / "rewards",
         reward=RewardSettings(hidden=(16,), epochs=2, members=1),
-        first_epochs=2,
+        initial_epochs=2,
         min_answers=10,
         min_new_answers=5,
         max_wait=3600,

@@ -86,7 +86,7 @@ def test_online_runs_keep_states_that_people_can_be_shown():
     config = OnlineConfig(
         steps=200,
         comparisons=4,
-        turns=1,
+        iterations=1,
         segment_length=10,
         initial_steps=100,
         initial_epochs=1,

@@ -115,6 +115,7 @@ def _run(command: Command, arguments: Sequence[str]) -> None:
     from preferl.cli.optional import plain_metavars
 
     module = import_module(command.module)
+    arguments = _current(module, arguments)
     with plain_metavars():
         config = tyro.cli(
             getattr(module, command.config),
@@ -124,6 +125,18 @@ def _run(command: Command, arguments: Sequence[str]) -> None:
         )
     run: Callable[[Any], None] = getattr(module, command.run)
     run(config)
+
+
+def _current(module: Any, arguments: Sequence[str]) -> list[str]:
+    """Options under the names that they have now, where a command's module says of which config."""
+    from preferl.configs import RENAMED
+
+    names = {
+        f"--{old}".replace("_", "-"): f"--{new}".replace("_", "-")
+        for old, (new, _) in RENAMED.get(getattr(module, "OLD_NAMES_OF", ""), {}).items()
+    }
+    parts = [word.partition("=") for word in arguments]
+    return [names.get(name, name) + equals + value for name, equals, value in parts]
 
 
 def _default(module: Any, arguments: Sequence[str]) -> Any:

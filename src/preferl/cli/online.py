@@ -15,6 +15,9 @@ from preferl.trust import admitted, typed
 MOST_SETTINGS = 2**16
 """Bytes of a file of settings, which takes some 40 of them for each."""
 
+OLD_NAMES_OF = "OnlineConfig"
+"""Config whose former names this command takes as options."""
+
 
 @dataclass(frozen=True)
 class OnlineRunConfig:

@@ -10,6 +10,9 @@ from preferl.cli.optional import Trust
 from preferl.cli.reward import starting_point as starting_point  # of this command, too
 from preferl.online.service_config import ServiceConfig
 
+OLD_NAMES_OF = "ServiceConfig"
+"""Config whose former names this command takes as options."""
+
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
 @dataclass(frozen=True)

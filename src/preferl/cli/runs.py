@@ -15,11 +15,11 @@ INTERRUPTED = 130
 
 if TYPE_CHECKING:
     from preferl.feedback import Feedback
-    from preferl.online import JudgeConfig, OnlineConfig, TurnReport
+    from preferl.online import IterationReport, JudgeConfig, OnlineConfig
 
 
-class TurnProgress:
-    """A live line on a terminal, and one plain line per turn elsewhere."""
+class IterationProgress:
+    """A live line on a terminal, and one plain line per iteration elsewhere."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console = console
@@ -37,16 +37,16 @@ class TurnProgress:
         self._began = time.perf_counter()
         self._live = False
 
-    def __call__(self, turn: "TurnReport") -> None:
-        """Show what a turn did."""
-        news = f"{turn.comparisons} answers · return {turn.mean_return:,.0f}"
-        if turn.fit is not None:
-            news += f" · held-out accuracy {turn.fit.validation_accuracy[-1]:.0%}"
-        self._bar.update(self._task, completed=turn.env_steps, news=news)
+    def __call__(self, report: "IterationReport") -> None:
+        """Show what an iteration did."""
+        news = f"{report.comparisons} answers · return {report.mean_return:,.0f}"
+        if report.fit is not None:
+            news += f" · held-out accuracy {report.fit.validation_accuracy[-1]:.0%}"
+        self._bar.update(self._task, completed=report.env_steps, news=news)
         if not self._live:
             seconds = time.perf_counter() - self._began
             self._console.print(
-                f"{turn.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s · {news}",
+                f"{report.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s · {news}",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -58,7 +58,7 @@ class TurnProgress:
             self._console.print(f"{doing} ...", highlight=False)
 
     @contextmanager
-    def running(self, *, live: bool = True) -> Iterator["TurnProgress"]:
+    def running(self, *, live: bool = True) -> Iterator["IterationProgress"]:
         """Keep the line alive for the block; plain lines where a person types in between."""
         self._live = live and self._console.is_terminal
         if not self._live:
@@ -104,7 +104,7 @@ def run_with_progress(
         highlight=False,
         soft_wrap=True,
     )
-    progress = TurnProgress(console, run.steps)
+    progress = IterationProgress(console, run.steps)
     with progress.running(live=not (ask or feedback)):
         result = run_online(
             run,
@@ -113,7 +113,7 @@ def run_with_progress(
             teacher=teacher,
             feedback=feedback,
             true_reward=true_reward,
-            on_turn=progress,
+            on_iteration=progress,
             on_stage=progress.stage,
             resume=bool(resume),
         )

@@ -11,23 +11,25 @@ from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.feedback_core import FeedbackCore
-from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.handover import Handover, HandoverCounts
+from preferl.online.feedback_env import (
+    EpisodeRecorder,
+    FeedbackVecEnv,
+    LearnedRewardVecEnv,
+    RecordsStates,
+)
 from preferl.online.learner import PolicyLearner, SB3Learner
 from preferl.online.lengths import VariableLengthWarning
 from preferl.online.loop import learn_from_preferences
-from preferl.online.paying import Reward
-from preferl.online.recorder import EpisodeRecorder
+from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
 from preferl.online.replay import relabel_replay
-from preferl.online.report import OnlineReport, TurnReport
-from preferl.online.reward_env import LearnedRewardVecEnv
+from preferl.online.report import IterationReport, OnlineReport, TurnReport
+from preferl.online.reward_computer import Reward
 from preferl.online.run import JudgeConfig, record, run_online, train_on_true_reward
 from preferl.online.save_callback import SaveRunCallback
 from preferl.online.saving import load_policy, save_policy
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
 from preferl.online.single_env import HumanPreferencesEnvWrapper
-from preferl.online.states import RecordsStates
 from preferl.online.supervise import launch
 from preferl.online.supervisor import SuperviseConfig, Supervisor
 from preferl.online.vector_env import FeedbackVectorEnv
@@ -47,6 +49,7 @@ __all__ = [
     "Handover",
     "HandoverCounts",
     "HumanPreferencesEnvWrapper",
+    "IterationReport",
     "JudgeConfig",
     "LearnedRewardVecEnv",
     "OnlineConfig",
@@ -54,6 +57,8 @@ __all__ = [
     "PPOConfig",
     "PolicyLearner",
     "Predictor",
+    "QueryCounts",
+    "QueryWorker",
     "RecordsStates",
     "Resumed",
     "Reward",

@@ -12,9 +12,13 @@ from preferl.data.episodes import Episodes, join
 from preferl.evaluation.environments import make_task_env
 from preferl.evaluation.normalised import on_raw_observations
 from preferl.evaluation.protocols import Policy
-from preferl.online.recorder import outcomes, present_infos, stack_states
+from preferl.online.feedback_env import (
+    RecordsStates,
+    outcomes,
+    present_infos,
+    stack_states,
+)
 from preferl.online.recording import Recording
-from preferl.online.states import RecordsStates
 from preferl.shapes import BoolArray
 from preferl.simulators import Environment, is_mujoco
 

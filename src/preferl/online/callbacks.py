@@ -1,46 +1,57 @@
 """What happens between rollouts of stable-baselines3's algorithms: newer rewards, unusual clips."""
 
 from contextlib import nullcontext
-from typing import Any, Final, Literal, cast, final
+from typing import Final, Literal, cast, final
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env import (
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+    VecVideoRecorder,
+)
 
-from preferl.errors import ConfigError, require_in
-from preferl.online.agent_state import end_replay, lose_place, replay_of
-from preferl.online.exploration import ExplorationPolicy
+from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.online.agent_state import end_replay, replay_of
+from preferl.online.exploration import ExplorationPolicy, explore
 from preferl.online.feedback_env import FeedbackVecEnv
 from preferl.online.replay import relabel_replay, require_relabelling, require_spaces_held
-from preferl.online.rollouts import pay_rollout, rewards_reach
+from preferl.shapes import FloatArray
 
 STRETCH_CLIPS: Final = 4
 """Lengths of a clip for which a random policy takes over now and then; shorter has few clips."""
+
+PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
+"""Wrappers that hand on rewards as they are and look no further at them."""
 
 
 @final
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
-    No rollout mixes two rewards. The whole replay buffer of an off-policy algorithm is paid again
-    by the new one; what it was paid while the environment's own reward was switched on, too. If
-    what it stores is not what rewards are computed from, `learn` raises `SpaceError` at its start.
+    No rollout mixes two rewards. The whole replay buffer of an off-policy algorithm is relabelled
+    by the new one, with the steps that had the environment's own reward. If what it stores is not
+    what rewards are computed from, `learn` raises `SpaceError` at its start.
 
-    An agent that has found its ways shows people the same clips again and again. With
-    `exploration_fraction`, a random policy takes over now and then between two rollouts, so that
-    they compare more than these; nothing is learned from those steps, and the episodes after them
-    begin anew. The loop in one process does the same.
+    An agent that has found its ways shows people the same clips again and again. Where clips are
+    collected, a random policy takes over now and then between two rollouts, so that they compare
+    more than these; nothing is learned from those steps, and the episodes after them begin anew.
+    The loop in one process does the same.
 
-    An on-policy algorithm needs no reward before its rollout is over. All its steps are paid
-    together then, to within rounding what each would have been paid, in a fraction of the time
-    (`pay="rollout"`). Until then `step` gives zeros, and so it gives what was learned at once
-    (`pay="step"`) where anything between environment and algorithm looks at rewards:
+    An on-policy algorithm needs no reward before its rollout is over. The rewards of all its steps
+    are computed together then, to within rounding what each would have had, in a fraction of the
+    time (`pay="rollout"`). Until then `step` gives zeros, and so it gives learned rewards at once
+    (`pay="step"`) where anything between environment and algorithm looks at them:
     `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper that is not SB3's.
 
     Args:
         exploration_fraction: share of all steps in which that is so; not counted among those
-            that the algorithm was asked for. It takes none by default.
+            that the algorithm was asked for. .05 shows a few unusual clips per round, 0 none.
         random_probability: see `ExplorationPolicy`.
         switch_probability: see `ExplorationPolicy`.
         pay: "rollout" or "step"; the latter for callbacks that look at each step's reward.
@@ -56,7 +67,7 @@ class FeedbackCallback(BaseCallback):
     def __init__(
         self,
         *,
-        exploration_fraction: float = 0.0,
+        exploration_fraction: float = 0.05,
         random_probability: float = 0.5,
         switch_probability: float = 0.5,
         pay: Literal["rollout", "step"] = "rollout",
@@ -68,8 +79,7 @@ class FeedbackCallback(BaseCallback):
         require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
-        if pay not in ("rollout", "step"):
-            raise ConfigError.mismatch("pay", expected="rollout or step", got=repr(pay))
+        require_one_of("pay", pay, ("rollout", "step"))
         self._pay = pay
         self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
         self._probabilities = (random_probability, switch_probability)
@@ -111,7 +121,7 @@ class FeedbackCallback(BaseCallback):
 
     def _on_rollout_end(self) -> None:
         if self._together:
-            pay_rollout(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
+            add_rewards(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
 
     def _on_training_end(self) -> None:
         self._env.settle_rewards()  # of a rollout that another callback gave up
@@ -127,17 +137,15 @@ class FeedbackCallback(BaseCallback):
         # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
         rng = np.random.default_rng([self._seed, explored])
         policy = ExplorationPolicy(agent, env.action_space, rng, *self._probabilities)
-        observations: Any = agent._last_obs
-        starts = np.ones(env.num_envs, bool)
-        handover = self._env.handover
-        with nullcontext() if handover is None else handover.not_shown():
+
+        def count() -> None:
+            self._env.explored_steps += env.num_envs
+
+        queries = self._env.queries
+        with nullcontext() if queries is None else queries.not_shown():
             self._env.core.hand_over()  # what the agent did alone, as far as it has come
-            for _ in range(stretch):
-                actions, _state = policy.predict(observations, episode_start=starts)
-                observations, _rewards, starts, _infos = env.step(actions)
-                self._env.explored_steps += env.num_envs
+            explore(agent, env, policy, stretch, on_step=count)
             self._env.core.hand_over()
-        lose_place(agent)
         agent._last_obs = env.reset()  # type: ignore[assignment]  # its annotation is narrower than what it keeps
         agent._last_episode_starts = np.ones(env.num_envs, bool)
         if agent._vec_normalize_env is not None:
@@ -159,3 +167,46 @@ def feedback_env(venv: VecEnv) -> FeedbackVecEnv:
             raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
         inner = inner.venv
     return inner
+
+
+def rewards_reach(venv: VecEnv) -> bool:
+    """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
+    inner = venv
+    while not isinstance(inner, FeedbackVecEnv):
+        unmoved = isinstance(inner, VecNormalize) and not inner.norm_reward
+        if not isinstance(inner, VecEnvWrapper) or not (unmoved or isinstance(inner, PASS_ON)):
+            return False
+        inner = inner.venv
+    return True
+
+
+def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
+    """Add to the rewards of a full rollout, and to its advantages and returns what follows.
+
+    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
+    so that what is added needs neither values nor what was seen last.
+
+    Args:
+        algorithm: whose rollout has just ended.
+        more: `[T, V]`
+
+    Raises:
+        ConfigError: another number of steps, or of environments, than the rollout has.
+    """
+    buffer = algorithm.rollout_buffer
+    if not buffer.full or buffer.rewards.shape != more.shape:
+        raise ConfigError.mismatch(
+            "rollout",
+            expected=f"{more.shape} steps of environments, as were acted",
+            got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+            fix='Steps of other programs in between? `FeedbackCallback(pay="step")`.',
+        )
+    kept = buffer.gamma * buffer.gae_lambda
+    advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
+    goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
+    for step in reversed(range(len(more))):
+        following = advantages[step] = more[step] + kept * goes_on * following
+        goes_on = 1.0 - buffer.episode_starts[step]
+    buffer.rewards += more
+    buffer.advantages += advantages
+    buffer.returns += advantages

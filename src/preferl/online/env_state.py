@@ -24,14 +24,12 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 from preferl._optional import require
 from preferl.errors import CheckpointError
 from preferl.online.feedback_controls import FeedbackControls
-from preferl.online.recorder import EpisodeRecorder
-from preferl.online.reward_env import LearnedRewardVecEnv
 from preferl.shapes import Array
 from preferl.simulators import Environment, is_mujoco
 from preferl.store.stages import PLACES, StateReader
 from preferl.training.state_files import is_plain
 
-OURS: Final = (FeedbackControls, EpisodeRecorder, LearnedRewardVecEnv)
+OURS: Final = (FeedbackControls,)
 """Layers that say themselves where they stand."""
 
 OF_THE_AGENT: Final = (

@@ -18,7 +18,7 @@ from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConf
 from preferl.online.algorithms import build_algorithm
 from preferl.online.dataset_config import DatasetConfig
 from preferl.online.expert_state import read_training, refill, restore_training, save_training
-from preferl.online.recorder import EpisodeRecorder
+from preferl.online.feedback_env import EpisodeRecorder
 from preferl.online.saving import save_policy
 from preferl.online.tiers import Checkpoint, judged
 from preferl.reporting import MetricSink

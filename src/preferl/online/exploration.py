@@ -1,12 +1,15 @@
 """A policy that is replaced by a random one now and then, so that comparisons see more states."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import SpaceError, require_in
+from preferl.online.agent_state import lose_place
 from preferl.shapes import Array, BoolArray, Observations, leaves
 
 
@@ -146,3 +149,31 @@ class ExplorationPolicy:
             again |= np.asarray(episode_start, bool)
         self._random[again] = choice[again]
         return self._random
+
+
+def explore(
+    agent: BaseAlgorithm,
+    env: VecEnv,
+    policy: ExplorationPolicy,
+    vector_steps: int,
+    *,
+    on_step: Callable[[], None],
+) -> None:
+    """Let a policy act in the place of an agent, which learns nothing and begins with a reset next.
+
+    Args:
+        agent: goes on where it stands; where it has no place, environments are reset.
+        env: the agent's, with all wrappers.
+        policy: acts now and then at random.
+        vector_steps: how many.
+        on_step: called after each of them.
+    """
+    observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
+    starts, state = np.ones(env.num_envs, bool), None
+    try:
+        for _ in range(vector_steps):
+            actions, state = policy.predict(observations, state, episode_start=starts)
+            observations, _rewards, starts, _infos = env.step(actions)
+            on_step()
+    finally:
+        lose_place(agent)

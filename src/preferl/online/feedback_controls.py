@@ -3,21 +3,21 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
 
+from preferl.configs import current_names
 from preferl.errors import ConfigError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_config import FeedbackConfig, SamplerName
 from preferl.online.feedback_core import FeedbackCore, Paying
-from preferl.online.handover import Handover, HandoverCounts
-from preferl.online.paying import Reward
-from preferl.online.reward_source import Rewards
-from preferl.online.transforms import Transform
+from preferl.online.query_worker import QueryCounts, QueryWorker
+from preferl.online.reward_computer import Reward
+from preferl.online.reward_source import Rewards, Transform
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward
 from preferl.training.versions import tell_spaces
@@ -26,15 +26,15 @@ LOGGER = logging.getLogger(__name__)
 
 
 class FeedbackControls:
-    """Collecting, saving, and which reward is paid.
+    """Collecting, saving, and which reward steps get.
 
     Attributes:
-        core: records and pays.
-        handover: asks; None where nothing is collected.
+        core: records, and gives rewards.
+        queries: asks in the background; None where nothing is asked.
     """
 
     core: FeedbackCore
-    handover: Handover | None
+    queries: QueryWorker | None
 
     def _connect(
         self,
@@ -45,21 +45,28 @@ class FeedbackControls:
         feedback: StoredFeedback | None,
         rewards: Rewards,
         config: FeedbackConfig,
-        sampler: PairSampler | None,
+        sampler: PairSampler | SamplerName | None,
         synthetic_preferences: bool | Teacher,
         transform: Transform | None,
         transformed_space: spaces.Space[Any] | None,
+        record: bool = False,
     ) -> None:
         self._states_missed = False
         teacher = _teacher(synthetic_preferences)
+        if isinstance(sampler, str):
+            config, sampler = replace(config, sampler=sampler), None
         if feedback is None and (teacher is not None or sampler is not None):
             raise ConfigError.mismatch(
                 "feedback", expected="where to ask", got="none, and a sampler or teacher"
             )
-        self.handover = (
+        if feedback is not None and record:
+            raise ConfigError.mismatch(
+                "record", expected="nothing to ask where experience is kept", got="feedback"
+            )
+        self.queries = (
             None
             if feedback is None
-            else Handover(feedback, config, sampler=sampler, teacher=teacher)
+            else QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
         )
         self.core = FeedbackCore(
             observation_space,
@@ -67,12 +74,13 @@ class FeedbackControls:
             environments,
             config=config,
             rewards=rewards,
-            handover=self.handover,
+            on_episodes=None if self.queries is None else self.queries.put,
+            record=record,
             transform=transform,
             space=transformed_space,
         )
-        if self.handover is not None:
-            self.handover.follow(self.core)
+        if self.queries is not None:
+            self.queries.follow(self.core)
             if isinstance(rewards, PublishedReward):
                 rewards = rewards.folder
             if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
@@ -94,13 +102,13 @@ class FeedbackControls:
 
     @property
     def paying(self) -> Paying:
-        """What is paid now: "learned", "before" the first reward, or the "environment"'s own."""
+        """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
         return self.core.paying
 
     @property
-    def counts(self) -> HandoverCounts | None:
+    def counts(self) -> QueryCounts | None:
         """What became of experience so far; None where nothing is collected."""
-        return None if self.handover is None else self.handover.counts
+        return None if self.queries is None else self.queries.counts
 
     def refresh(self, *, wait: bool = False) -> bool:
         """Take up the newest learned reward, between rollouts; returns whether it changed.
@@ -111,23 +119,23 @@ class FeedbackControls:
         return self.core.refresh(wait=wait)
 
     def switch_to_true_reward(self) -> None:
-        """Pay the environment's own reward from now on, whatever is learned."""
+        """Give the environment's own reward from now on, whatever is learned."""
         self.core.pay_environment(True)
 
     def switch_to_learned_reward(self) -> None:
-        """Pay the learned reward again, or what comes before the first."""
+        """Give the learned reward again, or what comes before the first."""
         self.core.pay_environment(False)
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
         self.core.pause()
-        if self.handover is not None:
-            self.handover.pause()
+        if self.queries is not None:
+            self.queries.pause()
 
     def resume_collecting(self) -> None:
         """Record and ask again, from what is seen now."""
-        if self.handover is not None:
-            self.handover.resume()
+        if self.queries is not None:
+            self.queries.resume()
         self.core.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
@@ -139,12 +147,12 @@ class FeedbackControls:
             Whether it was on disk within so many seconds.
         """
         self.core.hand_over()
-        return self.handover is None or self.handover.flush(seconds)
+        return self.queries is None or self.queries.flush(seconds)
 
     def snapshot(self) -> dict[str, Any]:
-        """Where collecting and paying stand, for `restore`; `save_run` calls it."""
-        handover = None if self.handover is None else self.handover.snapshot()
-        return {"core": self.core.snapshot(), "handover": handover}
+        """Where collecting and rewards stand, for `restore`; `save_run` calls it."""
+        queries = None if self.queries is None else self.queries.snapshot()
+        return {"core": self.core.snapshot(), "handover": queries}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from where wrappers of the same environments stood; `resume_run` calls it.
@@ -153,12 +161,12 @@ class FeedbackControls:
             SpaceError: a reward that was made for other observations or actions.
         """
         self.core.restore(snapshot["core"])
-        if self.handover is not None and snapshot["handover"] is not None:
-            self.handover.restore(snapshot["handover"])
+        if self.queries is not None and snapshot["handover"] is not None:
+            self.queries.restore(snapshot["handover"])
 
     def _look_for_states(self, info: Mapping[str, Any]) -> None:
-        """Say once that states are told, and lost to the clips that people are shown."""
-        lost = self.handover is not None and not self.core.config.states
+        """Warn once that infos hold states which the clips that people are shown lose."""
+        lost = self.queries is not None and not self.core.config.states
         if lost and not self._states_missed and "state" in info:
             self._states_missed = True
             LOGGER.warning(
@@ -172,12 +180,12 @@ class FeedbackControls:
         until = time.monotonic() + seconds
         try:
             self.core.hand_over()
-            asks = self.handover if self.core.collecting else None
+            asks = self.queries if self.core.collecting else None
             if asks is not None and asks.counts.waiting_steps:
                 asks.flush(seconds)
         finally:
-            if self.handover is not None:
-                self.handover.close(_left(until))
+            if self.queries is not None:
+                self.queries.close(_left(until))
             self.core.close(_left(until))
 
 
@@ -192,11 +200,11 @@ def _teacher(told: bool | Teacher) -> Teacher | None:
     return told
 
 
-def hide_return(info: dict[str, Any], paid: Any) -> None:
-    """Put what was paid in place of the true return, if a monitor inside tells one."""
-    told = info.get("episode")
-    if isinstance(told, dict) and "r" in told:
-        info["episode"] = told | {"r": paid}
+def hide_return(info: dict[str, Any], learned: Any) -> None:
+    """Put the learned return in place of the true one, if a monitor inside tells that."""
+    monitored = info.get("episode")
+    if isinstance(monitored, dict) and "r" in monitored:
+        info["episode"] = monitored | {"r": learned}
 
 
 def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
@@ -205,9 +213,10 @@ def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> Feedback
     Raises:
         ConfigError: keywords that are no fields.
     """
-    known = asdict(config or FeedbackConfig())
-    if not set(more) <= set(known):
+    more = current_names("FeedbackConfig", more)
+    known = {field.name for field in fields(FeedbackConfig)}
+    if not set(more) <= known:
         raise ConfigError.mismatch(
-            "settings", expected=sorted(known), got=sorted(set(more) - set(known))
+            "settings", expected=sorted(known), got=sorted(set(more) - known)
         )
-    return FeedbackConfig(**(known | more))
+    return replace(config or FeedbackConfig(), **more)

@@ -1,11 +1,11 @@
 """What a wrapped environment does at every step, whichever library steps it.
 
-It records experience for people to compare, and pays what was learned from their answers, for `V`
-environments at once. Nothing here waits for a person, a disk or a database.
+It records experience for people to compare, and gives steps what was learned from their answers,
+for `V` environments at once. Nothing here waits for a person, a disk or a database.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol, final
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, final
 
 import numpy as np
 from gymnasium import spaces
@@ -14,57 +14,63 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
+from preferl.feedback.step_rewards import AnyReward
 from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.lengths import EpisodeClock, LengthGuard
-from preferl.online.paying import Payer, Reward, for_spaces
 from preferl.online.recording import Recording
-from preferl.online.reward_source import FixedReward, Rewards, reward_source, watch
-from preferl.online.transforms import Transform, TransformedReward, transformed_space
+from preferl.online.reward_computer import Reward, RewardComputer
+from preferl.online.reward_source import (
+    FixedReward,
+    RewardInSpaces,
+    Rewards,
+    Transform,
+    for_spaces,
+    reward_source,
+    transformed_space,
+)
 from preferl.shapes import Array, BoolArray, FloatArray, take
+from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction
 
 Paying = Literal["learned", "before", "environment"]
 
 HAND_OVER_STEPS = 200
-"""Finished steps that are worth a hand-over; fewer wait for more."""
-
-
-class TakesEpisodes(Protocol):
-    """Where finished experience goes; it may keep it or leave it out, but not hold anyone up."""
-
-    def put(self, episodes: Episodes) -> None:
-        """Take these."""
-        ...
+"""Finished steps that are handed over together; fewer wait for more."""
 
 
 @final
 class FeedbackCore:
-    """Records and pays steps of `V` environments.
+    """Records steps of `V` environments and gives them their rewards.
 
     Rewards are of the observation before acting and of the action, with the history of the
-    episode. A newer reward is taken up by `refresh` alone, never in the middle of a rollout; one
-    that looks back sees the steps of the episodes under way as far as they are still kept.
+    episode. A newer reward is taken up by `refresh` or `set_reward` alone, never in the middle of a
+    rollout; one that looks back sees the steps of the episodes under way as far as they are still
+    kept.
 
     Args:
         observation_space: of one environment.
         action_space: of one environment.
         environments: `V`.
-        config: how it collects and pays.
+        config: how it collects, and what comes before the first reward.
         rewards: folder of published rewards, its reader, one reward that stays, or None. A reader
             that nobody watches is watched until this is closed.
-        handover: takes what is to be asked about; None collects nothing.
+        on_episodes: takes what is to be asked about, and must not hold anyone up; None asks
+            nothing.
+        record: keep whole episodes for `take`, whose caller looks at their lengths.
         transform: what people and rewards see in place of an observation, over any leading axes.
         space: of transformed observations; needed with `transform`.
 
     Attributes:
         space: of observations as people and rewards see them.
-        returns: `[V]` what was paid at once in the episodes under way, or just over.
+        recording: steps that wait to be handed over or taken.
+        clock: how long episodes are, whatever pieces they are handed over in.
+        returns: `[V]` sums of rewards given at once in the episodes under way, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape, a transform that
-            gives something else than was told, or a reward made for others.
+            gives something else than its space, or a reward made for others.
     """
 
     def __init__(
@@ -75,7 +81,8 @@ class FeedbackCore:
         *,
         config: FeedbackConfig | None = None,
         rewards: Rewards = None,
-        handover: TakesEpisodes | None = None,
+        on_episodes: Callable[[Episodes], None] | None = None,
+        record: bool = False,
         transform: Transform | None = None,
         space: spaces.Space[Any] | None = None,
     ) -> None:
@@ -85,26 +92,27 @@ class FeedbackCore:
         self._action_space = action_space
         self.space = transformed_space(observation_space, transform, space)
         self._transform = transform
-        self._handover = handover
-        self._recording = Recording(self.space, action_space, environments)
-        self._collecting = handover is not None
+        self._on_episodes = on_episodes
+        self._records = record or on_episodes is not None
+        self._collecting = self._records
+        self.recording = Recording(self.space, action_space, environments)
         self._over = np.ones(environments, bool)  # [V] where the episode is over
         self._begun = False
-        self._payer = Payer(environments)
+        self._computer = RewardComputer(environments)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
-        self._clock, self._guard = (
-            EpisodeClock(environments),
-            LengthGuard(self.config.variable_length),
-        )
+        self.clock = EpisodeClock(environments)
+        self._guard = LengthGuard(None if record else self.config.variable_length)
         self._forced = False
-        self._worth: FloatArray | None = None
+        self._reward_now: FloatArray | None = None  # [V] of the step under way, if it is known
         self._vector_steps = 0
         self.returns = np.zeros(environments)
         self.since = np.zeros(environments, int)
         self._version = 0
         self._source = reward_source(rewards)
         self._take_up()
-        self._watched = watch(self._source)  # last, so that no thread outlives a refusal
+        self._watched: PublishedReward | None = None
+        if isinstance(self._source, PublishedReward) and not self._source.watched:
+            self._watched = self._source.watch()  # last, so that no thread outlives a refusal
 
     @property
     def version(self) -> int:
@@ -113,25 +121,25 @@ class FeedbackCore:
 
     @property
     def paying(self) -> Paying:
-        """What is paid now: the learned reward, what comes before it, or the environment's own."""
+        """The reward of steps: learned, what comes before that, or the environment's own."""
         if self._forced:
             return "environment"
-        if self._payer.reward is not None:
+        if self._computer.reward is not None:
             return "learned"
         return "environment" if self.config.before == BeforeFirstReward.ENVIRONMENT else "before"
 
     @property
     def paid_version(self) -> int:
-        """Of what is paid now; 0 where that is not a learned reward."""
+        """Of the reward that steps have now; 0 where that is not a learned one."""
         return self._version if self.paying == "learned" else 0
 
     @property
     def reward(self) -> Reward | None:
         """The learned reward in use, of the environment's own observations."""
-        reward = self._payer.reward
+        reward = self._computer.reward
         if reward is None or self._transform is None:
             return reward
-        return TransformedReward(reward, self._transform, self._seen_space)
+        return RewardInSpaces(reward, self._seen_space, self._action_space, self._transform)
 
     @property
     def awaits_rewards(self) -> bool:
@@ -140,22 +148,22 @@ class FeedbackCore:
 
     @property
     def deferred(self) -> int:
-        """Vector steps since `defer`; 0 where steps are paid at once."""
-        return self._payer.deferred
+        """Vector steps since `defer`; 0 where steps get their rewards at once."""
+        return self._computer.steps_deferred
 
     @property
     def collecting(self) -> bool:
-        """Whether experience is recorded to ask about."""
+        """Whether experience is recorded, to ask about or to be taken."""
         return self._collecting
 
     @property
     def likelihood(self) -> Likelihood:
         """Of the reward in use; without noise where none scores."""
-        return likelihood_of(self._payer.reward)
+        return likelihood_of(self._computer.reward)
 
     def scores(self, segments: Segments) -> FloatArray | None:
         """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""
-        reward = self._payer.reward
+        reward = self._computer.reward
         return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     def refresh(self, *, wait: bool = False) -> bool:
@@ -173,26 +181,42 @@ class FeedbackCore:
             self._source.take()
         return self._take_up()
 
+    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
+        """Use `reward` from the next step on, in place of any other.
+
+        Args:
+            reward: learned, a control, or a plain function of steps.
+            version: its number; one more than the last by default.
+
+        Raises:
+            SpaceError: it was made for other observations or actions.
+        """
+        reward = for_spaces(reward, self.space, self._action_space)
+        self._source = FixedReward(
+            reward, version=self._version + 1 if version is None else version
+        )
+        self._take_up()
+
     def pay_environment(self, forced: bool) -> None:
-        """Pay the environment's own reward from now on, or no longer."""
+        """Give steps the environment's own reward from now on, or no longer."""
         if self._forced and not forced:
             self._forced = False
             self._recall()
         self._forced = forced
 
     def defer(self) -> None:
-        """Pay what was learned later from now on: zeros at each step, and the rest at `settle`."""
-        self._payer.defer()
+        """Give learned rewards later from now on: zeros at each step, the rest at `settle`."""
+        self._computer.defer()
         self.since[:] = 0
 
     def settle(self) -> FloatArray:
-        """`[T, V]` what was not paid for the vector steps since `defer`; pay at once from now on.
+        """`[T, V]` learned rewards of the vector steps since `defer`; give them at once from now.
 
         Raises:
             DataError: the reward gave NaN or infinite numbers.
         """
         self.returns[:] = self._returns()
-        return self._payer.settle()
+        return self._computer.settle()
 
     def reset(
         self,
@@ -208,18 +232,18 @@ class FeedbackCore:
         here = slice(None) if which is None else which
         seen = self._seen(observations)
         if self._collecting:
-            self._recording.begin(seen, which=which, states=states)
+            self.recording.begin(seen, which=which, states=states)
         else:
-            self._recording.see(seen, which=which, states=states)
+            self.recording.see(seen, which=which, states=states)
         self._over[here] = False
         self.returns[here] = 0.0
         self.since[here] = self.deferred
-        self._payer.forget(here)
-        self._clock.begin(here)
+        self._computer.forget(here)
+        self.clock.begin(here)
         self._begun = True
 
     def act(self, actions: Array) -> None:
-        """These actions `[V, *act]` are taken now; work out what they are worth.
+        """These actions `[V, *act]` are taken now; compute their rewards.
 
         Raises:
             ConfigError: no episode has begun yet.
@@ -228,18 +252,18 @@ class FeedbackCore:
         if not self._begun:
             raise ConfigError("Call `reset()` before the first step.")
         if self._collecting:
-            self._recording.act(actions)
+            self.recording.act(actions)
         match self.paying:
             case "learned":
-                self._worth = self._payer.worth(self._recording.present, actions)
+                self._reward_now = self._computer.compute(self.recording.present, actions)
                 return
             case "before" if self.config.before == BeforeFirstReward.ENTROPY:
-                self._worth = self._bonus(self._recording.present)
+                self._reward_now = self._bonus(self.recording.present)
             case "before":
-                self._worth = np.zeros(self.environments, np.float32)
+                self._reward_now = np.zeros(self.environments, np.float32)
             case "environment":
-                self._worth = None
-        self._payer.skip()
+                self._reward_now = None
+        self._computer.skip()
 
     def outcome(
         self,
@@ -250,10 +274,10 @@ class FeedbackCore:
         *,
         states: Array | None = None,
     ) -> FloatArray:
-        """What came of the actions, and what is paid for them, `[V]` float32, an array of its own.
+        """What came of the actions, and their rewards, `[V]` float32, an array of its own.
 
-        Where an episode is over, `reset` begins the next one; steps until then are neither
-        recorded nor paid.
+        Where an episode is over, `reset` begins the next one; steps until then are not recorded,
+        and their reward is zero.
 
         Args:
             observations: `[V, *obs]` seen next; the last one of an episode where it is over.
@@ -266,29 +290,29 @@ class FeedbackCore:
             DataError: the environments gave NaN or infinite numbers, or episodes of different
                 length where the config refuses them.
         """
-        paid = np.array(rewards if self._worth is None else self._worth, np.float32)
-        paid[self._over] = 0.0
-        self.returns += paid
+        given = np.array(rewards if self._reward_now is None else self._reward_now, np.float32)
+        given[self._over] = 0.0
+        self.returns += given
         seen = self._seen(observations)
         if self._collecting:
-            self._recording.advance(seen, rewards, states=states)
+            self.recording.advance(seen, rewards, states=states)
         else:
-            self._recording.see(seen, states=states)
+            self.recording.see(seen, states=states)
         over = (terminated | truncated) & ~self._over
-        self._clock.step(over, ~self._over)
+        self.clock.step(over, ~self._over)
         ended = over.nonzero()[0]
         if len(ended):
             self._over[ended] = True
             if self._collecting:
-                self._recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
+                self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
         self._vector_steps += 1
         if self._collecting:
-            self._give()
-        self._guard.check(self._clock.shortest, self._clock.longest)
+            self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
+        self._guard.check(self.clock.shortest, self.clock.longest)
         every = self.config.refresh_every
         if every is not None and self._vector_steps % every == 0:
             self.refresh()
-        return paid
+        return given
 
     def step(
         self,
@@ -305,37 +329,37 @@ class FeedbackCore:
         return self.outcome(observations, rewards, terminated, truncated, states=states)
 
     def pause(self) -> None:
-        """Collect nothing; what was recorded so far is handed over. What is paid stays."""
+        """Collect nothing; what was recorded so far is handed over. Rewards stay as they are."""
         if self._collecting:
             self.hand_over()
-            self._recording.pause()
+            self.recording.pause()
             self._collecting = False
 
     def resume(self) -> None:
         """Collect again, from what is seen now."""
-        if self._handover is not None and not self._collecting:
+        if self._records and not self._collecting:
             self._collecting = True
-            self._recording.begin(which=~self._over)
+            self.recording.begin(which=~self._over)
 
     def hand_over(self) -> None:
         """Hand over everything recorded so far, the episodes under way cut here."""
-        if self._collecting:
-            self._recording.cut()
-            self._give(at_least=1)
+        if self._collecting and self._on_episodes is not None:
+            self.recording.cut()
+            self._hand_over(1)
 
     def snapshot(self) -> dict[str, Any]:
         """Where it stands between two steps, with the reward in use, for `restore`."""
         return {
-            "recording": self._recording.snapshot(),
+            "recording": self.recording.snapshot(),
             "collecting": self._collecting,
             "over": self._over,
             "begun": self._begun,
             "source": self._source.snapshot(),
-            "history": self._payer.snapshot(),
+            "history": self._computer.snapshot(),
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
-            "clock": self._clock.snapshot(),
+            "clock": self.clock.snapshot(),
             "warned": self._guard.warned,
             "returns": self._returns(),
         }
@@ -349,18 +373,18 @@ class FeedbackCore:
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        self._recording.restore(snapshot["recording"])
-        self._collecting = bool(snapshot["collecting"]) and self._handover is not None
+        self.recording.restore(snapshot["recording"])
+        self._collecting = bool(snapshot["collecting"]) and self._records
         self._over[:], self.returns[:] = snapshot["over"], snapshot["returns"]
         self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
-        self._clock.restore(snapshot["clock"])
+        self.clock.restore(snapshot["clock"])
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
         self._source.restore(snapshot["source"])
-        self._version, self._payer = 0, Payer(self.environments)
+        self._version, self._computer = 0, RewardComputer(self.environments)
         self._take_up()
-        self._payer.restore(snapshot["history"])
+        self._computer.restore(snapshot["history"])
 
     def close(self, seconds: float = 10.0) -> None:
         """Hand over what was recorded, and stop looking for rewards, within so many seconds."""
@@ -371,36 +395,38 @@ class FeedbackCore:
                 self._watched.close(seconds)
 
     def _returns(self) -> FloatArray:
-        """`[V]` what the episodes under way were paid, with what is owed to them."""
-        owed = self._payer.owed().astype(float)
-        theirs = np.arange(len(owed))[:, None] >= self.since
-        return np.asarray(self.returns + (owed * theirs).sum(axis=0))
+        """`[V]` learned returns of the episodes under way, with what is deferred of them."""
+        deferred = self._computer.deferred().astype(float)
+        theirs = np.arange(len(deferred))[:, None] >= self.since
+        return np.asarray(self.returns + (deferred * theirs).sum(axis=0))
 
     def _seen(self, observations: Any) -> Any:
         return observations if self._transform is None else self._transform(observations)
 
     def _take_up(self) -> bool:
         reward = self._source.reward
-        if reward is None or (self._version == self._source.version and self._payer.reward):
+        if reward is None or (self._version == self._source.version and self._computer.reward):
             return False
         reward = for_spaces(reward, self.space, self._action_space)
         self._version = self._source.version
-        if self._payer.pay(reward):
+        if self._computer.set_reward(reward):
             self._recall()
         return True
 
     def _recall(self) -> None:
         """Let a reward that looks back see the steps of the episodes under way."""
-        reward = self._payer.reward
+        reward = self._computer.reward
         if reward is not None and reward.context > 1 and self._begun:
-            self._payer.recall(*self._recording.recent(reward.context))
+            self._computer.recall(*self.recording.recent(reward.context))
 
-    def _give(self, at_least: int | None = None) -> None:
-        recording, config = self._recording, self.config
-        if recording.longest >= config.longest_piece:
-            recording.cut(recording.waiting >= config.longest_piece)
-        enough = max(HAND_OVER_STEPS, config.segment_length) if at_least is None else at_least
-        if self._handover is not None and recording.finished_steps >= enough:
+    def _hand_over(self, at_least: int) -> None:
+        """Give what has ended to whoever asks about it, if that is so many steps."""
+        if self._on_episodes is None:
+            return
+        recording, longest = self.recording, self.config.longest_piece
+        if recording.longest >= longest:
+            recording.cut(recording.waiting >= longest)
+        if recording.finished_steps >= at_least:
             episodes = recording.take()
             if episodes is not None:
-                self._handover.put(episodes)
+                self._on_episodes(episodes)

@@ -1,36 +1,41 @@
-"""Vector environments of stable-baselines3 that ask people and pay what was learned from them."""
+"""Vector environments of stable-baselines3 whose rewards are learned from answers."""
 
-from collections.abc import Mapping
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, SupportsFloat, final
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from preferl.data.episodes import Episodes
+from preferl.errors import DataError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.feedback.step_rewards import AnyReward
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, SamplerName
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
-from preferl.online.recorder import outcomes, present_infos, stack_states
-from preferl.online.reward_env import shallow_copy
-from preferl.online.reward_source import Rewards
-from preferl.online.transforms import Transform
-from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations
+from preferl.online.reward_computer import Reward
+from preferl.online.reward_source import Rewards, Transform
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, map_observations
+from preferl.simulators import Environment
 from preferl.store.feedback import StoredFeedback
+from preferl.store.stages import StateReader
 
 
 @final
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
-    """Asks people about what its agent does, and pays the agent what was learned from answers.
+    """Asks people about what its agent does, and gives the agent what was learned from answers.
 
-    Each step's info has `true_reward` (unless hidden) and `reward_version`, that of what was paid
-    for it: 0 if that was no learned reward. An episode's last info has the sum of what was paid in
-    it as `learned_return`. A newer reward is taken up by `FeedbackCallback`, by `refresh`, or
-    every `refresh_every` vector steps; never in the middle of a rollout unless told so.
+    Each step's info has `true_reward` (unless hidden) and `reward_version`, that of the step's
+    reward: 0 if that was no learned one. An episode's last info has the sum of its rewards as
+    `learned_return`. A newer reward is taken up by `FeedbackCallback`, by `refresh`, by
+    `set_reward`, or every `refresh_every` vector steps; never in the middle of a rollout unless
+    told so.
 
     Attributes:
-        paid_replay: a replay buffer, and the version by which all of it was paid last.
+        paid_replay: a replay buffer, and the version by which all of it was relabelled last.
         just_reset: no step was made since `reset`.
         explored_steps: environment steps in which `FeedbackCallback` explored.
 
@@ -39,8 +44,9 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             inside, where an agent with a replay buffer awaits rewards.
         feedback: where questions go; None asks nothing.
         rewards: folder of published rewards or its reader, one reward that stays, or None.
-        config: how it collects and pays.
-        sampler: chooses pairs instead of the config's `sampling`.
+        config: how it collects, and what comes before the first reward.
+        record: keep experience for `take`, in place of asking about it.
+        sampler: chooses pairs instead of the config's `sampler`.
         synthetic_preferences: a teacher that answers in people's place, through the same store;
             True is one that prefers the higher true return.
         transform: what people and rewards see in place of an observation; works on the last axes.
@@ -60,7 +66,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         rewards: Rewards = None,
         config: FeedbackConfig | None = None,
         *,
-        sampler: PairSampler | None = None,
+        record: bool = False,
+        sampler: PairSampler | SamplerName | None = None,
         synthetic_preferences: bool | Teacher = False,
         transform: Transform | None = None,
         transformed_space: spaces.Space[Any] | None = None,
@@ -70,7 +77,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
         self.explored_steps = 0
         self.just_reset = False
-        self._untold: list[tuple[dict[str, Any], int, int, int]] = []
+        self._to_complete: list[tuple[dict[str, Any], int, int, int]] = []
         self._connect(
             venv.observation_space,
             venv.action_space,
@@ -78,24 +85,46 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             feedback=feedback,
             rewards=rewards,
             config=settings_of(config, settings),
+            record=record,
             sampler=sampler,
             synthetic_preferences=synthetic_preferences,
             transform=transform,
             transformed_space=transformed_space,
         )
 
+    @property
+    def steps(self) -> int:
+        """Steps recorded since the beginning, of all environments together."""
+        return self.core.recording.steps
+
+    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
+        """Use `reward` from the next step on, in place of any other.
+
+        Call it between rollouts, so that none mixes two rewards.
+
+        Args:
+            reward: learned, a control, or a plain function of steps.
+            version: its number; one more than the last by default.
+
+        Raises:
+            SpaceError: the reward was made for other observations or actions.
+        """
+        self.core.set_reward(reward, version=version)
+
+    pay = set_reward  # its former name
+
     def reset(self) -> VecEnvObs:
-        """Begin anew; episodes under way are cut, and steps are paid at once again."""
+        """Begin anew; episodes under way are cut, and steps get their rewards at once again."""
         self.settle_rewards()
         observations, self.just_reset = self.venv.reset(), True
         for info in self.unwrapped.reset_infos:
             self._look_for_states(info)
         states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
         self.core.reset(observations, states=states)
-        return shallow_copy(observations)
+        return _shallow_copy(observations)
 
     def step_async(self, actions: Array) -> None:
-        """Send the actions off, then work out what they are worth.
+        """Send the actions off, then compute their rewards.
 
         Raises:
             ConfigError: the environments were never reset.
@@ -105,7 +134,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.just_reset = False
 
     def step_wait(self) -> VecEnvStepReturn:
-        """Give the step's outcome with what is paid, `[V]` float32."""
+        """Give the step's outcome with the learned rewards, `[V]` float32."""
         observations, rewards, dones, infos = self.venv.step_wait()
         ended = dones.nonzero()[0]
         terminated, seen = np.zeros(self.num_envs, bool), observations
@@ -113,52 +142,68 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = _with_rows(observations, ended, final)
         keeps, version = self.core.config.states, self.core.paid_version
-        paid = self.core.outcome(
+        given = self.core.outcome(
             seen,
             rewards,
             terminated,
             dones & ~terminated,
             states=stack_states(infos) if keeps else None,
         )
-        self._tell(infos, rewards.tolist(), version, ended)
+        self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
             states = stack_states(present_infos(self.unwrapped, dones, infos)) if keeps else None
             self.core.reset(observations, dones, states=states)
-        return shallow_copy(observations), paid, dones, infos
+        # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
+        return _shallow_copy(observations), given, dones, infos
+
+    def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
+        """The episodes that ended since the last call, where this records.
+
+        Args:
+            unfinished: `keep` leaves episodes under way for later; `cut` hands over their steps
+                so far, not terminated, and counts the rest as new episodes.
+
+        Returns:
+            Episodes with the environments' rewards, copied out, or None if there are none.
+
+        Raises:
+            DataError: the environments gave NaN or infinite numbers.
+        """
+        return self.core.recording.take(unfinished=unfinished)
 
     def defer_rewards(self) -> None:
-        """Pay what was learned later from now on: zeros at each step, and the rest together.
+        """Give learned rewards later from now on: zeros at each step, and the rest together.
 
-        A reward judges a rollout at once in a fraction of the time that its steps take one by one.
-        Only rewards that judge whole episodes can; others are paid at once.
+        A reward computes a rollout at once in a fraction of the time that its steps take one by
+        one. Only rewards of whole episodes can; others come at once.
         """
         self.settle_rewards()
         self.core.defer()
 
     def settle_rewards(self) -> FloatArray:
-        """Give what was not paid for the `T` steps since `defer_rewards`, `[T, V]` float32.
+        """Give the rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
 
-        From now on steps are paid at once. What infos said of returns until then is completed.
+        From now on they come at once. What infos say of returns until then is completed.
 
         Raises:
             DataError: the reward gave NaN or infinite numbers.
         """
-        owed = self.core.settle()
-        sums = np.concatenate([np.zeros((1, self.num_envs)), owed.astype(float).cumsum(axis=0)])
-        for info, i, start, end in self._untold:
+        later = self.core.settle()
+        sums = np.concatenate([np.zeros((1, self.num_envs)), later.astype(float).cumsum(axis=0)])
+        for info, i, start, end in self._to_complete:
             info["learned_return"] += float(sums[end, i] - sums[start, i])
             if self.core.config.hide_true_reward and isinstance(info.get("episode"), dict):
                 info["episode"]["r"] = info["learned_return"]  # in place: an algorithm keeps it
-        self._untold = []
-        return owed
+        self._to_complete = []
+        return later
 
     def switch_to_true_reward(self) -> None:
-        """Pay the environment's own reward from now on, whatever is learned."""
+        """Give the environment's own reward from now on, whatever is learned."""
         super().switch_to_true_reward()
         self.paid_replay = (None, 0)  # even if it is switched back before the rollout is over
 
     def snapshot(self) -> dict[str, Any]:
-        """Where collecting and paying stand, for `restore`; `save_run` calls it."""
+        """Where collecting and rewards stand, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -178,7 +223,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         finally:
             self.venv.close()
 
-    def _tell(
+    def _complete_infos(
         self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: IntArray
     ) -> None:
         hide = self.core.config.hide_true_reward
@@ -190,9 +235,109 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             infos[i]["learned_return"] = float(self.core.returns[i])
             if self.core.deferred:
                 start, end = int(self.core.since[i]), self.core.deferred
-                self._untold.append((infos[i], int(i), start, end))
+                self._to_complete.append((infos[i], int(i), start, end))
             if hide:
                 hide_return(infos[i], infos[i]["learned_return"])
+
+
+LearnedRewardVecEnv = FeedbackVecEnv
+"""Former name of environments that ask nothing, whose reward `set_reward` gives."""
+
+
+def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
+    """Environments with their own rewards whose episodes can be taken away.
+
+    Args:
+        venv: the environments; ended ones reset themselves, as is the convention of SB3.
+        states: keep `info["state"]` of steps and resets, see `RecordsStates`.
+
+    Raises:
+        SpaceError: observations or actions that are not arrays of one shape.
+    """
+    own = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
+    return FeedbackVecEnv(venv, config=own, record=True)
+
+
+@final
+class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
+
+    Wrappers keep it with the steps if they are told to (`states=True`), and `preferl.store` draws
+    clips from it: positions and speeds of MuJoCo, with what is placed anew in each episode, or the
+    `state` of classic control.
+
+    Args:
+        env: one of MuJoCo, or one with `state` as classic control has it. MuJoCo's is reset here.
+
+    Raises:
+        ConfigError: with the first reset, an environment that has no such state. Those whose
+            observations are pictures need none.
+
+    >>> env = RecordsStates(gymnasium.make("Pendulum-v1"))
+    >>> observation, info = env.reset(seed=0)
+    >>> info["state"].shape
+    (2,)
+    """
+
+    def __init__(self, env: Environment) -> None:
+        super().__init__(env)
+        self._read = StateReader(env)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; its first state is in the info."""
+        observation, info = self.env.reset(**options)
+        return observation, info | {"state": self._read()}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; the state after it is in the info."""
+        *outcome, info = self.env.step(action)
+        observation, reward, terminated, truncated = outcome
+        return observation, reward, terminated, truncated, info | {"state": self._read()}
+
+
+def present_infos(
+    venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """`[V]` infos that belong to what is seen after a step: of resets where episodes ended."""
+    return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
+
+
+def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
+    """`[V, *state]` how things stand, as infos have it.
+
+    Raises:
+        DataError: an info without it.
+    """
+    if any("state" not in info for info in infos):
+        raise DataError.mismatch(
+            "info of a step or reset",
+            expected="the key state, since states are to be recorded",
+            got=f"keys {sorted(infos[0])}",
+            fix="Wrap each environment so that it tells its state, or record none.",
+        )
+    return np.stack([info["state"] for info in infos])
+
+
+def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
+    """How episodes ended, from the infos of their last steps: `[K]` terminated, final views.
+
+    Raises:
+        DataError: an info without the episode's last observation.
+    """
+    if any("terminal_observation" not in info for info in infos):
+        raise DataError.mismatch(
+            "info of an episode's last step",
+            expected="the key terminal_observation, as vector environments of SB3 give it",
+            got=f"keys {sorted(infos[0])}",
+        )
+    terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
+    finals = [info["terminal_observation"] for info in infos]
+    return terminated, map_observations(lambda *rows: np.stack(rows), *finals)
+
+
+def _shallow_copy(observations: VecEnvObs) -> VecEnvObs:
+    """The same arrays in a dictionary of their own, since SB3 replaces entries of those it gets."""
+    return dict(observations) if isinstance(observations, dict) else observations
 
 
 def _with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:

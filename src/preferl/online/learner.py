@@ -1,5 +1,6 @@
-"""Agents that act, improve on a learned reward, and hand back what they lived through."""
+"""Agents that act, improve on a learned reward, and hand back their experience."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, final
 
@@ -19,6 +20,7 @@ from stable_baselines3.common.vec_env import (
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
+from preferl.models.build import build_reward_model
 from preferl.online.agent_state import (
     agent_state,
     begin_anew,
@@ -26,28 +28,32 @@ from preferl.online.agent_state import (
     put_agent_back,
     replay_of,
 )
+from preferl.online.algorithms import PPOConfig, build_algorithm, make_environments
+from preferl.online.config import OnlineConfig
 from preferl.online.env_state import env_state, put_env_back
-from preferl.online.exploration import ExplorationPolicy
-from preferl.online.paying import Reward, for_spaces
-from preferl.online.recorder import EpisodeRecorder
+from preferl.online.exploration import ExplorationPolicy, explore
+from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
 from preferl.online.recording import blank
 from preferl.online.replay import relabel_replay, require_relabelling
-from preferl.online.reward_env import LearnedRewardVecEnv
+from preferl.online.reward_computer import Reward
+from preferl.training.reward_trainer import RewardTrainer
+
+LOGGER = logging.getLogger(__name__)
 
 
 class PolicyLearner(Protocol):
     """An agent in its environments, whatever library it comes from."""
 
     def learn(self, steps: int) -> Episodes:
-        """Act for `steps` more environment steps, improve, and give what was lived through."""
+        """Act for `steps` more environment steps, improve, and give the experience."""
         ...
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps without improving, now and then at random."""
         ...
 
-    def pay(self, reward: Reward) -> None:
-        """Pay `reward` from now on, for past experience that is still learned from as well."""
+    def set_reward(self, reward: Reward) -> None:
+        """Learn on `reward` from now on, from past experience that it still learns from as well."""
         ...
 
 
@@ -55,9 +61,9 @@ class PolicyLearner(Protocol):
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
 
-    It takes over the algorithm's environment: a recorder of true rewards and the wrapper that
-    pays the learned one are put around it, inside `VecNormalize` and SB3's own
-    `VecTransposeImage` if there are any. It learns in slices, as one run would:
+    It takes over the algorithm's environment: a `FeedbackVecEnv` that records, and has no store
+    behind it, is put around it, inside `VecNormalize` and SB3's own `VecTransposeImage` if there
+    are any. It learns in slices, as one run would:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
     - Steps are counted in environment steps, exploration included. What a rollout takes beyond
@@ -67,8 +73,7 @@ class SB3Learner:
 
     Attributes:
         algorithm: the algorithm; save it, log with it, or evaluate it as usual.
-        recorder: sees the environments' own rewards.
-        reward_env: pays the learned reward.
+        env: records with the environments' own rewards, and gives the learned one.
 
     Args:
         algorithm: on- or off-policy, with its environment set.
@@ -78,14 +83,14 @@ class SB3Learner:
         random_probability: see `ExplorationPolicy`.
         switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
-        states: record `info["state"]` of each step, see `EpisodeRecorder`.
+        states: record `info["state"]` of each step, see `RecordsStates`.
         callback: passed to every `algorithm.learn`.
         progress_bar: passed to every `algorithm.learn`.
 
     Raises:
-        ConfigError: a number out of its range, no environment, an environment that is paid a
-            learned reward already or normalises rewards further inside, or a replay buffer that
-            cannot be relabelled.
+        ConfigError: a number out of its range, no environment, an environment that has a learned
+            reward already or normalises rewards further inside, or a replay buffer that cannot be
+            relabelled.
     """
 
     def __init__(
@@ -110,7 +115,7 @@ class SB3Learner:
         self.total_steps = total_steps
         self.exploration_fraction = exploration_fraction
         self.progress_bar = progress_bar
-        self.recorder, self.reward_env = _install(algorithm, states)
+        self.env = _installed(algorithm, states)
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
@@ -118,22 +123,24 @@ class SB3Learner:
         self._asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made; below 0 after extra
         _stretch_schedules(algorithm, self._remaining)
-        _silence(algorithm)
+        if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
+            # SB3 would make a log folder for each slice of a quiet algorithm.
+            algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
     @property
     def steps(self) -> int:
         """Environment steps used so far, exploration included."""
-        return self.recorder.steps
+        return self.env.steps
 
     @property
     def shortest(self) -> int | None:
         """Steps of the shortest episode that an environment ended; None before the first."""
-        return self.recorder.clock.shortest
+        return self.env.core.clock.shortest
 
     @property
     def longest(self) -> int:
         """Steps of the longest episode, one under way included."""
-        return self.recorder.clock.longest
+        return self.env.core.clock.longest
 
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
@@ -157,9 +164,8 @@ class SB3Learner:
             self._improve(self._asked - self.steps)
         finally:
             self._asked = min(self._asked, self.steps)
-        if 2 * self.recorder.finished_steps <= self.steps - before:
-            self.recorder.cut_unfinished()
-        return self._lived_through()
+        finished = self.env.core.recording.finished_steps
+        return self._taken(cut=2 * finished <= self.steps - before)
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, rounded up to whole vector steps; learn nothing.
@@ -176,11 +182,10 @@ class SB3Learner:
             self._explore(steps)
         finally:
             self._asked = min(self._asked, self.steps)
-        self.recorder.cut_unfinished()
-        return self._lived_through()
+        return self._taken(cut=True)
 
-    def pay(self, reward: Reward | AnyReward) -> None:
-        """Pay `reward` from now on, and compute a replay buffer's rewards again.
+    def set_reward(self, reward: Reward | AnyReward) -> None:
+        """Learn on `reward` from now on, and relabel a replay buffer.
 
         It may be a plain function of observations and actions.
 
@@ -189,18 +194,19 @@ class SB3Learner:
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        env = self.reward_env
-        reward = for_spaces(reward, env.observation_space, env.action_space)
-        env.pay(reward)
-        buffer = replay_of(self.algorithm)
-        if buffer is not None:
-            relabel_replay(buffer, reward)
+        self.env.set_reward(reward)
+        buffer, learned = replay_of(self.algorithm), self.env.learned_reward
+        if buffer is not None and learned is not None:
+            relabel_replay(buffer, learned)
+
+    pay = set_reward  # its former name
 
     def snapshot(self) -> dict[str, Any]:
         """Where agent and environments stand between two calls, for `restore`."""
         return {
             "agent": agent_state(self.algorithm),
             "environment": env_state(_environment(self.algorithm)),
+            "version": self.env.reward_version,
             "exploration": self._exploration.snapshot(),
             "asked": self._asked,
             "unexplored": self._unexplored,
@@ -211,13 +217,13 @@ class SB3Learner:
 
         Args:
             snapshot: of that one.
-            reward: that it paid; its replay buffer was paid by it already.
+            reward: the one that it had; its replay buffer was relabelled by it already.
 
         Raises:
             CheckpointError: it was built otherwise.
         """
         if reward is not None:
-            self.reward_env.pay(reward)
+            self.env.set_reward(reward, version=int(snapshot["version"]))
         put_env_back(_environment(self.algorithm), snapshot["environment"])
         put_agent_back(self.algorithm, snapshot["agent"])
         self._exploration.restore(snapshot["exploration"])
@@ -233,18 +239,12 @@ class SB3Learner:
         self._unexplored += steps
         env = _environment(self.algorithm)
         vector_steps = int(np.ceil(self._unexplored / env.num_envs - 1e-9))
-        if vector_steps <= 0:
-            return
-        present = self.algorithm._last_obs
-        try:
-            observation: Any = env.reset() if present is None else present
-            starts = np.ones(env.num_envs, bool)
-            for _ in range(vector_steps):
-                actions, _state = self._exploration.predict(observation, episode_start=starts)
-                observation, _rewards, starts, _infos = env.step(actions)
-                self._unexplored -= env.num_envs
-        finally:
-            lose_place(self.algorithm)
+
+        def count() -> None:
+            self._unexplored -= env.num_envs
+
+        if vector_steps > 0:
+            explore(self.algorithm, env, self._exploration, vector_steps, on_step=count)
 
     def _improve(self, steps: int) -> None:
         if steps <= 0:
@@ -263,9 +263,9 @@ class SB3Learner:
             if not in_place:
                 lose_place(self.algorithm)
 
-    def _lived_through(self) -> Episodes:
-        episodes = self.recorder.take()
-        return _no_episodes(self.recorder) if episodes is None else episodes
+    def _taken(self, *, cut: bool) -> Episodes:
+        episodes = self.env.take(unfinished="cut" if cut else "keep")
+        return _no_episodes(self.env) if episodes is None else episodes
 
 
 class _Watch(CallbackList):
@@ -309,12 +309,12 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
             setattr(algorithm, name, _WholeRunSchedule(schedule, remaining))
 
 
-def _install(algorithm: BaseAlgorithm, states: bool) -> tuple[EpisodeRecorder, LearnedRewardVecEnv]:
+def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
     """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
     top = _environment(algorithm)
-    if is_vecenv_wrapped(top, LearnedRewardVecEnv):
+    if is_vecenv_wrapped(top, FeedbackVecEnv):
         raise ConfigError(
-            "algorithm: its environment is paid a learned reward already. Use the learner it "
+            "algorithm: its environment has a learned reward already. Use the learner it "
             "has, or set a fresh environment with `algorithm.set_env`."
         )
     outer: VecEnvWrapper | None = None
@@ -326,14 +326,11 @@ def _install(algorithm: BaseAlgorithm, states: bool) -> tuple[EpisodeRecorder, L
             "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
             "environment's own reward to the algorithm. Put VecNormalize outermost."
         )
-    recorder = EpisodeRecorder(inner, states=states)
-    reward_env = LearnedRewardVecEnv(recorder)
-    if outer is None:
-        top = reward_env
-    else:
-        outer.venv = reward_env
-    algorithm.set_env(top)
-    return recorder, reward_env
+    env = FeedbackVecEnv(inner, record=True, states=states)
+    if outer is not None:
+        outer.venv = env
+    algorithm.set_env(env if outer is None else top)
+    return env
 
 
 def _environment(algorithm: BaseAlgorithm) -> VecEnv:
@@ -341,12 +338,6 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
     if env is None:
         raise ConfigError("algorithm: it has no environment. Set one with `algorithm.set_env`.")
     return env
-
-
-def _silence(algorithm: BaseAlgorithm) -> None:
-    """Spare quiet algorithms the log folder that SB3 would make for each slice."""
-    if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
-        algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
 
 def _callbacks(callback: MaybeCallback) -> list[BaseCallback]:
@@ -366,3 +357,60 @@ def _no_episodes(env: VecEnv) -> Episodes:
         final_observations=blank(env.observation_space, (0,)),
         lengths=np.zeros(0, int),
     )
+
+
+def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
+    """The agent that a config describes, in its environments.
+
+    Raises:
+        ConfigError: an unknown environment, or actions that the algorithm cannot take.
+    """
+    _warn_of_long_rollouts(config)
+    wrap = RecordsStates if config.states else None
+    env = make_environments(config.env, config.environments, seed=config.seed, wrap=wrap)
+    return SB3Learner(
+        build_algorithm(config.algorithm, env, seed=config.seed, device=config.device),
+        total_steps=config.steps,
+        exploration_fraction=config.exploration_fraction,
+        random_probability=config.random_probability,
+        switch_probability=config.switch_probability,
+        rng=rng,
+        states=config.states,
+    )
+
+
+def _warn_of_long_rollouts(config: OnlineConfig) -> None:
+    """An iteration shorter than a rollout does not learn where an earlier one ran ahead."""
+    if not isinstance(config.algorithm, PPOConfig):
+        return
+    rollout = config.algorithm.n_steps * config.environments
+    learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
+    steps = learning / config.iterations
+    if steps < rollout:
+        LOGGER.warning(
+            "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
+            "environments), so some will not learn. Take more steps, fewer iterations or shorter "
+            "rollouts.",
+            steps,
+            rollout,
+        )
+
+
+def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
+    """The reward model and trainer that a config describes, for the learner's spaces.
+
+    Raises:
+        ConfigError: a learner of one's own, whose spaces are unknown.
+    """
+    if not isinstance(learner, SB3Learner):
+        raise ConfigError.mismatch(
+            "trainer",
+            expected="a RewardTrainer beside a learner of your own",
+            got=f"none beside a {type(learner).__name__}",
+            fix="Build its model for the learner's spaces and pass trainer=.",
+        )
+    env = learner.env
+    model = build_reward_model(
+        config.model, env.observation_space, env.action_space, seed=config.seed
+    )
+    return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

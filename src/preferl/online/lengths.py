@@ -6,7 +6,7 @@ positive, staying alive pays, and where they are negative, ending early does.
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol, final, runtime_checkable
+from typing import Any, Literal, final
 
 import numpy as np
 
@@ -19,21 +19,6 @@ VariableLength = Literal["allow", "refuse"]
 
 class VariableLengthWarning(UserWarning):
     """Episodes differ in length, so that their ends may tell an agent about its reward."""
-
-
-@runtime_checkable
-class KnowsLengths(Protocol):
-    """A learner that knows how long episodes are, whatever pieces it hands them over in."""
-
-    @property
-    def shortest(self) -> int | None:
-        """Steps of the shortest episode that its environment ended; None before the first."""
-        ...
-
-    @property
-    def longest(self) -> int:
-        """Steps of the longest episode, one under way included."""
-        ...
 
 
 @final
@@ -95,10 +80,10 @@ class LengthGuard:
     """Warns once, or refuses, where an episode ended sooner than another one went on.
 
     Args:
-        variable: what becomes of such.
+        variable: what becomes of such; None leaves that to others.
     """
 
-    def __init__(self, variable: VariableLength) -> None:
+    def __init__(self, variable: VariableLength | None) -> None:
         self._variable = variable
         self.warned = False
 
@@ -113,7 +98,7 @@ class LengthGuard:
         Raises:
             DataError: they do, and are refused.
         """
-        if shortest is None or shortest >= longest:
+        if self._variable is None or shortest is None or shortest >= longest:
             return
         text = (
             f"Episodes differ in length ({shortest} to {longest} steps). Where an "

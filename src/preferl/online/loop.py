@@ -1,9 +1,9 @@
-"""Act, ask, fit, pay: learning while acting (Christiano et al. 2017, section 2.2)."""
+"""Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
 
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -11,31 +11,26 @@ from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Segments, left_out, sample_segments
-from preferl.errors import ConfigError, DataError, FeedbackError
-from preferl.feedback.acquisition import (
-    Acquisition,
-    entropy,
-    label_variance,
-    logit_variance,
-    probability_variance,
-)
+from preferl.errors import CheckpointError, ConfigError, DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
-from preferl.feedback.sampling import InformativePairs, UniformPairs
-from preferl.feedback.schedule import Schedule, ScheduleName, Turn, plan
+from preferl.feedback.schedule import Schedule, Turn, plan
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.answer_journal import AnswerJournal, Kept
-from preferl.online.build import build_learner, build_trainer
 from preferl.online.config import OnlineConfig
-from preferl.online.learner import PolicyLearner
-from preferl.online.lengths import KnowsLengths, LengthGuard
-from preferl.online.report import OnlineReport, TurnReport
+from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
+from preferl.online.lengths import LengthGuard
+from preferl.online.query_worker import build_sampler
+from preferl.online.report import IterationReport, OnlineReport
+from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
 from preferl.shapes import IntArray
 from preferl.training.checkpoint_folder import (
+    ABOUT,
     JOURNAL,
+    RESTORE,
     has_run,
     read_checkpoint,
     write_checkpoint,
@@ -44,17 +39,13 @@ from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
+from preferl.training.versions import version_folder, versions
 
-ACQUISITIONS: dict[str, Acquisition] = {
-    "logit": logit_variance,
-    "probability": probability_variance,
-    "label": label_variance,
-    "entropy": entropy,
-}
+FORMAT: Final = 2
+"""Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
 
-
-OnTurn = Callable[[TurnReport], None]
-"""Called after each turn."""
+OnIteration = Callable[[IterationReport], None]
+"""Called after each iteration."""
 
 OnAnswers = Callable[[Comparisons], None]
 """Called with all answers whenever there are new ones, before they are learned from."""
@@ -70,7 +61,8 @@ def learn_from_preferences(
     sampler: PairSampler | None = None,
     schedule: Schedule | None = None,
     sink: MetricSink | None = None,
-    on_turn: OnTurn | None = None,
+    on_iteration: OnIteration | None = None,
+    on_turn: OnIteration | None = None,
     on_answers: OnAnswers | None = None,
     checkpoints: Path | str | None = None,
 ) -> OnlineReport:
@@ -87,16 +79,17 @@ def learn_from_preferences(
         sampler: chooses questions, instead of the config's.
         schedule: how densely to ask after each share of the run, instead of the config's.
         sink: takes metrics, by environment step.
-        on_turn: told of each turn.
-        on_answers: given all answers when there are new ones, to keep them safe.
-        checkpoints: folder in which the whole run is kept after each turn. If one of the same
+        on_iteration: called with the report of each iteration.
+        on_turn: its former name.
+        on_answers: called with all answers when there are new ones, to keep them safe.
+        checkpoints: folder in which the whole run is kept after each iteration. If one of the same
             settings is there, it goes on, and comes to what it would have come to without the
-            interruption. Answers of the turn under way are there from the moment they are given,
-            and are not asked for again. Feedback of one's own keeps its answers itself; what is
-            `LastingFeedback` is not asked again either.
+            interruption. Answers of the iteration under way are there from the moment they are
+            given, and are not asked for again. Feedback of one's own keeps its answers itself; what
+            is `LastingFeedback` is not asked again either.
 
     Raises:
-        CheckpointError: what is there is damaged, or of other settings.
+        CheckpointError: what is there is damaged, of other settings, or of an older version.
         ConfigError: settings that do not go together, or a learner of one's own without
             `snapshot` and `restore` where there are to be checkpoints.
         DataError: no episode long enough for a clip, or episodes of different length where the
@@ -112,7 +105,7 @@ def learn_from_preferences(
         schedule=schedule,
     )
     run.sink = sink or run.sink
-    run.on_turn, run.on_answers = on_turn, on_answers
+    run.on_iteration, run.on_answers = on_iteration or on_turn, on_answers
     if checkpoints is not None:
         run.keep_in(Path(checkpoints))
     return run.through()
@@ -127,7 +120,7 @@ class Resumable(Protocol):
         ...
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
-        """Go on from there, paid `reward`."""
+        """Go on from there with `reward`."""
         ...
 
 
@@ -163,17 +156,21 @@ class PreferenceLoop:
         schedule: Schedule | None = None,
     ) -> None:
         self.config = config
-        self.sampler = sampler or (
-            UniformPairs()
-            if config.sampler == "uniform"
-            else InformativePairs(
-                self._scores,
-                ACQUISITIONS[config.acquisition],
-                oversampling=config.oversampling,
-                likelihood=lambda: likelihood_of(self.reward),
-            )
+        self.sampler = sampler or build_sampler(
+            config,
+            lambda segments: None if self.reward is None else self.reward.scores(segments),
+            lambda: likelihood_of(self.reward),
         )
-        self.plan = _plan(config, schedule or config.schedule, self.sampler)
+        self.plan = plan(
+            steps=config.steps,
+            questions=config.comparisons,
+            turns=config.iterations,
+            schedule=schedule or config.schedule,
+            initial_fraction=config.initial_fraction,
+            initial_steps=config.initial_steps,
+            oversampling=config.oversampling,
+            sampler=self.sampler,
+        )
         self.rng, answering, exploring = np.random.default_rng(config.seed).spawn(3)
         self.learner: Any = learner or build_learner(config, exploring)
         self.trainer = trainer or build_trainer(config, self.learner)
@@ -181,11 +178,11 @@ class PreferenceLoop:
             teacher or config.teacher, answering, max_comparisons=config.max_comparisons
         )
         self.sink: MetricSink = Sinks()
-        self.on_turn: OnTurn | None = None
+        self.on_iteration: OnIteration | None = None
         self.on_answers: OnAnswers | None = None
         self.reward: RewardFunction | None = None
         self.experience: Episodes | None = None
-        self.turns: list[TurnReport] = []
+        self.iterations: list[IterationReport] = []
         self.guard = LengthGuard(config.variable_length)
         self.shortest: int | None = None  # of episodes that ended, and of any, as handed over
         self.longest = 0
@@ -193,11 +190,16 @@ class PreferenceLoop:
         self.seconds = 0.0  # of what was resumed
         self.checkpoints: Path | None = None
         self.journal: AnswerJournal | None = None
-        self.given = 0  # answers of the turn under way, before the interruption
-        self.newest: int | None = None  # query of a lasting feedback when the turn began
+        self.given = 0  # answers of the iteration under way, before the interruption
+        self.newest: int | None = None  # query of a lasting feedback when the iteration began
 
     def keep_in(self, folder: Path) -> None:
-        """Save after each turn, and go on from what is there."""
+        """Save after each iteration, and go on from what is there.
+
+        Raises:
+            CheckpointError: what is there is damaged, of other settings, or of an older version.
+            ConfigError: a learner without `snapshot` and `restore`.
+        """
         if not isinstance(self.learner, Resumable):
             raise ConfigError.mismatch(
                 "learner",
@@ -205,13 +207,36 @@ class PreferenceLoop:
                 got=type(self.learner).__name__,
             )
         self.checkpoints = folder
+        run = to_json(self.config)
         if has_run(folder):
-            self._restore(read_checkpoint(folder, run=to_json(self.config)).state)
-        self.journal = AnswerJournal(folder / JOURNAL, len(self.turns), run=to_json(self.config))
+            _require_format(folder)
+            self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
+        self.journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
         if isinstance(self.feedback, InstantFeedback):
             self._keep_answers(self.feedback, self.journal)
-        elif isinstance(self.feedback, LastingFeedback) and not self.turns:
+        elif isinstance(self.feedback, LastingFeedback) and not self.iterations:
             self.newest = self.journal.begun(self.feedback.newest)
+
+    def through(self) -> OnlineReport:
+        """Go through all iterations that are left, or until Ctrl-C."""
+        began = time.perf_counter()
+        interrupted = False
+        try:
+            for number, turn in list(enumerate(self.plan))[len(self.iterations) :]:
+                self._iterate(number, turn)
+                self._save(self.seconds + time.perf_counter() - began)
+        except KeyboardInterrupt:
+            interrupted = True
+        return OnlineReport(
+            iterations=tuple(self.iterations),
+            reward=self.reward,
+            comparisons=self._comparisons(),
+            env_steps=self.learner.steps,
+            seconds=self.seconds + time.perf_counter() - began,
+            interrupted=interrupted,
+            learner=self.learner,
+            experience=self.experience,
+        )
 
     def _keep_answers(self, feedback: InstantFeedback, journal: AnswerJournal) -> None:
         """Know answers that came after the last checkpoint, and keep the next ones at once."""
@@ -226,40 +251,18 @@ class PreferenceLoop:
         """Write a checkpoint; the answers that it holds leave the journal."""
         if self.checkpoints is None:
             return
-        state = self._snapshot() | {"seconds": self.seconds + seconds}
-        run = to_json(self.config)
-        write_checkpoint(self.checkpoints, state, steps=self.learner.steps, run=run)
+        state, run = self._snapshot() | {"seconds": seconds}, to_json(self.config)
+        steps = self.learner.steps
+        write_checkpoint(self.checkpoints, state, steps=steps, run={"format": FORMAT} | run)
         if self.journal is not None:
-            self.journal.next_turn(len(self.turns))
-
-    def through(self) -> OnlineReport:
-        """Go through all turns that are left, or until Ctrl-C."""
-        began = time.perf_counter()
-        interrupted = False
-        turns = self.plan
-        try:
-            for number, turn in list(enumerate(turns))[len(self.turns) :]:
-                self._turn(number, len(turns) - 1, turn)
-                self._save(time.perf_counter() - began)
-        except KeyboardInterrupt:
-            interrupted = True
-        return OnlineReport(
-            turns=tuple(self.turns),
-            reward=self.reward,
-            comparisons=self._comparisons(),
-            env_steps=self.learner.steps,
-            seconds=self.seconds + time.perf_counter() - began,
-            interrupted=interrupted,
-            learner=self.learner,
-            experience=self.experience,
-        )
+            self.journal.next_turn(len(self.iterations))
 
     def _snapshot(self) -> dict[str, Any]:
-        """Everything that later turns depend on."""
+        """Everything that later iterations depend on."""
         scaler = None if self.reward is None else self.reward.scaler
         feedback = self.feedback
         return {
-            "turns": self.turns,
+            "turns": self.iterations,
             "answers": self.answers,
             "lengths": {"shortest": self.shortest, "longest": self.longest},
             "warned": self.guard.warned,
@@ -270,58 +273,53 @@ class PreferenceLoop:
             "newest": feedback.newest if isinstance(feedback, LastingFeedback) else None,
             "model": self.trainer.model.state_dict(),
             "trainer": self.trainer.snapshot(),
-            "paid": self.reward is not None,
+            "rewarded": self.reward is not None,
             "scaler": None if scaler is None else vars(scaler),
             "likelihood": likelihood_of(self.reward).to_json(),
             "generators": global_generators(),
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.turns, self.guard.warned = list(state["turns"]), bool(state["warned"])
+        self.iterations, self.guard.warned = list(state["turns"]), bool(state["warned"])
         self.shortest, self.longest = (state["lengths"][k] for k in ("shortest", "longest"))
         self.answers, self.seconds = int(state["answers"]), float(state["seconds"])
         self.experience, self.rng = state["experience"], state["rng"]
         self.trainer.model.load_state_dict(state["model"])
         self.trainer.restore(state["trainer"])
-        if state["paid"]:  # by the model as the last fit left it
+        if state["rewarded"]:  # by the model as the last fit left it
             scaler = None if state["scaler"] is None else RewardScaler(**state["scaler"])
-            how = _combine(self.config.pessimism)
-            self.reward = RewardFunction(
-                self.trainer.model,
-                combine=how,
-                scaler=scaler,
-                likelihood=Likelihood(**state.get("likelihood", {})),
-            )
+            self.reward = self._reward(Likelihood(**state["likelihood"]), scaler)
         self.learner.restore(state["learner"], self.reward)
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
-        self.newest = state.get("newest")
+        self.newest = state["newest"]
         put_generators_back(state["generators"])
 
-    def _turn(self, number: int, last: int, turn: Turn) -> None:
+    def _iterate(self, number: int, turn: Turn) -> None:
+        """One round of act, ask and fit."""
         act = self.learner.learn if number else self.learner.explore
         episodes = act(turn.steps)
         self._remember(episodes)
         fit = self._ask_and_fit(turn, first=number == 0) if turn.questions else None
         whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else []
-        report = TurnReport(
-            turn=number,
-            turns=last,
+        report = IterationReport(
+            iteration=number,
+            iterations=len(self.plan) - 1,
             env_steps=self.learner.steps,
             comparisons=self.answers,
             fit=fit,
             mean_return=float(episodes.returns[whole].mean()) if np.any(whole) else float("nan"),
             episodes=int(np.sum(whole)),
         )
-        self.turns.append(report)
+        self.iterations.append(report)
         self.sink.log(report.metrics(), report.env_steps)
-        if self.on_turn:
-            self.on_turn(report)
+        if self.on_iteration:
+            self.on_iteration(report)
 
     def _ask_and_fit(self, turn: Turn, *, first: bool) -> FitReport | None:
         config = self.config
         if self.experience is None:
-            raise DataError("No experience was recorded to ask about. Take more steps per turn.")
+            raise DataError("No experience was recorded to ask about. Take more steps at a time.")
         segments = sample_segments(
             self.experience, turn.candidates, config.segment_length, self.rng, short=config.short
         )
@@ -336,20 +334,25 @@ class PreferenceLoop:
             return None
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
         answers = config.reference == "answers"
-        reference = comparisons.segments.episodes() if answers else self.experience
-        unscaled = RewardFunction(
-            self.trainer.model,
-            combine=_combine(config.pessimism),
-            likelihood=report.likelihood,
+        self.reward = self._reward(report.likelihood).scaled(
+            comparisons.segments.episodes() if answers else self.experience,
+            target=config.reward_deviation,
+            centre=config.centre,
         )
-        self.reward = unscaled.scaled(
-            reference, target=config.reward_deviation, centre=config.centre
-        )
-        self.learner.pay(self.reward)
+        switch = getattr(self.learner, "set_reward", None) or self.learner.pay  # its former name
+        switch(self.reward)
         return report
 
+    def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
+        """The trainer's model as it is now, as a reward."""
+        pessimism = self.config.pessimism
+        combine: Combine = lower_bound(pessimism) if pessimism else mean
+        return RewardFunction(
+            self.trainer.model, combine=combine, scaler=scaler, likelihood=likelihood
+        )
+
     def _ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask what was not asked before an interruption in the same turn."""
+        """Ask what was not asked before an interruption in the same iteration."""
         if self.newest is not None and isinstance(self.feedback, LastingFeedback):
             self.feedback.ask_rest(segments, pairs, since=self.newest)
         else:
@@ -362,7 +365,8 @@ class PreferenceLoop:
         self._check_lengths(episodes)
         known = episodes if self.experience is None else join([self.experience, episodes])
         age = known.steps - known.ends  # steps that came after each episode
-        self.experience = known[age < self.config.memory] if age[0] >= self.config.memory else known
+        recent = age < self.config.buffer_steps
+        self.experience = known if recent.all() else known[recent]
 
     def _check_lengths(self, episodes: Episodes) -> None:
         """A learner of one's own that does not know hands whole episodes over, but for the last."""
@@ -371,17 +375,13 @@ class PreferenceLoop:
         self.shortest = min(
             [*ended.tolist(), *([self.shortest] if self.shortest else [])], default=None
         )
-        learner = self.learner
-        known = learner if isinstance(learner, KnowsLengths) else self
+        known = self.learner if isinstance(self.learner, SB3Learner) else self
         self.guard.check(
             known.shortest,
             known.longest,
             f" {left_out(episodes, self.config.segment_length)} of {len(episodes)} episodes "
             f"are shorter than a clip ({self.config.short!r}).",
         )
-
-    def _scores(self, segments: Any) -> Any:
-        return None if self.reward is None else self.reward.scores(segments)
 
     def _comparisons(self) -> Comparisons | None:
         try:
@@ -390,20 +390,15 @@ class PreferenceLoop:
             return None
 
 
-def _plan(
-    config: OnlineConfig, schedule: Schedule | ScheduleName, sampler: PairSampler
-) -> list[Turn]:
-    return plan(
-        steps=config.steps,
-        questions=config.comparisons,
-        turns=config.turns,
-        schedule=schedule,
-        initial_fraction=config.initial_fraction,
-        initial_steps=config.initial_steps,
-        oversampling=config.oversampling,
-        sampler=sampler,
-    )
-
-
-def _combine(pessimism: float) -> Combine:
-    return lower_bound(pessimism) if pessimism else mean
+def _require_format(folder: Path) -> None:
+    """Raise `CheckpointError` unless the newest checkpoint is of this loop."""
+    newest = version_folder(folder, versions(folder)[-1])
+    with reading(newest, expected="a whole checkpoint", fix=RESTORE):
+        found = read_object(newest / ABOUT)["run"].get("format", 1)
+    if found != FORMAT:
+        raise CheckpointError.mismatch(
+            f"format of the run in {folder}",
+            expected=FORMAT,
+            got=found,
+            fix="Go on with the version of preferl that began it, or begin another run.",
+        )

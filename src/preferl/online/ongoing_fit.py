@@ -112,7 +112,7 @@ class OngoingFit:
         epochs = preset.trainer.epochs
         if settings.epochs is None and settings.budget is None:
             epochs = min(epochs, MOST_EPOCHS)
-        return max(epochs, self._config.first_epochs) if first else epochs
+        return max(epochs, self._config.initial_epochs) if first else epochs
 
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, told: Spaces | None
@@ -190,7 +190,7 @@ class OngoingFit:
         combine = lower_bound(pessimism) if pessimism else mean
         return RewardFunction(trainer.model, combine=combine, likelihood=likelihood).scaled(
             comparisons.segments.episodes(),
-            target=self._config.deviation,
+            target=self._config.reward_deviation,
             centre=self._config.centre,
         )
 

@@ -10,7 +10,8 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.paying import Reward, for_spaces
+from preferl.online.reward_computer import Reward
+from preferl.online.reward_source import for_spaces
 from preferl.shapes import Array, IntArray, Observations
 
 
@@ -19,8 +20,8 @@ def require_relabelling(buffer: ReplayBuffer) -> None:
     if buffer.optimize_memory_usage:
         raise ConfigError(
             "replay buffer: with optimize_memory_usage=True the observations that end episodes "
-            "overwrite those that rewards are computed from, so old experience cannot be paid "
-            "again. Build the algorithm with optimize_memory_usage=False."
+            "overwrite those that rewards are computed from, so old experience cannot be "
+            "relabelled. Build the algorithm with optimize_memory_usage=False."
         )
     if isinstance(buffer, HerReplayBuffer):
         raise ConfigError(
@@ -55,7 +56,7 @@ def relabel_replay(buffer: ReplayBuffer, reward: Reward | AnyReward, *, chunk: i
 
     Args:
         buffer: plain or of dictionaries, full or not.
-        reward: what to pay; a plain function gets observations as the buffer holds them.
+        reward: the new one; a plain function gets observations as the buffer holds them.
         chunk: windows per call. 4096 keeps a window of 100 steps of 30 numbers below 50 MB.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What an online run tells, turn by turn and at its end."""
+"""What an online run reports after each iteration and at its end."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -11,29 +11,34 @@ from preferl.training.reward_function import RewardFunction
 
 @final
 @dataclass(frozen=True)
-class TurnReport:
-    """What one turn did.
+class IterationReport:
+    """What one round of act, ask and fit did.
 
     Attributes:
-        turn: its number; 0 came before the policy learned.
-        turns: number of the last one.
+        iteration: its number; 0 came before the policy learned.
+        iterations: number of the last one.
         env_steps: used so far.
         comparisons: answered so far.
         fit: of the reward model; None where nothing was asked.
-        mean_return: of the turn's whole episodes by the environment's reward, NaN without any.
+        mean_return: of the iteration's whole episodes by the environment's reward, NaN without any.
         episodes: how many those were.
     """
 
-    turn: int
-    turns: int
+    iteration: int
+    iterations: int
     env_steps: int
     comparisons: int
     fit: FitReport | None
     mean_return: float
     episodes: int
 
+    @property
+    def turn(self) -> int:
+        """Former name of `iteration`."""
+        return self.iteration
+
     def metrics(self) -> dict[str, float]:
-        """The numbers of this turn for a metric sink."""
+        """The numbers of this iteration for a metric sink."""
         values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
         if self.fit is not None:
             values |= {
@@ -46,23 +51,27 @@ class TurnReport:
         return values
 
 
+TurnReport = IterationReport
+"""Former name."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class OnlineReport:
     """What a run came to.
 
     Attributes:
-        turns: what each turn did.
-        reward: the last reward paid; None if the run ended before there was one.
+        iterations: what each iteration did.
+        reward: the last learned reward; None if the run ended before there was one.
         comparisons: all answers kept; None if there are none.
         env_steps: used in all, exploration included.
         seconds: wall time.
         interrupted: whether somebody stopped it early.
         learner: the agent that learned.
-        experience: the latest episodes, as far as `memory` reaches.
+        experience: the latest episodes, as far as `buffer_steps` reaches.
     """
 
-    turns: tuple[TurnReport, ...]
+    iterations: tuple[IterationReport, ...]
     reward: RewardFunction | None
     comparisons: Comparisons | None
     env_steps: int
@@ -72,7 +81,12 @@ class OnlineReport:
     experience: Episodes | None
 
     @property
+    def turns(self) -> tuple[IterationReport, ...]:
+        """Former name of `iterations`."""
+        return self.iterations
+
+    @property
     def last_fit(self) -> FitReport | None:
         """Of the reward model; None if there was none."""
-        fits = [turn.fit for turn in self.turns if turn.fit is not None]
+        fits = [one.fit for one in self.iterations if one.fit is not None]
         return fits[-1] if fits else None

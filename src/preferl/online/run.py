@@ -29,8 +29,8 @@ from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
-from preferl.online.loop import OnTurn, PreferenceLoop
-from preferl.online.recorder import EpisodeRecorder
+from preferl.online.feedback_env import EpisodeRecorder
+from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
@@ -98,16 +98,17 @@ def run_online(
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
     true_reward: TransitionReward | None = None,
-    on_turn: OnTurn | None = None,
+    on_iteration: OnIteration | None = None,
+    on_turn: OnIteration | None = None,
     on_stage: OnStage | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Learn from preferences and leave a folder that holds all that came of it.
 
     The folder holds config and versions, metrics (JSONL and TensorBoard), the comparisons after
-    every turn, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there
-    is, and the same call with `resume` goes on from the last whole turn. Once all is judged,
-    checkpoints are removed.
+    every iteration, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what
+    there is, and the same call with `resume` goes on from the last whole iteration. Once all is
+    judged, checkpoints are removed.
 
     Args:
         config: of learning.
@@ -116,7 +117,8 @@ def run_online(
         teacher: answers instead of the config's scripted one.
         feedback: takes questions, as people do who answer in a browser.
         true_reward: of transitions, for the report's EPIC distance.
-        on_turn: told of each turn.
+        on_iteration: called with the report of each iteration.
+        on_turn: its former name.
         on_stage: told what comes next.
         resume: go on with the run that is in `out`.
 
@@ -135,7 +137,7 @@ def run_online(
     loop = PreferenceLoop(config, teacher=teacher, feedback=feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        report = _learn(loop, folder, on_turn)
+        report = _learn(loop, folder, on_iteration or on_turn)
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
             save_reward(folder.path("reward"), report.reward)
@@ -180,11 +182,13 @@ def _finish(
     return result | _judged(judgement)
 
 
-def _learn(loop: PreferenceLoop, folder: RunFolder, on_turn: OnTurn | None) -> OnlineReport:
+def _learn(
+    loop: PreferenceLoop, folder: RunFolder, on_iteration: OnIteration | None
+) -> OnlineReport:
     sink = Sinks(
         JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
     )
-    loop.sink, loop.on_turn = sink, on_turn
+    loop.sink, loop.on_iteration = sink, on_iteration
     loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
     try:
         loop.keep_in(folder.path(CHECKPOINTS))
@@ -340,8 +344,8 @@ def _write_page(
     )
     learned = Curve(
         "taught",
-        np.array([turn.env_steps for turn in report.turns]),
-        np.array([turn.mean_return for turn in report.turns]),
+        np.array([one.env_steps for one in report.iterations]),
+        np.array([one.mean_return for one in report.iterations]),
     )
     clips = [
         Clip(mp4, title.capitalize(), f"{config.env}: the agent {title} it was taught.")

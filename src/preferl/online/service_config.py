@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
+from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in
 from preferl.store.combine import CombineMethod
 from preferl.threads import half_of_the_cores
@@ -14,6 +15,7 @@ PERCEPTRONS: Final = ("mlp", "mr")
 
 
 @final
+@takes_old_names
 @dataclass(frozen=True)
 class ServiceConfig:
     """When the reward service fits, what, and what it publishes.
@@ -24,15 +26,15 @@ class ServiceConfig:
             epochs nor a budget are given it makes at most 50 passes, also for the published
             models, which make 10,000 once.
         context: steps that a model with history looks back; the length of a clip by default.
-        first_epochs: passes of the first fit, at least; later ones have less to learn.
+        initial_epochs: passes of the first fit, at least; later ones have less to learn.
         min_answers: before the first fit; fewer say nothing.
         min_new_answers: after which the next fit begins.
         max_wait: seconds after which a single new answer is enough.
         validation: share of the questions whose answers are never learned from, and only judge.
         combine: how several people's answers to one question become one.
         pessimism: deviations between members that are taken off their mean; 0 is the mean.
-        deviation: of rewards over the clips that were answered; 1 for states and 0.05 for pixels
-            in the DRLHP paper.
+        reward_deviation: of rewards over the clips that were answered; 1 for states and 0.05 for
+            pixels in the DRLHP paper.
         centre: whether their mean is zero there.
         keep: versions that stay in the folder.
         cancel_after: versions after which a question that nobody has answered is asked no more,
@@ -53,14 +55,14 @@ class ServiceConfig:
     out: Path
     reward: RewardSettings = field(default_factory=RewardSettings)
     context: int | None = None
-    first_epochs: int = 50
+    initial_epochs: int = 50
     min_answers: int = 20
     min_new_answers: int = 5
     max_wait: float = 60.0
     validation: float = 0.2
     combine: CombineMethod = "mean"
     pessimism: float = 0.0
-    deviation: float = 1.0
+    reward_deviation: float = 1.0
     centre: bool = True
     keep: int = 5
     cancel_after: int | None = None
@@ -72,7 +74,7 @@ class ServiceConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("first_epochs", "min_answers", "min_new_answers", "keep"):
+        for name in ("initial_epochs", "min_answers", "min_new_answers", "keep"):
             require_in(name, getattr(self, name), 1, float("inf"))
         for name in ("max_wait", "pessimism"):
             require_in(name, getattr(self, name), 0, float("inf"))
@@ -83,8 +85,10 @@ class ServiceConfig:
                 require_in(name, getattr(self, name), 1, float("inf"))
         if not 0 <= self.validation < 1:
             raise ConfigError.mismatch("validation", expected="in [0, 1)", got=self.validation)
-        if not 0 < self.deviation < float("inf"):
-            raise ConfigError.mismatch("deviation", expected="above 0", got=self.deviation)
+        if not 0 < self.reward_deviation < float("inf"):
+            raise ConfigError.mismatch(
+                "reward_deviation", expected="above 0", got=self.reward_deviation
+            )
         # What does not go together is told now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 

@@ -1,4 +1,4 @@
-"""One environment that asks people and pays what was learned from them, for any library.
+"""One environment whose reward is learned from people's answers, for any library.
 
 The place of learning-from-human-preferences' wrapper of the same name; what became of its
 arguments is in `docs/migrate/drlhp.md`.
@@ -14,13 +14,12 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_config import FeedbackConfig, SamplerName
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
-from preferl.online.recorder import stack_states
+from preferl.online.feedback_env import stack_states
 from preferl.online.recording import blank
-from preferl.online.reward_source import FixedReward, Rewards
-from preferl.online.transforms import Transform
-from preferl.online.transforms import transformed_space as space_after
+from preferl.online.reward_source import FixedReward, Rewards, Transform
+from preferl.online.reward_source import transformed_space as space_after
 from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
@@ -51,7 +50,7 @@ GONE: Final = {
 
 @final
 class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Asks people about what the agent does, and pays the agent what was learned from answers.
+    """Asks people about what the agent does, and gives the agent what was learned from answers.
 
     Infos have what `FeedbackVecEnv` puts there. Programs that show clips and fit rewards are not
     started here: see `preferl annotate serve` and `preferl reward serve`.
@@ -70,8 +69,9 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         obs_transform_func: what people and rewards see in place of an observation; `[..., *obs]`.
         transformed_space: of such observations; needed with `obs_transform_func`.
         max_pref_interface_segs: segments' worth of experience from which questions are drawn.
-        config: how it collects and pays; its `refresh_every` is 2,048 steps unless it is given.
-        sampler: chooses pairs instead of the config's `sampling`.
+        config: how it collects, and what comes before the first reward; its `refresh_every` is
+            2,048 steps unless it is given.
+        sampler: chooses pairs instead of the config's `sampler`.
         **settings: fields of `FeedbackConfig`.
 
     Raises:
@@ -95,7 +95,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         transformed_space: spaces.Space[Any] | None = None,
         max_pref_interface_segs: int | None = None,
         config: FeedbackConfig | None = None,
-        sampler: PairSampler | None = None,
+        sampler: PairSampler | SamplerName | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(env)
@@ -141,7 +141,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Give the step's outcome with what is paid.
+        """Give the step's outcome with the learned reward.
 
         Raises:
             ConfigError: the environment was never reset.
@@ -149,7 +149,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         version = self.core.paid_version
         self.core.act(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
-        (paid,) = self.core.outcome(
+        (given,) = self.core.outcome(
             _batch(observation),
             np.array([reward], np.float64),
             np.array([terminated]),
@@ -163,7 +163,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             info["learned_return"] = float(self.core.returns[0])
             if self.core.config.hide_true_reward:
                 hide_return(info, info["learned_return"])
-        return observation, float(paid), terminated, truncated, info
+        return observation, float(given), terminated, truncated, info
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""

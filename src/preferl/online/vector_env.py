@@ -1,4 +1,4 @@
-"""Vector environments of gymnasium that ask people and pay what was learned from them."""
+"""Vector environments of gymnasium whose rewards are learned from people's answers."""
 
 from typing import Any, final
 
@@ -9,10 +9,9 @@ from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.online.feedback_config import FeedbackConfig, SamplerName
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
-from preferl.online.reward_source import Rewards
-from preferl.online.transforms import Transform
+from preferl.online.reward_source import Rewards, Transform
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
 
@@ -22,7 +21,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
     """`FeedbackVecEnv` for gymnasium's vector environments.
 
     All its ways to begin episodes are known: in the same step, in the next one, whose action and
-    reward mean nothing and are neither recorded nor paid, or by `reset` with a mask.
+    reward mean nothing and are not recorded, or by `reset` with a mask.
 
     Infos have arrays `true_reward` (unless hidden) and `reward_version`, false in
     `_true_reward` and `_reward_version` where a step only began an episode, and `learned_return`
@@ -32,8 +31,8 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         env: the environments; same arguments as `FeedbackVecEnv` otherwise.
         feedback: where questions go; None asks nothing.
         rewards: folder of published rewards or its reader, one reward that stays, or None.
-        config: how it collects and pays.
-        sampler: chooses pairs instead of the config's `sampling`.
+        config: how it collects, and what comes before the first reward.
+        sampler: chooses pairs instead of the config's `sampler`.
         synthetic_preferences: a teacher that answers in people's place, or True.
         transform: what people and rewards see in place of an observation; works on the last axes.
         transformed_space: of such observations; needed with `transform`.
@@ -51,7 +50,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         rewards: Rewards = None,
         config: FeedbackConfig | None = None,
         *,
-        sampler: PairSampler | None = None,
+        sampler: PairSampler | SamplerName | None = None,
         synthetic_preferences: bool | Teacher = False,
         transform: Transform | None = None,
         transformed_space: spaces.Space[Any] | None = None,
@@ -92,7 +91,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Give the step's outcome with what is paid, `[V]` float32.
+        """Give the step's outcome with the learned rewards, `[V]` float32.
 
         Raises:
             ConfigError: the environments were never reset.
@@ -103,20 +102,20 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         over = (terminated | truncated) & ~began
         same = self._mode == AutoresetMode.SAME_STEP and over.any()
         states, last = self._states(infos), observations
-        paid = self.core.outcome(
+        given = self.core.outcome(
             _final(observations, infos, over) if same else last,
             rewards,
             terminated,
             truncated,
             states=states,
         )
-        self._tell(infos, rewards, version, ~began, over)
+        self._complete_infos(infos, rewards, version, ~began, over)
         if same:
             self.core.reset(observations, over, states=states)
         elif self._mode == AutoresetMode.NEXT_STEP and began.any():
             self.core.reset(observations, began, states=states)
         self._over = np.zeros_like(over) if self._mode == AutoresetMode.SAME_STEP else over
-        return observations, paid, terminated, truncated, infos
+        return observations, given, terminated, truncated, infos
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
@@ -134,7 +133,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
             )
         return np.stack(list(infos["state"]))
 
-    def _tell(
+    def _complete_infos(
         self,
         infos: dict[str, Any],
         rewards: Array,
@@ -142,10 +141,10 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         real: BoolArray,
         over: BoolArray,
     ) -> None:
-        told = {"reward_version": np.full(len(real), version)}
+        known = {"reward_version": np.full(len(real), version)}
         if not self.core.config.hide_true_reward:
-            told["true_reward"] = np.array(rewards)
-        for name, values in told.items():
+            known["true_reward"] = np.array(rewards)
+        for name, values in known.items():
             infos[name], infos[f"_{name}"] = values, real.copy()
         if over.any():
             infos["learned_return"], infos["_learned_return"] = (
@@ -153,11 +152,11 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
                 over.copy(),
             )
         if self.core.config.hide_true_reward:
-            paid = np.where(over, self.core.returns, 0.0)
-            hide_return(infos, paid)
+            returns = np.where(over, self.core.returns, 0.0)
+            hide_return(infos, returns)
             if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
                 infos["final_info"] = final = dict(final)
-                hide_return(final, paid)
+                hide_return(final, returns)
 
 
 def _final(observations: Any, infos: dict[str, Any], over: BoolArray) -> Any:

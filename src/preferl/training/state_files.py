@@ -41,9 +41,9 @@ DATA: Final = {
     "Comparisons": "preferl.data.comparisons",
     "Episodes": "preferl.data.episodes",
     "FitReport": "preferl.training.fit_report",
+    "IterationReport": "preferl.online.report",
     "Likelihood": "preferl.feedback.likelihood",
     "Segments": "preferl.data.segments",
-    "TurnReport": "preferl.online.report",
 }
 """Structs that a state may hold, and the modules they are in; no file names any other."""
 
@@ -62,8 +62,8 @@ def write_state(folder: Path, state: Any) -> None:
     Args:
         folder: on the way to its place, see `preferl.files.writing`.
         state: None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
-            generators, tensors, episodes, segments, comparisons, reports of fits and turns, and
-            `RewardFunction`s that can be saved.
+            generators, tensors, episodes, segments, comparisons, reports of fits and iterations,
+            and `RewardFunction`s that can be saved.
 
     Raises:
         ConfigError: something else, by its place in the state.

@@ -18,9 +18,8 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online.callbacks import FeedbackCallback
+from preferl.online.callbacks import FeedbackCallback, add_rewards, rewards_reach
 from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.rollouts import pay_rollout, rewards_reach
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
@@ -113,7 +112,7 @@ def test_a_step_gives_nothing_until_the_rollout_is_over(kind: str) -> None:
     seen = []
 
     def look(_: int, env: VecEnv) -> None:
-        seen.append(env.core._worth.copy())  # type: ignore[attr-defined]
+        seen.append(env.core._reward_now.copy())  # type: ignore[attr-defined]
 
     lived("rollout", reward_of(kind), does=look)
     assert not np.any(seen)
@@ -248,12 +247,12 @@ def test_advantages_after_the_last_step_need_no_values() -> None:
     buffer.gamma = buffer.gae_lambda = 0.5
     buffer.episode_starts[:] = [[1.0], [1.0], [0.0]]
     buffer.full = True
-    pay_rollout(agent, np.array([[1.0], [2.0], [4.0]], np.float32))
+    add_rewards(agent, np.array([[1.0], [2.0], [4.0]], np.float32))
     assert buffer.rewards.ravel().tolist() == [1.0, 2.0, 4.0]
     assert buffer.advantages.ravel().tolist() == [1.0, 3.0, 4.0]
     assert buffer.returns.ravel().tolist() == [1.0, 3.0, 4.0]
     with pytest.raises(ConfigError, match=r"\(2, 1\) steps"):
-        pay_rollout(agent, np.zeros((2, 1), np.float32))
+        add_rewards(agent, np.zeros((2, 1), np.float32))
 
 
 def test_a_reward_that_is_no_number_stops_the_run() -> None:
@@ -265,5 +264,5 @@ def test_a_reward_that_is_no_number_stops_the_run() -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(ConfigError, match="rollout or step"):
+    with pytest.raises(ConfigError, match="one of rollout, step"):
         FeedbackCallback(pay="later")  # type: ignore[arg-type]

@@ -1,27 +1,41 @@
-"""Turns finished experience into questions, in a thread that holds nobody up."""
+"""Finished experience becomes queries, in a thread that holds nobody up."""
 
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, final
+from math import ceil
+from typing import Any, Final, final
 
 import numpy as np
 
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments, cut, sample_segments
+from preferl.data.segments import cut, sample_segments
 from preferl.errors import StorageError, mismatch
+from preferl.feedback.acquisition import (
+    Acquisition,
+    entropy,
+    label_variance,
+    logit_variance,
+    probability_variance,
+)
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.feedback.sampling import (
+    InformativePairs,
+    MaybeScorer,
+    UniformPairs,
+    segments_wanted,
+)
+from preferl.online.experience_buffer import ExperienceBuffer
+from preferl.online.feedback_config import FeedbackConfig, QueryConfig
+from preferl.online.feedback_core import FeedbackCore
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
-from preferl.online.waiting_room import WaitingRoom
-from preferl.shapes import FloatArray, leaves
+from preferl.shapes import leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
 
@@ -40,27 +54,17 @@ EPISODE_MEGABYTES: Final = 8.0
 """Of an episode that is shown as a whole; of a larger one, its end."""
 
 
-class RewardInUse(Protocol):
-    """The learned reward that the agent is paid."""
-
-    @property
-    def version(self) -> int:
-        """Its number; 0 before the first."""
-        ...
-
-    @property
-    def likelihood(self) -> Likelihood:
-        """How differences of scores become probabilities."""
-        ...
-
-    def scores(self, segments: Segments) -> FloatArray | None:
-        """`[E, N]`, or None where there is none that scores."""
-        ...
+ACQUISITIONS: Final[Mapping[str, Acquisition]] = {
+    "logit": logit_variance,
+    "probability": probability_variance,
+    "label": label_variance,
+    "entropy": entropy,
+}
 
 
 @final
 @dataclass(frozen=True)
-class HandoverCounts:
+class QueryCounts:
     """What became of experience so far.
 
     Attributes:
@@ -82,7 +86,7 @@ class HandoverCounts:
 
 
 @final
-class Handover:
+class QueryWorker:
     """A bounded buffer and one thread, between an agent that acts and people who answer.
 
     Whenever fewer questions are open than wanted, segments are sampled from the buffer, paired and
@@ -93,7 +97,7 @@ class Handover:
     Args:
         feedback: where questions go.
         config: how many, of what.
-        sampler: chooses pairs instead of the config's `sampling`.
+        sampler: chooses pairs instead of the config's `sampler`.
         teacher: answers in people's place; None leaves that to people.
     """
 
@@ -107,15 +111,15 @@ class Handover:
     ) -> None:
         self.config = config or FeedbackConfig()
         self._feedback = feedback
-        self._reward: RewardInUse | None = None
+        self._reward: FeedbackCore | None = None
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or (
-            InformativePairs(self._scores, likelihood=lambda: likelihood_of(self._reward))
-            if self.config.sampling == "disagreement"
-            else UniformPairs()
+        self._sampler = sampler or build_sampler(
+            self.config,
+            lambda segments: None if self._reward is None else self._reward.scores(segments),
+            lambda: likelihood_of(self._reward),
         )
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
-        self._room = WaitingRoom(
+        self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
         )
         self._asked = 0
@@ -134,26 +138,26 @@ class Handover:
         self._thread: threading.Thread | None = None
         self._known = self._drawing()  # after the latest round
 
-    def follow(self, reward: RewardInUse) -> None:
+    def follow(self, reward: FeedbackCore) -> None:
         """Sample by this reward, and note with each question which version of it was in use."""
         self._reward = reward
 
     @property
-    def counts(self) -> HandoverCounts:
+    def counts(self) -> QueryCounts:
         """What became of experience so far."""
-        return HandoverCounts(
+        return QueryCounts(
             asked=self._asked,
             answered=0 if self._script is None else self._script.given,
-            dropped_episodes=self._room.dropped_episodes,
-            dropped_segments=self._room.dropped_segments,
-            waiting_steps=self._room.steps,
+            dropped_episodes=self._buffer.dropped_episodes,
+            dropped_segments=self._buffer.dropped_segments,
+            waiting_steps=self._buffer.steps,
             problem=self._problem,
         )
 
     def put(self, episodes: Episodes) -> None:
         """Take in experience; returns at once."""
         if not self._paused:
-            self._room.put(episodes)
+            self._buffer.put(episodes)
             if self._showing:
                 self._latest = episodes[-1:]
             self._start()
@@ -181,7 +185,7 @@ class Handover:
         Questions and answers are not in it: they are in the store.
         """
         with self._wake:
-            return {"room": self._room.snapshot(), "paused": self._paused, **self._known}
+            return {"room": self._buffer.snapshot(), "paused": self._paused, **self._known}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from where an earlier run of the same settings stood; before the first `put`.
@@ -189,7 +193,7 @@ class Handover:
         What the project was asked after the snapshot counts as asked, so that experience which is
         lived through again is not asked about again.
         """
-        self._room.restore(snapshot["room"])
+        self._buffer.restore(snapshot["room"])
         self._paused, self._asked = bool(snapshot["paused"]), int(snapshot["asked"])
         before = snapshot["asked_before"]
         self._known_before = None if before is None else int(before)
@@ -214,7 +218,7 @@ class Handover:
                 if left <= 0:
                     return False
                 self._wake.wait(left)
-            done = self._rounds >= wanted or self._steps_seen == self._room.steps_in
+            done = self._rounds >= wanted or self._steps_seen == self._buffer.steps_in
         return done and self._problem in (None, self._lack)
 
     def close(self, seconds: float = 10.0) -> bool:
@@ -229,7 +233,7 @@ class Handover:
 
     def _start(self) -> None:
         if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="handover", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
@@ -248,7 +252,7 @@ class Handover:
 
     def _try_round(self) -> bool:
         """A round; whether it went well. Whatever goes wrong, the thread lives on and says so."""
-        steps = self._room.steps_in
+        steps = self._buffer.steps_in
         try:
             self._round()
         except Exception as error:  # a sampler or teacher of one's own may raise anything
@@ -312,7 +316,7 @@ class Handover:
     def _told(self) -> dict[str, Any]:
         """What people may want to know of the agent."""
         version = 0 if self._reward is None else self._reward.version
-        return asdict(self.counts) | {"steps": self._room.steps_in, "reward_version": version}
+        return asdict(self.counts) | {"steps": self._buffer.steps_in, "reward_version": version}
 
     def _state(self) -> str:
         return "failed" if self._problem else "paused" if self._paused else "healthy"
@@ -320,7 +324,7 @@ class Handover:
     def _wanted(self) -> int:
         """How many questions to ask now."""
         config, feedback = self.config, self._feedback
-        affordable = self._room.steps_in // (config.ask_every or 2 * config.segment_length)
+        affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
         if config.max_questions is not None:
             before = self._asked_before or 0
             affordable = min(affordable, config.max_questions - before)
@@ -328,12 +332,12 @@ class Handover:
         return wanted if wanted <= 0 else min(wanted, config.max_pending - feedback.pending)
 
     def _ask(self, count: int) -> None:
-        episodes = self._room.look()
+        episodes = self._buffer.look()
         config = self.config
         if episodes is None or (
             config.short == "drop" and episodes.lengths.max() < config.segment_length
         ):
-            if self._room.steps_in >= TOO_SHORT_AFTER * config.segment_length:
+            if self._buffer.steps_in >= TOO_SHORT_AFTER * config.segment_length:
                 self._lack = mismatch(
                     "episodes",
                     expected=f"some of at least {config.segment_length} steps (segment_length)",
@@ -343,7 +347,10 @@ class Handover:
             return
         drawn = sample_segments(
             episodes,
-            max(config.candidates * count, segments_wanted(self._sampler, count)),
+            max(
+                ceil(2 * count * config.oversampling),  # of which some clips may be alike
+                segments_wanted(self._sampler, count),
+            ),
             config.segment_length,
             self._rng,
             short=config.short,
@@ -368,11 +375,31 @@ class Handover:
             cut(latest, np.array([latest.steps - length]), length),
             kind="episode",
             detail={
-                "env_steps": self._room.steps_in,
+                "env_steps": self._buffer.steps_in,
                 "reward_version": 0 if self._reward is None else self._reward.version,
             },
         )
         self._shown_at, self._latest = time.monotonic(), None
 
-    def _scores(self, segments: Segments) -> FloatArray | None:
-        return None if self._reward is None else self._reward.scores(segments)
+
+def build_sampler(
+    config: QueryConfig, scores: MaybeScorer, likelihood: Callable[[], Likelihood]
+) -> PairSampler:
+    """The sampler that a config names.
+
+    Args:
+        config: of what is asked about.
+        scores: of segments by the reward in use; None before the first.
+        likelihood: of that reward.
+    """
+    if config.sampler == "uniform":
+        return UniformPairs()
+    return InformativePairs(
+        scores,
+        ACQUISITIONS[config.acquisition],
+        oversampling=config.oversampling,
+        likelihood=likelihood,
+    )
+
+
+Handover, HandoverCounts = QueryWorker, QueryCounts  # former names

@@ -9,8 +9,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeIm
 
 from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, DataError, SpaceError
-from preferl.online import EpisodeRecorder, LearnedRewardVecEnv
+from preferl.online import EpisodeRecorder, FeedbackVecEnv
 from preferl.shapes import leaves, take
+
+# What is looked at here are episodes of every length; the warning has tests of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
 
 
 class Curious:
@@ -78,9 +81,9 @@ def strolls(environments: int) -> VecEnv:
 @pytest.mark.parametrize("make", [lambda: strolls(3), lambda: make_vec_env("Pendulum-v1", 2)])
 def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int) -> None:
     inside = EpisodeRecorder(make())
-    env = LearnedRewardVecEnv(inside)
+    env = FeedbackVecEnv(inside)
     reward = Curious(env, context)
-    env.pay(reward)
+    env.set_reward(reward)
     outside = EpisodeRecorder(env)
     env.action_space.seed(0)
     outside.reset()
@@ -101,8 +104,8 @@ def test_online_reward_is_offline_relabel_through_resets(make: Any, context: int
 def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
     true_env = make_vec_env("Pendulum-v1", 2, seed=5)
     recorder = EpisodeRecorder(make_vec_env("Pendulum-v1", 2, seed=5))
-    env = LearnedRewardVecEnv(recorder)
-    env.pay(Constant(env, 7.0))
+    env = FeedbackVecEnv(recorder)
+    env.set_reward(Constant(env, 7.0))
     true_env.reset()
     env.reset()
     for _ in range(200):
@@ -121,8 +124,8 @@ def test_true_rewards_are_recorded_and_told_while_others_are_paid() -> None:
 
 
 def test_sums_begin_anew_after_a_reset() -> None:
-    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
-    env.pay(Constant(env))
+    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.set_reward(Constant(env))
     env.reset()
     for _ in range(7):
         env.step(np.zeros((1, 1), np.float32))
@@ -133,30 +136,30 @@ def test_sums_begin_anew_after_a_reset() -> None:
 
 
 def test_zeros_until_a_reward_is_given() -> None:
-    env = LearnedRewardVecEnv(strolls(2))
+    env = FeedbackVecEnv(strolls(2))
     env.reset()
     assert env.step(np.zeros(2, int))[1].tolist() == [0.0, 0.0]
-    env.pay(Constant(env, 2.0))
+    env.set_reward(Constant(env, 2.0))
     rewards = env.step(np.zeros(2, int))[1]
     assert rewards.tolist() == [2.0, 2.0]
     assert rewards.dtype == np.float32
 
 
 def test_a_new_reward_of_the_same_context_keeps_the_history() -> None:
-    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
-    env.pay(Curious(env, 3))
+    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.set_reward(Curious(env, 3))
     env.reset()
     for _ in range(2):
         env.step(np.zeros((1, 1), np.float32))
     later = Curious(env, 3)
-    env.pay(later)
+    env.set_reward(later)
     env.step(np.zeros((1, 1), np.float32))
     assert (np.abs(later.saw).sum(-1) > 0).tolist() == [[True, True, True]]
 
 
 def test_rewards_may_be_changed_by_whoever_gets_them() -> None:
-    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
-    env.pay(Constant(env))
+    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1, seed=0))
+    env.set_reward(Constant(env))
     env.reset()
     for _ in range(199):
         env.step(np.zeros((1, 1), np.float32))[1][:] = 1e6
@@ -175,9 +178,9 @@ class Picture(gym.Env[Any, Any]):
 
 
 def test_the_reward_sees_images_as_the_environment_gives_them() -> None:
-    inner = LearnedRewardVecEnv(DummyVecEnv([Picture]))
+    inner = FeedbackVecEnv(DummyVecEnv([Picture]))
     reward = Curious(inner, 2)
-    inner.pay(reward)
+    inner.set_reward(reward)
     env = VecTransposeImage(inner)
     assert np.shape(env.reset()) == (1, 3, 36, 40)
     env.step(np.array([1]))
@@ -186,22 +189,22 @@ def test_the_reward_sees_images_as_the_environment_gives_them() -> None:
 
 
 def test_a_reward_for_other_spaces_is_refused() -> None:
-    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 1))
+    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 1))
     other = Constant(make_vec_env("CartPole-v1", 1))
     with pytest.raises(SpaceError, match=r"observations of the environment: expected .*\(4,\)"):
-        env.pay(other)
+        env.set_reward(other)
     other.observation_space = env.observation_space
     with pytest.raises(SpaceError, match="actions of the environment: expected Discrete"):
-        env.pay(other)
+        env.set_reward(other)
 
 
 @pytest.mark.parametrize("value", [np.nan, [1.0]])
 def test_a_reward_that_cannot_be_paid_is_refused(value: Any) -> None:
-    env = LearnedRewardVecEnv(make_vec_env("Pendulum-v1", 2))
+    env = FeedbackVecEnv(make_vec_env("Pendulum-v1", 2))
     reward = Constant(env, value)
     if isinstance(value, list):
         reward.__class__ = type("Short", (Constant,), {"__call__": lambda s, o, a, m: s.value})
-    env.pay(reward)
+    env.set_reward(reward)
     env.reset()
     with pytest.raises(DataError, match="expected 2 finite numbers"):
         env.step(np.zeros((2, 1), np.float32))
@@ -209,4 +212,4 @@ def test_a_reward_that_cannot_be_paid_is_refused(value: Any) -> None:
 
 def test_a_step_before_the_first_reset_is_refused() -> None:
     with pytest.raises(ConfigError, match="reset"):
-        LearnedRewardVecEnv(strolls(1)).step(np.zeros(1, int))
+        FeedbackVecEnv(strolls(1)).step(np.zeros(1, int))

@@ -1,4 +1,4 @@
-"""Finished experience that waits to become questions: bounded, the oldest goes first."""
+"""Finished experience that waits to become queries: bounded, the oldest goes first."""
 
 import threading
 from collections import deque
@@ -22,13 +22,13 @@ class _Waiting:
 
 
 @final
-class WaitingRoom:
+class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
 
     Neither waits for the other longer than it takes to note an arrival.
 
     Attributes:
-        dropped_episodes: that went before any question was drawn with them in the room.
+        dropped_episodes: that went before any question was drawn with them in the buffer.
         dropped_segments: whole clips that those would have held, end to end.
         steps_in: steps that ever came in.
 
@@ -41,7 +41,7 @@ class WaitingRoom:
     def __init__(self, steps: int, megabytes: float, segment_length: int) -> None:
         self._most = steps, megabytes
         self._length = segment_length
-        self._room: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._held = 0, 0.0
         self._lock = threading.Lock()
         self.dropped_episodes = self.dropped_segments = self.steps_in = 0
@@ -55,18 +55,18 @@ class WaitingRoom:
         """Take these in; the oldest make room."""
         arrival = _Waiting(episodes, _megabytes(episodes))
         with self._lock:
-            self._room.append(arrival)
+            self._waiting.append(arrival)
             self.steps_in += episodes.steps
             self._held = self._held[0] + episodes.steps, self._held[1] + arrival.megabytes
-            while len(self._room) > 1 and (
+            while len(self._waiting) > 1 and (
                 self._held[0] > self._most[0] or self._held[1] > self._most[1]
             ):
-                self._leave(self._room.popleft())
+                self._leave(self._waiting.popleft())
 
     def look(self) -> Episodes | None:
         """All that is there, which stays, and from now on counts as drawn from; None if nothing."""
         with self._lock:
-            waiting = list(self._room)
+            waiting = list(self._waiting)
             for one in waiting:
                 one.drawn = True
         return join([one.episodes for one in waiting]) if waiting else None
@@ -74,7 +74,7 @@ class WaitingRoom:
     def snapshot(self) -> dict[str, Any]:
         """What waits, and the counts, for `restore`."""
         with self._lock:
-            waiting = [(one.episodes, one.drawn) for one in self._room]
+            waiting = [(one.episodes, one.drawn) for one in self._waiting]
             return {
                 "waiting": waiting,
                 "steps_in": self.steps_in,
@@ -82,10 +82,10 @@ class WaitingRoom:
             }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Hold what another room of these settings held."""
+        """Hold what another buffer of these settings held."""
         for episodes, drawn in snapshot["waiting"]:
             self.put(episodes)
-            self._room[-1].drawn = bool(drawn)
+            self._waiting[-1].drawn = bool(drawn)
         self.steps_in = int(snapshot["steps_in"])
         self.dropped_episodes, self.dropped_segments = map(int, snapshot["dropped"])
 

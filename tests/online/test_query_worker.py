@@ -10,10 +10,10 @@ import pytest
 
 from preferl.data.episodes import Episodes
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.online import handover as module
+from preferl.online import query_worker as module
+from preferl.online.experience_buffer import ExperienceBuffer
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.handover import Handover
-from preferl.online.waiting_room import WaitingRoom
+from preferl.online.query_worker import QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
@@ -40,11 +40,11 @@ def feedback(tmp_path, monkeypatch):
         yield StoredFeedback(store)
 
 
-def handed(feedback: StoredFeedback, config: FeedbackConfig, **more: Any) -> Handover:
-    handover = Handover(feedback, config, **more)
-    handover.put(episodes(30, 30))
-    assert handover.flush()
-    return handover
+def handed(feedback: StoredFeedback, config: FeedbackConfig, **more: Any) -> QueryWorker:
+    worker = QueryWorker(feedback, config, **more)
+    worker.put(episodes(30, 30))
+    assert worker.flush()
+    return worker
 
 
 def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeedback) -> None:
@@ -59,7 +59,7 @@ def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeed
     assert asked == (60 + 24) // 3
     first.close()
 
-    second = Handover(feedback, config, teacher=ScriptedTeacher.oracle())
+    second = QueryWorker(feedback, config, teacher=ScriptedTeacher.oracle())
     second.restore(saved)
     assert second.counts.asked == 20
     assert second.counts.answered == saved["given"] >= 20  # some are asked again, to judge
@@ -82,16 +82,16 @@ def test_a_restored_handover_draws_what_it_would_have_drawn(tmp_path: Path) -> N
         with Store.open(tmp_path / str(cut)) as store:
             store.projects.create("dots", fps=10)
             feedback = StoredFeedback(store)
-            handover = handed(feedback, config)
+            worker = handed(feedback, config)
             if cut:
-                saved = handover.snapshot()
-                handover.close()
-                handover = Handover(feedback, config)
-                handover.restore(saved)
-            handover.put(episodes(30, 30, seed=1))
-            assert handover.flush()
+                saved = worker.snapshot()
+                worker.close()
+                worker = QueryWorker(feedback, config)
+                worker.restore(saved)
+            worker.put(episodes(30, 30, seed=1))
+            assert worker.flush()
             asked.append([clips for _, *clips in store.questions.asked(feedback.project.id)])
-            handover.close()
+            worker.close()
     assert asked[0] == asked[1]
 
 
@@ -99,7 +99,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     feedback: StoredFeedback,
 ) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100)
-    unborn = Handover(feedback, config).snapshot()
+    unborn = QueryWorker(feedback, config).snapshot()
     first = handed(feedback, config)
     first.pause()
     saved = first.snapshot()
@@ -110,11 +110,11 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     asked = feedback.store.questions.asked(feedback.project.id)
     assert len(asked) == (60 + 24) // 3
 
-    second = Handover(feedback, config)
+    second = QueryWorker(feedback, config)
     second.restore(saved)
     saved_at_once = second.snapshot()
     for snapshot, lived in ((saved_at_once, [(24, 1)]), (unborn, [(60, 0), (24, 1)])):
-        again = Handover(feedback, config)
+        again = QueryWorker(feedback, config)
         again.restore(snapshot)
         again.resume()
         for steps, seed in lived:
@@ -131,25 +131,25 @@ def standing_still(steps: int) -> Episodes:
 
 
 def test_no_clip_is_compared_with_itself(feedback: StoredFeedback) -> None:
-    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=4, max_pending=100))
-    handover.put(standing_still(40))
-    assert handover.flush()
-    assert handover.counts.asked == 0
-    handover.put(episodes(5))  # with one other clip there is one pair
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=5, ask_every=4, max_pending=100))
+    worker.put(standing_still(40))
+    assert worker.flush()
+    assert worker.counts.asked == 0
+    worker.put(episodes(5))  # with one other clip there is one pair
     for _ in range(10):
-        assert handover.flush()
-    assert handover.close()
+        assert worker.flush()
+    assert worker.close()
     asked = feedback.store.questions.asked(feedback.project.id)
-    assert 0 < len(asked) == handover.counts.asked <= 11
+    assert 0 < len(asked) == worker.counts.asked <= 11
     assert all(first != second for _, first, second in asked)
 
 
 def test_questions_are_asked_up_to_the_length_of_the_queue(feedback: StoredFeedback) -> None:
-    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, max_pending=7))
+    worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, max_pending=7))
     assert feedback.pending == 7
-    assert handover.flush()
-    assert (feedback.pending, handover.counts.asked) == (7, 7)
-    assert handover.close()
+    assert worker.flush()
+    assert (feedback.pending, worker.counts.asked) == (7, 7)
+    assert worker.close()
     clips = feedback.store.questions.asked(feedback.project.id)
     assert all(first != second for _, first, second in clips)
     shown = feedback.store.clips.segments(feedback.project.id, [clips[0][1]])
@@ -171,69 +171,69 @@ def test_a_budget_holds_over_restarts(feedback: StoredFeedback) -> None:
 
 def test_a_script_answers_through_the_queue(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=8, max_questions=8)
-    handover = handed(feedback, config, teacher=ScriptedTeacher.oracle())
-    handover.close()
+    worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    worker.close()
     answered = feedback.comparisons()
     returns = answered.segments.returns(answered.pairs)
     assert len(answered) == 8
     np.testing.assert_array_equal(answered.preference, returns[:, 0] > returns[:, 1])
     people = feedback.store.people.all(feedback.project.id)
     assert [person.name for person in people] == ["script"]
-    assert handover.counts.answered >= 8
+    assert worker.counts.answered >= 8
 
 
 def test_questions_wait_for_new_experience(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, max_pending=3, ask_every=30)
-    handover = handed(feedback, config, teacher=ScriptedTeacher.oracle())
-    handover.flush()
-    assert handover.counts.asked == 2  # of 60 steps
-    handover.put(episodes(40, seed=1))
-    handover.flush()
-    handover.flush()
-    assert handover.counts.asked == 3
-    handover.close()
+    worker = handed(feedback, config, teacher=ScriptedTeacher.oracle())
+    worker.flush()
+    assert worker.counts.asked == 2  # of 60 steps
+    worker.put(episodes(40, seed=1))
+    worker.flush()
+    worker.flush()
+    assert worker.counts.asked == 3
+    worker.close()
 
 
 def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> None:
-    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=1))
-    handover.pause()
-    handover.put(episodes(30))
-    handover.flush()
-    assert handover.counts == module.HandoverCounts(0, 0, 0, 0, 0, None)
-    handover.resume()
-    handover.put(episodes(30))
-    handover.flush()
-    assert handover.counts.asked == 20
-    handover.close()
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=5, ask_every=1))
+    worker.pause()
+    worker.put(episodes(30))
+    worker.flush()
+    assert worker.counts == module.HandoverCounts(0, 0, 0, 0, 0, None)
+    worker.resume()
+    worker.put(episodes(30))
+    worker.flush()
+    assert worker.counts.asked == 20
+    worker.close()
 
 
 def test_short_episodes_are_no_questions(feedback: StoredFeedback) -> None:
-    handover = Handover(feedback, FeedbackConfig(segment_length=25, ask_every=1))
-    handover.put(episodes(20, 24))
-    assert handover.flush()
-    assert handover.counts.asked == 0
-    handover.put(episodes(26, seed=1))
-    handover.flush()
-    assert handover.counts.asked > 0
-    handover.close()
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, ask_every=1))
+    worker.put(episodes(20, 24))
+    assert worker.flush()
+    assert worker.counts.asked == 0
+    worker.put(episodes(26, seed=1))
+    worker.flush()
+    assert worker.counts.asked > 0
+    worker.close()
 
 
 def test_episodes_that_are_always_too_short_are_told_of_once(
     feedback: StoredFeedback, caplog
 ) -> None:
-    handover = Handover(feedback, FeedbackConfig(segment_length=25, ask_every=100))
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25, ask_every=100))
     for seed in range(25):
-        assert handover.counts.problem is None
-        handover.put(episodes(20, seed=seed))
-        assert handover.flush(), "there is nothing that could be asked"
-    assert "25 steps (segment_length)" in str(handover.counts.problem)
-    handover.put(episodes(20, seed=26))
-    assert handover.flush()
-    handover.put(episodes(30, seed=27))
-    assert handover.flush()
-    assert handover.counts.problem is None
-    assert handover.counts.asked > 0
-    assert handover.close()
+        assert worker.counts.problem is None
+        worker.put(episodes(20, seed=seed))
+        assert worker.flush(), "there is nothing that could be asked"
+    assert "25 steps (segment_length)" in str(worker.counts.problem)
+    worker.put(episodes(20, seed=26))
+    assert worker.flush()
+    worker.put(episodes(30, seed=27))
+    assert worker.flush()
+    assert worker.counts.problem is None
+    assert worker.counts.asked > 0
+    assert worker.close()
     said = [record.message for record in caplog.records if record.name == module.__name__]
     assert len(said) == 2
     assert 'short="pad"' in said[0]
@@ -241,10 +241,10 @@ def test_episodes_that_are_always_too_short_are_told_of_once(
 
 
 def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
-    handover = Handover(feedback, FeedbackConfig(segment_length=25))
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=25))
     for seed in range(25):
-        handover.put(episodes(20, seed=seed))
-    assert handover.flush()
+        worker.put(episodes(20, seed=seed))
+    assert worker.flush()
     until = time.monotonic() + 10
     while time.monotonic() < until:
         (agent,) = feedback.store.live.services(feedback.project.id)
@@ -253,15 +253,15 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
         time.sleep(0.01)
     assert agent.status.state == "failed"
     assert "segment_length" in agent.status.problem
-    assert handover.close()
+    assert worker.close()
 
 
 def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedback) -> None:
-    handover = handed(feedback, FeedbackConfig(segment_length=5))
-    assert handover.close()
-    assert handover.flush()
-    handover.put(episodes(30, seed=1))
-    assert not handover.flush()
+    worker = handed(feedback, FeedbackConfig(segment_length=5))
+    assert worker.close()
+    assert worker.flush()
+    worker.put(episodes(30, seed=1))
+    assert not worker.flush()
 
 
 class Disagreeing:
@@ -275,13 +275,13 @@ class Disagreeing:
 
 
 def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> None:
-    handover = Handover(
-        feedback, FeedbackConfig(segment_length=5, max_pending=2, sampling="disagreement")
+    worker = QueryWorker(
+        feedback, FeedbackConfig(segment_length=5, max_pending=2, sampler="informative")
     )
-    handover.follow(Disagreeing())
-    handover.put(episodes(60))
-    handover.flush()
-    handover.close()
+    worker.follow(Disagreeing())
+    worker.put(episodes(60))
+    worker.flush()
+    worker.close()
     asked = feedback.store.questions.asked(feedback.project.id)
     shown = feedback.store.clips.segments(feedback.project.id, [c for q in asked for c in q[1:]])
     totals = shown[:].observations[..., 0].sum(-1).reshape(-1, 2)
@@ -292,8 +292,8 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> 
 
 
 def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
-    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, episode_every=0.0))
-    handover.close()
+    worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1, episode_every=0.0))
+    worker.close()
     store, project = feedback.store, feedback.project.id
     with store.database.read() as session:
         rows = session.connection().exec_driver_sql(
@@ -306,8 +306,8 @@ def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
 
 
 def test_the_agent_gives_signs_of_life(feedback: StoredFeedback) -> None:
-    handover = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1))
-    handover.close()
+    worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1))
+    worker.close()
     (agent,) = feedback.store.live.services(feedback.project.id)
     assert (agent.name, agent.status.state) == ("agent", "stopped")
     assert agent.status.asked == 20
@@ -319,22 +319,22 @@ def test_a_locked_store_holds_nobody_up(
 ) -> None:
     monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
     with Store.open(tmp_path) as impatient:
-        handover = Handover(
+        worker = QueryWorker(
             StoredFeedback(impatient), FeedbackConfig(segment_length=5, ask_every=1)
         )
         lock = sqlite3.connect(tmp_path / "labels.db", isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         begun = time.monotonic()
-        handover.put(episodes(60))
+        worker.put(episodes(60))
         assert time.monotonic() - begun < 0.1
-        assert not handover.flush(3.0)
-        assert "locked" in str(handover.counts.problem)
-        assert handover.counts.asked == 0
+        assert not worker.flush(3.0)
+        assert "locked" in str(worker.counts.problem)
+        assert worker.counts.asked == 0
         lock.execute("ROLLBACK")
-        assert handover.flush(10.0)
-        assert handover.counts.asked == 20
-        assert handover.counts.problem is None
-        assert handover.close()
+        assert worker.flush(10.0)
+        assert worker.counts.asked == 20
+        assert worker.counts.problem is None
+        assert worker.close()
         lock.close()
     assert [r.message[:26] for r in caplog.records if r.name == module.__name__] == [
         "No questions for now: stor",
@@ -346,15 +346,15 @@ def test_a_broken_sampler_is_told_of(feedback: StoredFeedback, caplog) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    handover = Handover(feedback, FeedbackConfig(segment_length=5, ask_every=1), sampler=broken)
-    handover.put(episodes(30))
-    assert not handover.flush()
-    assert handover.counts.problem == "ZeroDivisionError"
-    assert handover.close()
+    worker = QueryWorker(feedback, FeedbackConfig(segment_length=5, ask_every=1), sampler=broken)
+    worker.put(episodes(30))
+    assert not worker.flush()
+    assert worker.counts.problem == "ZeroDivisionError"
+    assert worker.close()
 
 
 def test_the_oldest_experience_goes_first_and_is_counted() -> None:
-    room = WaitingRoom(steps=50, megabytes=1.0, segment_length=10)
+    room = ExperienceBuffer(steps=50, megabytes=1.0, segment_length=10)
     room.put(episodes(20, 5))
     room.put(episodes(25, seed=1))
     assert (room.steps, room.dropped_episodes) == (50, 0)
@@ -368,7 +368,7 @@ def test_the_oldest_experience_goes_first_and_is_counted() -> None:
 
 
 def test_memory_is_bounded_too() -> None:
-    room = WaitingRoom(steps=10**9, megabytes=0.001, segment_length=10)
+    room = ExperienceBuffer(steps=10**9, megabytes=0.001, segment_length=10)
     for seed in range(5):
         room.put(episodes(40, seed=seed))  # 40 steps of 16 bytes
     assert room.steps == 40

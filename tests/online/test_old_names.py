@@ -1,0 +1,64 @@
+"""Settings by the names that they once had: in files, calls and commands; old checkpoints."""
+
+import json
+from dataclasses import fields, replace
+from math import inf
+
+import pytest
+
+from preferl.configs import from_json, to_json
+from preferl.errors import CheckpointError, ConfigError
+from preferl.online import FeedbackConfig, OnlineConfig, ServiceConfig, learn_from_preferences
+from preferl.online.feedback_config import QueryConfig
+from preferl.training.checkpoint_folder import write_checkpoint
+
+OLD_FILE = {
+    "env": "Pendulum-v1",
+    "environments": 4,
+    "steps": 1000,
+    "comparisons": 20,
+    "turns": 3,
+    "segment_length": 25,
+    "initial_steps": 200,
+    "initial_epochs": None,
+    "sampler": "informative",
+    "oversampling": 4.0,
+    "memory": 9000,
+    "algorithm": {"kind": "PPOConfig", "n_steps": 64},
+    "max_comparisons": None,
+    "reward_deviation": 1.0,
+    "seed": 3,
+}
+
+
+def test_a_file_of_an_older_run_is_read() -> None:
+    config = from_json(OnlineConfig, OLD_FILE)
+    assert (config.iterations, config.buffer_steps, config.initial_epochs) == (3, 9000, None)
+    assert from_json(OnlineConfig, json.loads(json.dumps(to_json(config)))) == config
+    with pytest.raises(ConfigError, match="iterations: expected one of its names"):
+        from_json(OnlineConfig, OLD_FILE | {"iterations": 4})
+
+
+def test_calls_with_old_names_go_on(tmp_path) -> None:
+    assert OnlineConfig(turns=5, memory=70) == OnlineConfig(iterations=5, buffer_steps=70)  # type: ignore[call-arg]
+    assert replace(OnlineConfig(), turns=5).iterations == 5  # type: ignore[call-arg]
+    old = FeedbackConfig(sampling="disagreement", candidates=6)  # type: ignore[call-arg]
+    assert (old.sampler, old.oversampling) == ("informative", 3.0)
+    service = ServiceConfig(tmp_path, first_epochs=7, deviation=0.05)  # type: ignore[call-arg]
+    assert (service.initial_epochs, service.reward_deviation) == (7, 0.05)
+
+
+def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
+    loop, wrapper = OnlineConfig(), FeedbackConfig()
+    for field in fields(QueryConfig):
+        assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
+    with pytest.raises(ConfigError, match="sampler: expected one of uniform, informative"):
+        FeedbackConfig(sampler="any")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="oversampling"):
+        OnlineConfig(oversampling=-inf)
+
+
+def test_unfinished_checkpoints_of_the_former_loop_are_refused_in_words(tmp_path) -> None:
+    write_checkpoint(tmp_path, {"turns": []}, steps=0, run=OLD_FILE)
+    with pytest.raises(CheckpointError, match=r"format of the run in .*expected 2, got 1\. Go on"):
+        learn_from_preferences(from_json(OnlineConfig, OLD_FILE), checkpoints=tmp_path)
