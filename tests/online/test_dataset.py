@@ -1,6 +1,7 @@
 """Data sets of mixed quality: what is in them, and recordings that were interrupted."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from preferl.data import Episodes, load_episodes
 from preferl.data.arrays import load_arrays
 from preferl.data.sources import load_source
-from preferl.errors import ConfigError, PreferlError, ResumeError
+from preferl.errors import ConfigError, PreferlError, ResumeError, StorageError
 from preferl.evaluation.policy import PolicyReport
 from preferl.online import DatasetConfig, PPOConfig, SACConfig, expert, record_dataset
 from preferl.online.dataset import spread
@@ -113,6 +114,24 @@ def test_a_training_that_was_stopped_goes_on_from_its_last_checkpoint(tmp_path, 
     result = record_dataset(SMALL, tmp_path, resume=True)
     assert lines(tmp_path) == [200, 400, 600, 800]
     assert result["tiers"][3]["episodes"] == 3
+
+
+def test_a_training_that_was_stopped_comes_to_the_same(tmp_path):
+    config = replace(SMALL, mix="replay:3")
+    record_dataset(config, tmp_path / "whole")
+    record_dataset(config, tmp_path / "parts", on_progress=stop_at("training", 500))
+    record_dataset(config, tmp_path / "parts", resume=True)
+    whole, parts = (load_episodes(tmp_path / name / "episodes") for name in ("whole", "parts"))
+    np.testing.assert_array_equal(whole.observations, parts.observations)
+
+
+def test_a_training_of_an_older_version_is_refused(tmp_path):
+    record_dataset(SMALL, tmp_path, on_progress=stop_at("training", 300))
+    shutil.rmtree(tmp_path / "training")
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "state.json").write_text("{}")
+    with pytest.raises(StorageError, match="one that holds something else"):
+        record_dataset(SMALL, tmp_path, resume=True)
 
 
 def test_a_recording_that_was_stopped_keeps_the_tiers_it_has(tmp_path, rising):

@@ -28,11 +28,12 @@ from preferl.online.expert import (
     ExpertTraining,
     OnProgress,
     algorithm_for,
+    expert,
+    medium,
     require_trainable,
 )
 from preferl.online.foreign_policy import load_actor
 from preferl.online.saving import load_policy
-from preferl.online.tiers import expert, medium
 from preferl.reporting import JsonlSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import FloatArray, IntArray

@@ -1,7 +1,11 @@
-"""An expert trained from nothing, with a policy kept at each checkpoint on its way."""
+"""An expert trained from nothing, with a policy kept at each checkpoint on its way.
+
+Some of them stand for a quality of behaviour: the best, and one a third of the way to it.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, final
 
 import gymnasium
@@ -10,19 +14,21 @@ from stable_baselines3.common.logger import Logger
 
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
+from preferl.errors import ConfigError, StorageError
 from preferl.evaluation.environments import task_env
-from preferl.evaluation.policy import evaluate_policy
+from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.files import write_json
 from preferl.online.acting import task_environments
 from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm
+from preferl.online.checkpoint import resume_run, save_run
 from preferl.online.dataset_config import DatasetConfig
-from preferl.online.expert_state import read_training, refill, restore_training, save_training
 from preferl.online.feedback_env import EpisodeRecorder
 from preferl.online.saving import save_policy
-from preferl.online.tiers import Checkpoint, judged
+from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink
 from preferl.runs import RunFolder
+from preferl.training.checkpoint_folder import has_run, require_own
 
 OnProgress = Callable[[str, int, int], None]
 """Told what is being done, in a few words, how much of it is done, and how much there is."""
@@ -33,14 +39,31 @@ JUDGE_SEED = 30_000
 TELL_EVERY = 100
 """Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
 
+MEDIUM = 1 / 3
+"""How far a medium policy is on the way from random returns to those of the expert."""
+
+
+@final
+@dataclass(frozen=True)
+class Checkpoint:
+    """A policy on the way to the expert.
+
+    Attributes:
+        step: environment steps before it.
+        mean: return of its judged episodes, with its most likely actions.
+        policy: its folder, for `load_policy`.
+    """
+
+    step: int
+    mean: float
+    policy: Path
+
 
 @final
 class ExpertTraining:
     """Trains in slices; after each, a policy, its judgement and what was lived through are kept.
 
-    A run that is resumed goes on from the last slice that was kept, with the same networks,
-    optimisers and replay buffer. Episodes under way are begun anew and random draws are others,
-    so that it is another run of the same kind, not the same run.
+    A run that is resumed goes on from the last slice that was kept, see `resume_run`.
 
     Args:
         config: of the recording.
@@ -52,6 +75,7 @@ class ExpertTraining:
     Raises:
         CheckpointError: what is there is damaged.
         ConfigError: an unknown environment, or actions that the algorithm cannot take.
+        StorageError: what is there is of an older version.
     """
 
     def __init__(
@@ -65,18 +89,15 @@ class ExpertTraining:
     ) -> None:
         self._config, self._folder = config, folder
         self._sink, self._tell = sink, on_progress
-        kept = folder.path("training")
-        state = read_training(kept) if kept.is_dir() else None
-        seed = config.seed + (state["step"] if state else 0)
+        self._kept = folder.path("training")
         self.algorithm_config = algorithm_for(config)
-        venv = task_environments(config.env, _parallel(config), seed=seed, states=states)
+        venv = task_environments(config.env, _parallel(config), seed=config.seed, states=states)
         self._recorder = EpisodeRecorder(venv, states=states)
-        self._algorithm = self._build(seed)
-        if state is not None:
-            restore_training(self._algorithm, state)
-            experience = self.experience
-            if experience is not None:
-                refill(self._algorithm, experience)
+        self._algorithm = self._build()
+        if has_run(self._kept):
+            resume_run(self._kept, self._algorithm)
+        else:
+            require_own(self._kept, 0)
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:
@@ -103,8 +124,8 @@ class ExpertTraining:
             self._recorder.close()
         return self.checkpoints
 
-    def _build(self, seed: int) -> BaseAlgorithm:
-        config = self.algorithm_config
+    def _build(self) -> BaseAlgorithm:
+        seed, config = self._config.seed, self.algorithm_config
         if isinstance(config, SACConfig):  # a larger buffer would only take memory
             config = replace(config, buffer_size=min(config.buffer_size, self._config.train_steps))
         algorithm = build_algorithm(config, self._recorder, seed=seed, device=self._config.device)
@@ -138,7 +159,7 @@ class ExpertTraining:
         episodes = self._recorder.take()
         if episodes is not None:
             save_episodes(self._folder.path(f"experience/{name}"), episodes)
-        save_training(self._folder.path("training"), self._algorithm)
+        save_run(self._kept, self._algorithm)
 
     def _judge(self) -> None:
         """Keep and judge the present policy, unless that is done."""
@@ -186,3 +207,52 @@ def _parallel(config: DatasetConfig) -> int:
     if config.training_environments is not None:
         return config.training_environments
     return 1 if isinstance(algorithm_for(config), SACConfig) else 8
+
+
+def judged(folder: Path) -> tuple[Checkpoint, ...]:
+    """The checkpoints of a run that were judged, in their order.
+
+    Raises:
+        StorageError: a damaged file.
+    """
+    return tuple(
+        Checkpoint(int(file.stem), _mean(file), folder / "checkpoints" / file.stem)
+        for file in sorted((folder / "judged").glob("*.json"))
+    )
+
+
+def expert(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    """The one that was judged best, the earlier one of equals."""
+    return max(checkpoints, key=lambda checkpoint: checkpoint.mean)
+
+
+def medium(checkpoints: Sequence[Checkpoint], random: float) -> Checkpoint:
+    """The one nearest to a third of the way from random returns to the expert's, before it.
+
+    Args:
+        checkpoints: in the order of training.
+        random: mean return of random actions.
+
+    Raises:
+        ConfigError: none before the expert.
+
+    >>> ways = [Checkpoint(n, mean, Path()) for n, mean in enumerate((-50.0, 80.0, 120.0, 300.0))]
+    >>> medium(ways, random=0.0).mean
+    80.0
+    """
+    best = expert(checkpoints)
+    before = [checkpoint for checkpoint in checkpoints if checkpoint.step < best.step]
+    if not before:
+        raise ConfigError.mismatch(
+            "medium policy",
+            expected="a checkpoint before the expert's",
+            got=f"the best one at the first, after {best.step:,} steps",
+            fix="Keep more of them (checkpoint_every), train longer, or leave medium out.",
+        )
+    wanted = random + MEDIUM * (best.mean - random)
+    return min(before, key=lambda checkpoint: abs(checkpoint.mean - wanted))
+
+
+def _mean(file: Path) -> float:
+    with reading(file, expected="the judgement of a checkpoint", error=StorageError):
+        return PolicyReport.from_json(read_object(file)).mean

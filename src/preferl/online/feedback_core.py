@@ -93,7 +93,7 @@ class FeedbackCore:
         self.space = transformed_space(observation_space, transform, space)
         self._transform = transform
         self._on_episodes = on_episodes
-        self._records = record or on_episodes is not None
+        self._record = record
         self._collecting = self._records
         self.recording = Recording(self.space, action_space, environments)
         self._over = np.ones(environments, bool)  # [V] where the episode is over
@@ -393,6 +393,11 @@ class FeedbackCore:
         finally:
             if self._watched is not None:
                 self._watched.close(seconds)
+
+    @property
+    def _records(self) -> bool:
+        """Whether there is anybody to record for."""
+        return self._record or self._on_episodes is not None
 
     def _returns(self) -> FloatArray:
         """`[V]` learned returns of the episodes under way, with what is deferred of them."""

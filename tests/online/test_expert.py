@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.tiers import Checkpoint, expert, judged, medium
+from preferl.online.expert import Checkpoint, expert, judged, medium
 
 
 def way(*means: float) -> list[Checkpoint]:
