@@ -38,10 +38,12 @@ def test_nothing_is_recorded_while_paused() -> None:
     recording.act(np.array([1]))
     recording.advance(column(1), np.zeros(1))
     recording.pause()
-    recording.see(column(5))
-    recording.begin()
+    recording.act(np.array([7]))
+    recording.advance(column(5), np.zeros(1))
+    recording.resume()
     recording.act(np.array([2]))
     recording.advance(column(6), np.zeros(1))
+    assert recording.steps == 2
     episodes = recording.take(unfinished="cut")
     assert episodes is not None
     assert episodes.observations[:, 0].tolist() == [0, 5]
@@ -57,10 +59,11 @@ def test_recent_steps_stop_where_the_episode_began() -> None:
         if number == 2:
             recording.end(np.array([1]), np.array([False]), column(12))
             recording.begin(column(0, 20), which=np.array([False, True]))
-    observations, actions, mask = recording.recent(3)
-    assert mask.tolist() == [[True] * 3, [False, False, True]]
-    assert observations[mask][:, 0].tolist() == [0, 1, 2, 20]
-    assert actions[mask].tolist() == [1, 2, 3, 3]
+    recording.act(np.array([4, 4]))
+    observations, actions, mask = recording.windows(4)
+    assert mask.tolist() == [[True] * 4, [False, False, True, True]]
+    assert observations[mask][:, 0].tolist() == [0, 1, 2, 3, 20, 13]
+    assert actions[mask].tolist() == [1, 2, 3, 4, 3, 4]
 
 
 def test_long_recordings_stay_small() -> None:
@@ -72,6 +75,28 @@ def test_long_recordings_stay_small() -> None:
         recording.cut(recording.waiting >= 5)
         recording.take()
     assert len(recording._rewards) <= 16
+
+
+def test_steps_that_are_looked_back_on_stay_where_nothing_is_collected() -> None:
+    recording = Recording(SPACE, ACTIONS, 1, capacity=4)
+    recording.pause()
+    recording.lookback = 3
+    recording.begin(column(0))
+    for number in range(1, 101):
+        recording.act(np.array([number % 9]))
+        recording.advance(column(number), np.zeros(1))
+        if number == 50:
+            recording.pinned = recording.time
+    recording.act(np.array([0]))
+    observations, _, mask = recording.windows(4)
+    assert observations[0, :, 0].tolist() == [97, 98, 99, 100]
+    assert mask.all()
+    steps, _, real, first, before = recording.since(50)
+    assert before == 3
+    assert np.asarray(steps)[0, :, 0].tolist() == list(range(47, 100))
+    assert real.all()
+    assert not first.any()
+    assert recording.take(unfinished="cut") is None
 
 
 def test_no_environment_has_more_steps_waiting_than_the_longest() -> None:

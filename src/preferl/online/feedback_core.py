@@ -94,11 +94,11 @@ class FeedbackCore:
         self._transform = transform
         self._on_episodes = on_episodes
         self._record = record
-        self._collecting = self._records
         self.recording = Recording(self.space, action_space, environments)
+        self.recording.collecting = self._records
         self._over = np.ones(environments, bool)  # [V] where the episode is over
         self._begun = False
-        self._computer = RewardComputer(environments)
+        self._computer = RewardComputer(self.recording)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
         self.clock = EpisodeClock(environments)
         self._guard = LengthGuard(None if record else self.config.variable_length)
@@ -154,7 +154,7 @@ class FeedbackCore:
     @property
     def collecting(self) -> bool:
         """Whether experience is recorded, to ask about or to be taken."""
-        return self._collecting
+        return self.recording.collecting
 
     @property
     def likelihood(self) -> Likelihood:
@@ -199,9 +199,6 @@ class FeedbackCore:
 
     def pay_environment(self, forced: bool) -> None:
         """Give steps the environment's own reward from now on, or no longer."""
-        if self._forced and not forced:
-            self._forced = False
-            self._recall()
         self._forced = forced
 
     def defer(self) -> None:
@@ -230,15 +227,10 @@ class FeedbackCore:
         Episodes under way there are cut, and count as truncated.
         """
         here = slice(None) if which is None else which
-        seen = self._seen(observations)
-        if self._collecting:
-            self.recording.begin(seen, which=which, states=states)
-        else:
-            self.recording.see(seen, which=which, states=states)
+        self.recording.begin(self._seen(observations), which=which, states=states)
         self._over[here] = False
         self.returns[here] = 0.0
         self.since[here] = self.deferred
-        self._computer.forget(here)
         self.clock.begin(here)
         self._begun = True
 
@@ -251,11 +243,10 @@ class FeedbackCore:
         """
         if not self._begun:
             raise ConfigError("Call `reset()` before the first step.")
-        if self._collecting:
-            self.recording.act(actions)
+        self.recording.act(actions)
         match self.paying:
             case "learned":
-                self._reward_now = self._computer.compute(self.recording.present, actions)
+                self._reward_now = self._computer.compute(actions)
                 return
             case "before" if self.config.before == BeforeFirstReward.ENTROPY:
                 self._reward_now = self._bonus(self.recording.present)
@@ -294,19 +285,15 @@ class FeedbackCore:
         given[self._over] = 0.0
         self.returns += given
         seen = self._seen(observations)
-        if self._collecting:
-            self.recording.advance(seen, rewards, states=states)
-        else:
-            self.recording.see(seen, states=states)
+        self.recording.advance(seen, rewards, states=states)
         over = (terminated | truncated) & ~self._over
         self.clock.step(over, ~self._over)
         ended = over.nonzero()[0]
         if len(ended):
             self._over[ended] = True
-            if self._collecting:
-                self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
+            self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
         self._vector_steps += 1
-        if self._collecting:
+        if self.collecting:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
         self._guard.check(self.clock.shortest, self.clock.longest)
         every = self.config.refresh_every
@@ -330,20 +317,18 @@ class FeedbackCore:
 
     def pause(self) -> None:
         """Collect nothing; what was recorded so far is handed over. Rewards stay as they are."""
-        if self._collecting:
+        if self.collecting:
             self.hand_over()
             self.recording.pause()
-            self._collecting = False
 
     def resume(self) -> None:
         """Collect again, from what is seen now."""
-        if self._records and not self._collecting:
-            self._collecting = True
-            self.recording.begin(which=~self._over)
+        if self._records and not self.collecting:
+            self.recording.resume()
 
     def hand_over(self) -> None:
         """Hand over everything recorded so far, the episodes under way cut here."""
-        if self._collecting and self._on_episodes is not None:
+        if self.collecting and self._on_episodes is not None:
             self.recording.cut()
             self._hand_over(1)
 
@@ -351,11 +336,10 @@ class FeedbackCore:
         """Where it stands between two steps, with the reward in use, for `restore`."""
         return {
             "recording": self.recording.snapshot(),
-            "collecting": self._collecting,
+            "collecting": self.collecting,
             "over": self._over,
             "begun": self._begun,
             "source": self._source.snapshot(),
-            "history": self._computer.snapshot(),
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
@@ -374,7 +358,7 @@ class FeedbackCore:
             SpaceError: the reward was made for other observations or actions.
         """
         self.recording.restore(snapshot["recording"])
-        self._collecting = bool(snapshot["collecting"]) and self._records
+        self.recording.collecting = bool(snapshot["collecting"]) and self._records
         self._over[:], self.returns[:] = snapshot["over"], snapshot["returns"]
         self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
@@ -382,9 +366,8 @@ class FeedbackCore:
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
         self._source.restore(snapshot["source"])
-        self._version, self._computer = 0, RewardComputer(self.environments)
+        self._version, self._computer = 0, RewardComputer(self.recording)
         self._take_up()
-        self._computer.restore(snapshot["history"])
 
     def close(self, seconds: float = 10.0) -> None:
         """Hand over what was recorded, and stop looking for rewards, within so many seconds."""
@@ -412,17 +395,9 @@ class FeedbackCore:
         reward = self._source.reward
         if reward is None or (self._version == self._source.version and self._computer.reward):
             return False
-        reward = for_spaces(reward, self.space, self._action_space)
+        self._computer.set_reward(for_spaces(reward, self.space, self._action_space))
         self._version = self._source.version
-        if self._computer.set_reward(reward):
-            self._recall()
         return True
-
-    def _recall(self) -> None:
-        """Let a reward that looks back see the steps of the episodes under way."""
-        reward = self._computer.reward
-        if reward is not None and reward.context > 1 and self._begun:
-            self._computer.recall(*self.recording.recent(reward.context))
 
     def _hand_over(self, at_least: int) -> None:
         """Give what has ended to whoever asks about it, if that is so many steps."""

@@ -59,11 +59,17 @@ class _Closed(NamedTuple):
 
 @final
 class Recording:
-    """What `V` environments lived through, to be taken away as `Episodes`.
+    """The steps of `V` environments, to be taken away as `Episodes` and to look back on.
 
     Every field is one preallocated array `[rows, V, ...]` that doubles when it is full, and each
     vector step writes one row of it. Steps are handed out once; those of episodes under way wait.
     An environment whose episode is over is not recorded until the next one begins.
+
+    Attributes:
+        collecting: whether episodes wait to be taken; otherwise steps are only looked back on.
+        lookback: latest steps that stay for `windows`, whether or not they were taken.
+        pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
+        steps: collected since the beginning, of all environments together.
 
     Args:
         observation_space: of one environment.
@@ -99,18 +105,27 @@ class Recording:
         self._actions = np.asarray(blank(action_space, axes))
         self._rewards = np.zeros(axes, np.float32)
         self._states: Array | None = None  # allocated when the first is seen
+        self._real = np.zeros(axes, bool)  # where an episode is under way at that step
+        self._first = np.zeros(axes, bool)  # where it begins with that step
         self._row = 0
+        self._dropped = 0  # rows before the first that is kept
         self._open = np.zeros(environments, int)  # [V] row from which steps wait to be taken
         self._oldest = 0  # of these, kept since each step asks for it
         self._begun = np.zeros(environments, int)  # [V] row where the episode under way began
         self._idle = np.ones(environments, bool)  # [V] where no episode is under way
         self._closed: list[_Closed] = []
-        self.steps = 0
+        self.collecting, self.lookback, self.steps = True, 0, 0
+        self.pinned: int | None = None
 
     @property
     def present(self) -> Observations:
         """`[V, *obs]` what is seen now, without a copy."""
         return take(self._observations, self._row)
+
+    @property
+    def time(self) -> int:
+        """Vector steps since the beginning."""
+        return self._dropped + self._row
 
     @property
     def finished_steps(self) -> int:
@@ -125,7 +140,7 @@ class Recording:
     @property
     def waiting(self) -> IntArray:
         """`[V]` steps of the episodes under way that wait to be taken."""
-        return np.where(self._idle, 0, self._row - self._open)
+        return np.where(self._idle, 0, self._row - self._open) * self.collecting
 
     def see(
         self, observations: Any, *, which: BoolArray | None = None, states: Array | None = None
@@ -163,21 +178,25 @@ class Recording:
         self._open[here] = self._begun[here] = self._row
         self._oldest = int(self._open.min())
         self._idle[here] = False
+        self._first[self._row, here] = True
 
     def act(self, actions: Array) -> None:
         """Note the actions `[V, *act]` that are taken now."""
         self._actions[self._row] = actions
+        np.logical_not(self._idle, out=self._real[self._row])
 
     def advance(
         self, observations: Any, rewards: FloatArray, *, states: Array | None = None
     ) -> None:
         """Record the outcome of a step: what is seen next `[V, *obs]`, and true rewards `[V]`."""
         self._rewards[self._row] = rewards
+        if self._row + 1 == len(self._rewards):
+            self._make_room()
         self._row += 1
-        if self._row == len(self._rewards):
-            self._grow()
+        self._first[self._row] = False
         self.see(observations, states=states)
-        self.steps += len(self._idle) - int(np.count_nonzero(self._idle))
+        if self.collecting:
+            self.steps += len(self._idle) - int(np.count_nonzero(self._idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         """End the episodes under way in these environments; their next ones begin by `begin`.
@@ -199,19 +218,42 @@ class Recording:
             self._close(ended, np.zeros(len(ended), bool), present)
 
     def pause(self) -> None:
-        """Record nothing until episodes begin again; those under way are cut."""
+        """Collect nothing; the episodes under way are cut."""
         self.cut()
-        self._idle[:] = True
+        self.collecting = False
 
-    def recent(self, length: int) -> tuple[Observations, Array, BoolArray]:
-        """The last `length` steps of the episodes under way: windows `[V, H, ...]` and a mask.
+    def resume(self) -> None:
+        """Collect again, from what is seen now."""
+        self.collecting = True
+        self._open[:] = self._oldest = self._row
+
+    def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
+        """The last `length` steps of the episodes under way, the one whose action was noted last.
 
         They reach back as far as steps are kept.
+
+        Returns:
+            Windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
-        rows = np.arange(self._row - length, self._row)
-        mask = (rows >= self._begun[:, None]) & ~self._idle[:, None] & (rows >= 0)  # [V, H]
+        rows = np.arange(self._row + 1 - length, self._row + 1)
+        mask = (rows >= self._begun[:, None]) & (rows >= 0)  # [V, H]
+        mask[:, -1] = True
         where = (np.maximum(rows, 0)[None, :], np.arange(len(self._idle))[:, None])
         return take(self._observations, where), self._actions[where], mask
+
+    def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
+        """All steps from a vector step on, and up to `lookback` before them.
+
+        Returns:
+            Observations and actions `[V, t, ...]`, where an episode is under way and where one
+            begins `[V, t]`, and how many columns come before `time`.
+        """
+        start = time - self._dropped
+        rows = slice(max(start - self.lookback, 0), self._row)
+        steps = map_observations(lambda array: _by_environment(array[rows]), self._observations)
+        others = (_by_environment(a[rows]) for a in (self._actions, self._real, self._first))
+        actions, real, first = others
+        return steps, actions, real, first, start - rows.start
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
         """The episodes that ended since the last call, in the order in which they ended.
@@ -258,10 +300,11 @@ class Recording:
                 states=None if self._states is None else self._states[where],
             )
         finally:
-            self._drop(int(np.where(self._idle, self._row, self._open).min()))
+            self._drop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that waits to be taken and what is seen now, for `restore`."""
+        """Everything that waits to be taken or is looked back on, for `restore`."""
+        self._drop(at_least=0.0)
         rows = slice(self._row + 1)
         return {
             "observations": take(self._observations, rows),
@@ -278,9 +321,10 @@ class Recording:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from where another recording of the same environments stood."""
-        self._row, self.steps = int(snapshot["row"]), int(snapshot["steps"])
+        self._row, self._dropped = int(snapshot["row"]), 0
+        self.steps, self.pinned = int(snapshot["steps"]), None
         while len(self._rewards) <= self._row:
-            self._grow()
+            self._double()
         rows = slice(self._row + 1)
 
         def write(array: Array, value: Array) -> None:
@@ -298,34 +342,64 @@ class Recording:
         self._oldest = int(self._open.min())
         self._idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
+        # Of steps before now, only those of the episodes under way are looked back on.
+        time = np.arange(len(self._rewards))[:, None]
+        self._real[:] = (time >= self._begun) & ~self._idle
+        self._first[:] = (time == self._begun) & ~self._idle
 
-    def _grow(self) -> None:
+    @property
+    def _arrays(self) -> list[Array]:
+        """All arrays `[rows, V, ...]` but those of observations."""
+        states = [] if self._states is None else [self._states]
+        return [self._actions, self._rewards, self._real, self._first, *states]
+
+    def _double(self) -> None:
         self._observations = map_observations(_doubled, self._observations)
-        self._actions, self._rewards = _doubled(self._actions), _doubled(self._rewards)
-        self._states = None if self._states is None else _doubled(self._states)
+        doubled = map(_doubled, self._arrays)
+        self._actions, self._rewards, self._real, self._first, *states = doubled
+        self._states = states[0] if states else None
 
     def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        end = np.full(len(ended), self._row)
-        self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
+        if self.collecting:
+            end = np.full(len(ended), self._row)
+            self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
         self._open[ended] = self._row
         self._oldest = int(self._open.min())
 
-    def _drop(self, rows: int) -> None:
-        """Forget the first `rows`, whose steps have all been taken."""
-        if 2 * rows < self._row:  # moving the rest costs more than keeping these for a while
+    def _make_room(self) -> None:
+        self._drop()
+        if self._row + 1 == len(self._rewards):
+            self._double()
+
+    def _drop(self, at_least: float = 0.5) -> None:
+        """Forget the first rows that nobody needs any more, if they are such a share of all."""
+        needed = [self._row - self.lookback]
+        if self.pinned is not None:
+            needed.append(self.pinned - self._dropped - self.lookback)
+        if self.collecting:
+            needed.append(int(np.where(self._idle, self._row, self._open).min()))
+        needed += [int(closed.start.min()) for closed in self._closed]
+        rows = min(needed)
+        if rows <= 0 or rows < at_least * self._row:  # moving the rest costs more than these
             return
 
         def shift(array: Array) -> None:
             array[: self._row + 1 - rows] = array[rows : self._row + 1].copy()
 
         map_observations(shift, self._observations)
-        for array in (self._actions, self._rewards, self._states):
-            if array is not None:
-                shift(array)
-        self._row -= rows
+        for array in self._arrays:
+            shift(array)
+        self._row, self._dropped = self._row - rows, self._dropped + rows
         self._open -= rows
         self._oldest -= rows
-        self._begun = np.maximum(self._begun - rows, 0)
+        self._begun -= rows
+        for number, closed in enumerate(self._closed):
+            self._closed[number] = closed._replace(start=closed.start - rows, end=closed.end - rows)
+
+
+def _by_environment(array: Array) -> Array:
+    """`[t, V, ...]` as `[V, t, ...]`."""
+    return np.ascontiguousarray(np.swapaxes(array, 0, 1))
 
 
 def _doubled(array: Array) -> Array:
