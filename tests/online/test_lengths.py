@@ -27,7 +27,8 @@ from preferl.online import (
     build_algorithm,
     learn_from_preferences,
 )
-from preferl.online.lengths import EpisodeClock, LengthGuard
+from preferl.online.lengths import LengthGuard
+from preferl.online.recording import Recording
 from preferl.testing import make_episodes
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
@@ -190,13 +191,19 @@ def test_words_are_checked() -> None:
         FeedbackConfig(variable_length="perhaps")  # type: ignore[arg-type]
 
 
-def test_clocks_go_on() -> None:
-    clock, other = EpisodeClock(2), EpisodeClock(2)
-    clock.step(np.array([True, False]))
-    other.restore(clock.snapshot())
-    for one in (clock, other):
-        one.step(np.array([False, True]))
-        assert (one.shortest, one.longest) == (1, 2)
+def test_recordings_go_on_counting() -> None:
+    one, other = (Recording(*SPACES, 2) for _ in range(2))
+    seen, acted = np.zeros((2, 2)), np.zeros((2, 1))
+    one.begin(seen)
+    one.act(acted)
+    one.advance(seen, np.zeros(2))
+    one.end(np.array([0]), np.array([True]), seen[:1])
+    other.restore(one.snapshot())
+    for recording in (one, other):
+        recording.act(acted)
+        recording.advance(seen, np.zeros(2))
+        recording.end(np.array([1]), np.array([True]), seen[1:])
+        assert (recording.shortest, recording.longest) == (1, 2)
 
 
 def test_recorders_count_what_is_taken_in_pieces() -> None:
@@ -205,7 +212,7 @@ def test_recorders_count_what_is_taken_in_pieces() -> None:
     for _ in range(45):
         recorder.step(np.zeros((1, 1), np.float32))
         recorder.take(unfinished="cut")
-    assert (recorder.core.clock.shortest, recorder.core.clock.longest) == (20, 20)
+    assert (recorder.core.recording.shortest, recorder.core.recording.longest) == (20, 20)
 
 
 def test_guards_say_the_same_everywhere() -> None:

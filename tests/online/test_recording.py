@@ -106,8 +106,8 @@ def test_no_environment_has_more_steps_waiting_than_the_longest() -> None:
     for _ in range(200):
         recording.act(np.zeros(3, int))
         recording.advance(column(0, 0, 0), np.zeros(3))
-        assert recording.longest >= recording.waiting.max()
-        exact += recording.longest == recording.waiting.max()
+        assert recording.most_waiting >= recording.waiting.max()
+        exact += recording.most_waiting == recording.waiting.max()
         over = rng.random(3) < 0.1
         if over.any():
             ended = np.flatnonzero(over)

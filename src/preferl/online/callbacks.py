@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
     VecTransposeImage,
     VecVideoRecorder,
+    unwrap_vec_wrapper,
 )
 
 from preferl.errors import ConfigError, require_in, require_one_of
@@ -161,12 +162,10 @@ def feedback_env(venv: VecEnv) -> FeedbackVecEnv:
     Raises:
         ConfigError: there is none.
     """
-    inner: VecEnv = venv
-    while not isinstance(inner, FeedbackVecEnv):
-        if not isinstance(inner, VecEnvWrapper):
-            raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
-        inner = inner.venv
-    return inner
+    found = unwrap_vec_wrapper(venv, FeedbackVecEnv)
+    if found is None:
+        raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
+    return found
 
 
 def rewards_reach(venv: VecEnv) -> bool:

@@ -17,7 +17,7 @@ from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.lengths import EpisodeClock, LengthGuard
+from preferl.online.lengths import LengthGuard
 from preferl.online.recording import Recording
 from preferl.online.reward_computer import Reward, RewardComputer
 from preferl.online.reward_source import (
@@ -64,7 +64,6 @@ class FeedbackCore:
     Attributes:
         space: of observations as people and rewards see them.
         recording: steps that wait to be handed over or taken.
-        clock: how long episodes are, whatever pieces they are handed over in.
         returns: `[V]` sums of rewards given at once in the episodes under way, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
 
@@ -96,11 +95,9 @@ class FeedbackCore:
         self._record = record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self._records
-        self._over = np.ones(environments, bool)  # [V] where the episode is over
         self._begun = False
         self._computer = RewardComputer(self.recording)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
-        self.clock = EpisodeClock(environments)
         self._guard = LengthGuard(None if record else self.config.variable_length)
         self._forced = False
         self._reward_now: FloatArray | None = None  # [V] of the step under way, if it is known
@@ -228,10 +225,8 @@ class FeedbackCore:
         """
         here = slice(None) if which is None else which
         self.recording.begin(self._seen(observations), which=which, states=states)
-        self._over[here] = False
         self.returns[here] = 0.0
         self.since[here] = self.deferred
-        self.clock.begin(here)
         self._begun = True
 
     def act(self, actions: Array) -> None:
@@ -282,20 +277,18 @@ class FeedbackCore:
                 length where the config refuses them.
         """
         given = np.array(rewards if self._reward_now is None else self._reward_now, np.float32)
-        given[self._over] = 0.0
+        given[self.recording.idle] = 0.0
         self.returns += given
         seen = self._seen(observations)
         self.recording.advance(seen, rewards, states=states)
-        over = (terminated | truncated) & ~self._over
-        self.clock.step(over, ~self._over)
+        over = (terminated | truncated) & ~self.recording.idle
         ended = over.nonzero()[0]
         if len(ended):
-            self._over[ended] = True
             self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
         self._vector_steps += 1
         if self.collecting:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
-        self._guard.check(self.clock.shortest, self.clock.longest)
+        self._guard.check(self.recording.shortest, self.recording.longest)
         every = self.config.refresh_every
         if every is not None and self._vector_steps % every == 0:
             self.refresh()
@@ -337,13 +330,11 @@ class FeedbackCore:
         return {
             "recording": self.recording.snapshot(),
             "collecting": self.collecting,
-            "over": self._over,
             "begun": self._begun,
             "source": self._source.snapshot(),
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
-            "clock": self.clock.snapshot(),
             "warned": self._guard.warned,
             "returns": self._returns(),
         }
@@ -359,10 +350,9 @@ class FeedbackCore:
         """
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self._records
-        self._over[:], self.returns[:] = snapshot["over"], snapshot["returns"]
+        self.returns[:] = snapshot["returns"]
         self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
-        self.clock.restore(snapshot["clock"])
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
         self._source.restore(snapshot["source"])
@@ -404,7 +394,7 @@ class FeedbackCore:
         if self._on_episodes is None:
             return
         recording, longest = self.recording, self.config.longest_piece
-        if recording.longest >= longest:
+        if recording.most_waiting >= longest:
             recording.cut(recording.waiting >= longest)
         if recording.finished_steps >= at_least:
             episodes = recording.take()

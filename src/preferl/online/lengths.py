@@ -5,13 +5,9 @@ positive, staying alive pays, and where they are negative, ending early does.
 """
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, Literal, final
-
-import numpy as np
+from typing import Literal, final
 
 from preferl.errors import DataError
-from preferl.shapes import BoolArray
 
 VariableLength = Literal["allow", "refuse"]
 """What becomes of episodes of different length: a warning, once, or an error."""
@@ -19,60 +15,6 @@ VariableLength = Literal["allow", "refuse"]
 
 class VariableLengthWarning(UserWarning):
     """Episodes differ in length, so that their ends may tell an agent about its reward."""
-
-
-@final
-class EpisodeClock:
-    """Counts the steps of `V` environments' episodes, from their first to their last.
-
-    What ended an episode does not matter, the rules or a limit of time. One that is given up by
-    whoever acts, by a reset for instance, has not ended.
-
-    Attributes:
-        shortest: steps of the shortest episode that an environment ended; None before the first.
-        longest: steps of the longest one, also of those under way or given up.
-
-    Args:
-        environments: `V`.
-
-    >>> clock = EpisodeClock(2)
-    >>> clock.step(np.array([False, False])); clock.step(np.array([True, False]))
-    >>> clock.step(np.array([False, True]))
-    >>> clock.shortest, clock.longest
-    (2, 3)
-    """
-
-    def __init__(self, environments: int) -> None:
-        self.shortest: int | None = None
-        self.longest = 0
-        self._steps = np.zeros(environments, np.int64)
-
-    def begin(self, which: BoolArray | slice = slice(None)) -> None:
-        """Episodes begin in these environments; those under way there are given up."""
-        self._steps[which] = 0
-
-    def step(self, ended: BoolArray, acting: BoolArray | None = None) -> None:
-        """A step of all environments.
-
-        Args:
-            ended: `[V]` where it was an episode's last.
-            acting: `[V]` where an episode was under way; everywhere by default.
-        """
-        self._steps += 1 if acting is None else acting
-        self.longest = max(self.longest, int(self._steps.max()))
-        if ended.any():
-            shortest = int(self._steps[ended].min())
-            self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
-            self._steps[ended] = 0
-
-    def snapshot(self) -> dict[str, Any]:
-        """What was counted, for `restore`."""
-        return {"shortest": self.shortest, "longest": self.longest, "steps": self._steps}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Count on from there."""
-        self.shortest, self.longest = snapshot["shortest"], int(snapshot["longest"])
-        self._steps[:] = snapshot["steps"]
 
 
 @final

@@ -69,7 +69,11 @@ class Recording:
         collecting: whether episodes wait to be taken; otherwise steps are only looked back on.
         lookback: latest steps that stay for `windows`, whether or not they were taken.
         pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
+        idle: `[V]` where no episode is under way.
         steps: collected since the beginning, of all environments together.
+        shortest: steps of the shortest episode that ended, whatever ended it; None before the
+            first. One that is given up, by a reset for instance, has not ended.
+        longest: steps of the longest one, also of those under way or given up.
 
     Args:
         observation_space: of one environment.
@@ -112,10 +116,12 @@ class Recording:
         self._open = np.zeros(environments, int)  # [V] row from which steps wait to be taken
         self._oldest = 0  # of these, kept since each step asks for it
         self._begun = np.zeros(environments, int)  # [V] row where the episode under way began
-        self._idle = np.ones(environments, bool)  # [V] where no episode is under way
+        self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
         self.collecting, self.lookback, self.steps = True, 0, 0
         self.pinned: int | None = None
+        self.shortest: int | None = None
+        self.longest = 0
 
     @property
     def present(self) -> Observations:
@@ -133,14 +139,14 @@ class Recording:
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
 
     @property
-    def longest(self) -> int:
+    def most_waiting(self) -> int:
         """No environment has more steps waiting; it may be that none has as many."""
         return self._row - self._oldest
 
     @property
     def waiting(self) -> IntArray:
         """`[V]` steps of the episodes under way that wait to be taken."""
-        return np.where(self._idle, 0, self._row - self._open) * self.collecting
+        return np.where(self.idle, 0, self._row - self._open) * self.collecting
 
     def see(
         self, observations: Any, *, which: BoolArray | None = None, states: Array | None = None
@@ -177,13 +183,13 @@ class Recording:
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self._row
         self._oldest = int(self._open.min())
-        self._idle[here] = False
+        self.idle[here] = False
         self._first[self._row, here] = True
 
     def act(self, actions: Array) -> None:
         """Note the actions `[V, *act]` that are taken now."""
         self._actions[self._row] = actions
-        np.logical_not(self._idle, out=self._real[self._row])
+        np.logical_not(self.idle, out=self._real[self._row])
 
     def advance(
         self, observations: Any, rewards: FloatArray, *, states: Array | None = None
@@ -195,8 +201,10 @@ class Recording:
         self._row += 1
         self._first[self._row] = False
         self.see(observations, states=states)
+        lengths = np.where(self.idle, 0, self._row - self._begun)
+        self.longest = max(self.longest, int(lengths.max()))
         if self.collecting:
-            self.steps += len(self._idle) - int(np.count_nonzero(self._idle))
+            self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         """End the episodes under way in these environments; their next ones begin by `begin`.
@@ -206,8 +214,10 @@ class Recording:
             terminated: `[K]` true where the rules ended the episode, not a time limit.
             final: `[K, *obs]` what was seen last.
         """
+        shortest = int((self._row - self._begun[ended]).min())
+        self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
         self._close(ended, terminated, final)
-        self._idle[ended] = True
+        self.idle[ended] = True
 
     def cut(self, which: BoolArray | None = None) -> None:
         """Close the episodes under way here; their later steps count as new episodes."""
@@ -238,7 +248,7 @@ class Recording:
         rows = np.arange(self._row + 1 - length, self._row + 1)
         mask = (rows >= self._begun[:, None]) & (rows >= 0)  # [V, H]
         mask[:, -1] = True
-        where = (np.maximum(rows, 0)[None, :], np.arange(len(self._idle))[:, None])
+        where = (np.maximum(rows, 0)[None, :], np.arange(len(self.idle))[:, None])
         return take(self._observations, where), self._actions[where], mask
 
     def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
@@ -314,15 +324,17 @@ class Recording:
             "row": self._row,
             "open": self._open,
             "begun": self._begun,
-            "idle": self._idle,
+            "idle": self.idle,
             "closed": [tuple(closed) for closed in self._closed],
             "steps": self.steps,
+            "lengths": [self.shortest, self.longest],
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from where another recording of the same environments stood."""
         self._row, self._dropped = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
+        self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
         while len(self._rewards) <= self._row:
             self._double()
         rows = slice(self._row + 1)
@@ -340,12 +352,12 @@ class Recording:
             write(self._states, states)
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self._oldest = int(self._open.min())
-        self._idle[:] = snapshot["idle"]
+        self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the episodes under way are looked back on.
         time = np.arange(len(self._rewards))[:, None]
-        self._real[:] = (time >= self._begun) & ~self._idle
-        self._first[:] = (time == self._begun) & ~self._idle
+        self._real[:] = (time >= self._begun) & ~self.idle
+        self._first[:] = (time == self._begun) & ~self.idle
 
     @property
     def _arrays(self) -> list[Array]:
@@ -377,7 +389,7 @@ class Recording:
         if self.pinned is not None:
             needed.append(self.pinned - self._dropped - self.lookback)
         if self.collecting:
-            needed.append(int(np.where(self._idle, self._row, self._open).min()))
+            needed.append(int(np.where(self.idle, self._row, self._open).min()))
         needed += [int(closed.start.min()) for closed in self._closed]
         rows = min(needed)
         if rows <= 0 or rows < at_least * self._row:  # moving the rest costs more than these
