@@ -18,6 +18,7 @@ from preferl.online.feedback_core import FeedbackCore, Paying
 from preferl.online.query_worker import QueryCounts, QueryWorker
 from preferl.online.reward_computer import Reward
 from preferl.online.reward_source import Rewards, Transform
+from preferl.shapes import Array, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward
 from preferl.training.versions import tell_spaces
@@ -220,3 +221,14 @@ def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> Feedback
             "settings", expected=sorted(known), got=sorted(set(more) - known)
         )
     return replace(config or FeedbackConfig(), **more)
+
+
+def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
+    """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
+
+    def replaced(array: Array, new: Array) -> Array:
+        array = array.copy()
+        array[rows] = new
+        return array
+
+    return map_observations(replaced, observations, values)

@@ -15,7 +15,12 @@ from preferl.errors import DataError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, SamplerName
-from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
+from preferl.online.feedback_controls import (
+    FeedbackControls,
+    hide_return,
+    settings_of,
+    with_rows,
+)
 from preferl.online.reward_computer import Reward
 from preferl.online.reward_source import Rewards, Transform
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, map_observations
@@ -140,7 +145,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         terminated, seen = np.zeros(self.num_envs, bool), observations
         if len(ended):
             terminated[ended], final = outcomes([infos[i] for i in ended])
-            seen = _with_rows(observations, ended, final)
+            seen = with_rows(observations, ended, final)
         keeps, version = self.core.config.states, self.core.paid_version
         given = self.core.outcome(
             seen,
@@ -338,14 +343,3 @@ def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
 def _shallow_copy(observations: VecEnvObs) -> VecEnvObs:
     """The same arrays in a dictionary of their own, since SB3 replaces entries of those it gets."""
     return dict(observations) if isinstance(observations, dict) else observations
-
-
-def _with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
-    """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
-
-    def replaced(array: Array, new: Array) -> Array:
-        array = array.copy()
-        array[rows] = new
-        return array
-
-    return map_observations(replaced, observations, values)

@@ -132,16 +132,6 @@ class SB3Learner:
         """Environment steps used so far, exploration included."""
         return self.env.steps
 
-    @property
-    def shortest(self) -> int | None:
-        """Steps of the shortest episode that an environment ended; None before the first."""
-        return self.env.core.recording.shortest
-
-    @property
-    def longest(self) -> int:
-        """Steps of the longest episode, one under way included."""
-        return self.env.core.recording.longest
-
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 

@@ -375,7 +375,8 @@ class PreferenceLoop:
         self.shortest = min(
             [*ended.tolist(), *([self.shortest] if self.shortest else [])], default=None
         )
-        known = self.learner if isinstance(self.learner, SB3Learner) else self
+        learner = self.learner
+        known = learner.env.core.recording if isinstance(learner, SB3Learner) else self
         self.guard.check(
             known.shortest,
             known.longest,

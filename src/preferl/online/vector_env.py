@@ -10,7 +10,12 @@ from gymnasium.vector import AutoresetMode
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig, SamplerName
-from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
+from preferl.online.feedback_controls import (
+    FeedbackControls,
+    hide_return,
+    settings_of,
+    with_rows,
+)
 from preferl.online.reward_source import Rewards, Transform
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
@@ -65,7 +70,6 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
                 got=mode,
             )
         self._mode = mode
-        self._over = np.zeros(env.num_envs, bool)  # [V] where the last step ended an episode
         self._connect(
             env.single_observation_space,
             env.single_action_space,
@@ -87,7 +91,6 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         observations, infos = self.env.reset(seed=seed, options=options)
         self._look_for_states(infos)
         self.core.reset(observations, mask, states=self._states(infos))
-        self._over[slice(None) if mask is None else mask] = False
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -96,14 +99,17 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         Raises:
             ConfigError: the environments were never reset.
         """
-        began, version = self._over, self.core.paid_version
+        began, version = self.core.recording.idle.copy(), self.core.paid_version
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = (terminated | truncated) & ~began
         same = self._mode == AutoresetMode.SAME_STEP and over.any()
         states, last = self._states(infos), observations
+        if same:
+            finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
+            last = with_rows(observations, over.nonzero()[0], finals)
         given = self.core.outcome(
-            _final(observations, infos, over) if same else last,
+            last,
             rewards,
             terminated,
             truncated,
@@ -114,7 +120,6 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
             self.core.reset(observations, over, states=states)
         elif self._mode == AutoresetMode.NEXT_STEP and began.any():
             self.core.reset(observations, began, states=states)
-        self._over = np.zeros_like(over) if self._mode == AutoresetMode.SAME_STEP else over
         return observations, given, terminated, truncated, infos
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
@@ -157,15 +162,3 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
             if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
                 infos["final_info"] = final = dict(final)
                 hide_return(final, returns)
-
-
-def _final(observations: Any, infos: dict[str, Any], over: BoolArray) -> Any:
-    """`[V, *obs]` with the last observation of the episode where one is over."""
-    finals = list(infos["final_obs"][over])
-
-    def replaced(array: Array, *last: Array) -> Array:
-        array = array.copy()
-        array[over] = np.stack(last)
-        return array
-
-    return map_observations(replaced, observations, *finals)
