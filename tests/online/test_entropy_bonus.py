@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.online.entropy_bonus import StateEntropyBonus
+from preferl.online.reward_computer import StateEntropyBonus
 
 
 def test_bonuses_by_hand() -> None:

@@ -7,7 +7,6 @@ from preferl.online.checkpoint import Resumed, resume_run, save_run
 from preferl.online.config import OnlineConfig
 from preferl.online.dataset import record_dataset
 from preferl.online.dataset_config import DatasetConfig
-from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.feedback_core import FeedbackCore
@@ -23,7 +22,7 @@ from preferl.online.loop import learn_from_preferences
 from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
 from preferl.online.replay import relabel_replay
 from preferl.online.report import IterationReport, OnlineReport, TurnReport
-from preferl.online.reward_computer import Reward
+from preferl.online.reward_computer import Reward, StateEntropyBonus
 from preferl.online.run import JudgeConfig, record, run_online, train_on_true_reward
 from preferl.online.save_callback import SaveRunCallback
 from preferl.online.saving import load_policy, save_policy

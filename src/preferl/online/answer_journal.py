@@ -1,4 +1,4 @@
-"""Answers of the turn under way, each on the disk before the next query is put."""
+"""Answers of the iteration under way, each on the disk before the next query is put."""
 
 import json
 import shutil
@@ -29,21 +29,21 @@ class Kept(NamedTuple):
 class AnswerJournal:
     """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
 
-    Answers lie in one folder per turn, in the order in which they were given. The checkpoint after
-    a turn holds that turn's answers, and they leave the journal.
+    Answers lie in one folder per iteration, in the order in which they were given. The checkpoint
+    after an iteration holds its answers, and they leave the journal.
 
     Args:
         folder: made with the first answer.
-        turn: whose answers come next.
+        iteration: whose answers come next.
         run: what has to be the same for answers to be of this run, as JSON.
     """
 
-    def __init__(self, folder: Path, turn: int, *, run: Mapping[str, Any]) -> None:
-        self._folder, self._turn, self._run = folder, turn, dict(run)
+    def __init__(self, folder: Path, iteration: int, *, run: Mapping[str, Any]) -> None:
+        self._folder, self._iteration, self._run = folder, iteration, dict(run)
 
     @property
     def _place(self) -> Path:
-        return version_folder(self._folder, self._turn)
+        return version_folder(self._folder, self._iteration)
 
     def add(self, kept: Kept) -> None:
         """Keep answers; once this returns, the disk holds them.
@@ -58,7 +58,7 @@ class AnswerJournal:
             write_state(draft, {"answers": answers, "rng": kept.rng, "run": self._run})
 
     def read(self) -> Iterator[Kept]:
-        """Answers of the turn, in their order.
+        """Answers of the iteration, in their order.
 
         Raises:
             CheckpointError: files that are cut short or missing, or of another run.
@@ -70,12 +70,12 @@ class AnswerJournal:
             require_same(path, state["run"], self._run)
             yield Kept(state["answers"], state["rng"])
 
-    def next_turn(self, turn: int) -> None:
-        """Forget earlier turns, which a checkpoint holds."""
+    def next_iteration(self, iteration: int) -> None:
+        """Forget earlier ones, which a checkpoint holds."""
         for earlier in versions(self._folder):
-            if earlier < turn:
+            if earlier < iteration:
                 shutil.rmtree(version_folder(self._folder, earlier), ignore_errors=True)
-        self._turn = turn
+        self._iteration = iteration
 
     def begun(self, newest: int) -> int | None:
         """The newest query of a lasting feedback when the run began; None where it begins now.

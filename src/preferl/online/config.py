@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_one_of
@@ -80,7 +80,7 @@ class OnlineConfig(QueryConfig):
         super().__post_init__()
         for name in ("steps", "comparisons", "iterations", "initial_steps"):
             require_in(name, getattr(self, name), 1, inf)
-        require_one_of("reference", self.reference, Reference)
+        require_one_of("reference", self.reference, get_args(Reference))
         members = members_of(self.model)
         if self.sampler == "informative" and self.acquisition != "entropy" and members < 2:
             raise ConfigError.mismatch(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 from preferl.configs import takes_old_names
 from preferl.data.segments import Short
@@ -19,7 +19,7 @@ class BeforeFirstReward(StrEnum):
 
     Attributes:
         ZERO: nothing.
-        ENTROPY: a bonus for new states, see `preferl.online.entropy_bonus`.
+        ENTROPY: a bonus for new states, see `StateEntropyBonus`.
         ENVIRONMENT: the environment's own reward, which gives the agent the answer.
     """
 
@@ -67,10 +67,10 @@ class QueryConfig:
         require_in("segment_length", self.segment_length, 1, inf)
         require_in("buffer_steps", self.buffer_steps, 1, inf)
         require_in("oversampling", self.oversampling, 1, inf)
-        require_one_of("sampler", self.sampler, SamplerName)
-        require_one_of("acquisition", self.acquisition, AcquisitionName)
-        require_one_of("short", self.short, Short)
-        require_one_of("variable_length", self.variable_length, VariableLength)
+        require_one_of("sampler", self.sampler, get_args(SamplerName))
+        require_one_of("acquisition", self.acquisition, get_args(AcquisitionName))
+        require_one_of("short", self.short, get_args(Short))
+        require_one_of("variable_length", self.variable_length, get_args(VariableLength))
 
 
 @takes_old_names
@@ -117,4 +117,4 @@ class FeedbackConfig(QueryConfig):
         for name in ("max_questions", "ask_every", "refresh_every", "episode_every"):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
-        require_one_of("before", self.before, tuple(BeforeFirstReward))
+        require_one_of("before", self.before, map(str, BeforeFirstReward))

@@ -15,11 +15,10 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.entropy_bonus import StateEntropyBonus
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.lengths import LengthGuard
 from preferl.online.recording import Recording
-from preferl.online.reward_computer import Reward, RewardComputer
+from preferl.online.reward_computer import Reward, RewardComputer, StateEntropyBonus
 from preferl.online.reward_source import (
     FixedReward,
     RewardInSpaces,

@@ -255,7 +255,7 @@ class PreferenceLoop:
         steps = self.learner.steps
         write_checkpoint(self.checkpoints, state, steps=steps, run={"format": FORMAT} | run)
         if self.journal is not None:
-            self.journal.next_turn(len(self.iterations))
+            self.journal.next_iteration(len(self.iterations))
 
     def _snapshot(self) -> dict[str, Any]:
         """Everything that later iterations depend on."""
