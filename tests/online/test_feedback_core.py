@@ -121,7 +121,7 @@ def make_core(source: Any = None, environments: int = 3, **settings: Any) -> Fee
     )
     core.sink = sink  # type: ignore[attr-defined]
     if source is not None:
-        core._source = source
+        core._reader = source
     return core
 
 
@@ -248,7 +248,7 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     core = FeedbackCore(
         SEEN, DONE, 2, on_episodes=sink.put, transform=lambda o: o[..., :2] / 2, space=half
     )
-    core._source = source
+    core._reader = source
     model = build_reward_model(MLP, half, DONE, seed=0)
     source.next = RewardFunction(model)
     core.refresh()

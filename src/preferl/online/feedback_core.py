@@ -5,6 +5,7 @@ for `V` environments at once. Nothing here waits for a person, a disk or a datab
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, final
 
 import numpy as np
@@ -20,12 +21,11 @@ from preferl.online.lengths import LengthGuard
 from preferl.online.recording import Recording
 from preferl.online.reward_computer import Reward, RewardComputer, StateEntropyBonus
 from preferl.online.reward_source import (
-    FixedReward,
     RewardInSpaces,
     Rewards,
     Transform,
     for_spaces,
-    reward_source,
+    published_reward,
     transformed_space,
 )
 from preferl.shapes import Array, BoolArray, FloatArray, take
@@ -62,6 +62,7 @@ class FeedbackCore:
 
     Attributes:
         space: of observations as people and rewards see them.
+        version: of the learned reward in use; 0 before the first.
         recording: steps that wait to be handed over or taken.
         returns: `[V]` sums of rewards given at once in the episodes under way, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
@@ -103,17 +104,16 @@ class FeedbackCore:
         self._vector_steps = 0
         self.returns = np.zeros(environments)
         self.since = np.zeros(environments, int)
-        self._version = 0
-        self._source = reward_source(rewards)
-        self._take_up()
+        self.version = 0
+        self._reader: PublishedReward | None = None
+        if isinstance(rewards, Path | str | PublishedReward):
+            self._reader = published_reward(rewards)
+            self._take_up()
+        elif rewards is not None:
+            self.set_reward(rewards)
         self._watched: PublishedReward | None = None
-        if isinstance(self._source, PublishedReward) and not self._source.watched:
-            self._watched = self._source.watch()  # last, so that no thread outlives a refusal
-
-    @property
-    def version(self) -> int:
-        """Of the learned reward in use; 0 before the first."""
-        return self._version
+        if self._reader is not None and not self._reader.watched:
+            self._watched = self._reader.watch()  # last, so that no thread outlives a refusal
 
     @property
     def paying(self) -> Paying:
@@ -127,7 +127,7 @@ class FeedbackCore:
     @property
     def paid_version(self) -> int:
         """Of the reward that steps have now; 0 where that is not a learned one."""
-        return self._version if self.paying == "learned" else 0
+        return self.version if self.paying == "learned" else 0
 
     @property
     def reward(self) -> Reward | None:
@@ -140,7 +140,7 @@ class FeedbackCore:
     @property
     def awaits_rewards(self) -> bool:
         """Whether a newer learned reward may come."""
-        return not isinstance(self._source, FixedReward)
+        return self._reader is not None
 
     @property
     def deferred(self) -> int:
@@ -171,10 +171,10 @@ class FeedbackCore:
         Raises:
             SpaceError: it was made for other observations or actions.
         """
-        if wait:
-            self._source.refresh()
-        else:
-            self._source.take()
+        if self._reader is not None and wait:
+            self._reader.refresh()
+        elif self._reader is not None:
+            self._reader.take()
         return self._take_up()
 
     def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
@@ -187,11 +187,8 @@ class FeedbackCore:
         Raises:
             SpaceError: it was made for other observations or actions.
         """
-        reward = for_spaces(reward, self.space, self._action_space)
-        self._source = FixedReward(
-            reward, version=self._version + 1 if version is None else version
-        )
-        self._take_up()
+        self._use(reward, self.version + 1 if version is None else version)
+        self._reader = None
 
     def pay_environment(self, forced: bool) -> None:
         """Give steps the environment's own reward from now on, or no longer."""
@@ -330,7 +327,7 @@ class FeedbackCore:
             "recording": self.recording.snapshot(),
             "collecting": self.collecting,
             "begun": self._begun,
-            "source": self._source.snapshot(),
+            "source": None if self._reader is None else self._reader.snapshot(),
             "bonus": self._bonus.snapshot(),
             "forced": self._forced,
             "vector_steps": self._vector_steps,
@@ -354,9 +351,13 @@ class FeedbackCore:
         self._vector_steps = int(snapshot["vector_steps"])
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
-        self._source.restore(snapshot["source"])
-        self._version, self._computer = 0, RewardComputer(self.recording)
-        self._take_up()
+        reward, version = self._computer.reward, self.version
+        if self._reader is not None:
+            self._reader.restore(snapshot["source"])
+            reward, version = self._reader.reward, self._reader.version
+        self.version, self._computer = 0, RewardComputer(self.recording)
+        if reward is not None:
+            self._use(reward, version)
 
     def close(self, seconds: float = 10.0) -> None:
         """Hand over what was recorded, and stop looking for rewards, within so many seconds."""
@@ -381,12 +382,17 @@ class FeedbackCore:
         return observations if self._transform is None else self._transform(observations)
 
     def _take_up(self) -> bool:
-        reward = self._source.reward
-        if reward is None or (self._version == self._source.version and self._computer.reward):
+        reader = self._reader
+        if reader is None or reader.reward is None:
             return False
-        self._computer.set_reward(for_spaces(reward, self.space, self._action_space))
-        self._version = self._source.version
+        if self.version == reader.version and self._computer.reward is not None:
+            return False
+        self._use(reader.reward, reader.version)
         return True
+
+    def _use(self, reward: Reward | AnyReward, version: int) -> None:
+        self._computer.set_reward(for_spaces(reward, self.space, self._action_space))
+        self.version = version
 
     def _hand_over(self, at_least: int) -> None:
         """Give what has ended to whoever asks about it, if that is so many steps."""

@@ -3,7 +3,7 @@
 `Rewards` is what wrappers take: a folder of versions that change, or one reward that stays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -20,46 +20,18 @@ Transform = Callable[[Any], Any]
 """Observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
 
 
-@final
-class FixedReward:
-    """A reward that stays as it is, with the interface of a `PublishedReward`.
-
-    Attributes:
-        reward: the one in use; None without any.
-        version: its number where it was published, 1 where it was not; 0 without a reward.
-    """
-
-    def __init__(self, reward: Reward | AnyReward | None, *, version: int = 1) -> None:
-        self.reward = reward
-        self.version = 0 if reward is None else version
-
-    def take(self) -> bool:
-        """Nothing changes."""
-        return False
-
-    refresh = take
-
-    def snapshot(self) -> dict[str, Any] | None:
-        """Nothing: the script says which reward it is."""
-        return None
-
-    def restore(self, snapshot: Mapping[str, Any] | None) -> None:
-        """It stays what the script says."""
-
-
-Rewards = Path | str | PublishedReward | FixedReward | Reward | AnyReward | None
+Rewards = Path | str | PublishedReward | Reward | AnyReward | None
 """A folder of published rewards or its reader, one reward that stays (learned, a control, or a
 plain function of observations and actions), or none at all."""
 
 
-def reward_source(rewards: Rewards) -> PublishedReward | FixedReward:
-    """Where rewards come from; a folder is read now."""
-    if isinstance(rewards, Path | str):
-        rewards = PublishedReward(rewards)
-        rewards.refresh()
-    if isinstance(rewards, PublishedReward | FixedReward):
+def published_reward(rewards: Path | str | PublishedReward) -> PublishedReward:
+    """The reader of a folder of published rewards; a folder is read now."""
+    if isinstance(rewards, PublishedReward):
         return rewards
-    return FixedReward(rewards)
+    reader = PublishedReward(rewards)
+    reader.refresh()
+    return reader
 
 
 @final

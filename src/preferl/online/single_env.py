@@ -18,7 +18,7 @@ from preferl.online.feedback_config import FeedbackConfig, SamplerName
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.feedback_env import stack_states
 from preferl.online.recording import blank
-from preferl.online.reward_source import FixedReward, Rewards, Transform
+from preferl.online.reward_source import Rewards, Transform
 from preferl.online.reward_source import transformed_space as space_after
 from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
@@ -112,9 +112,10 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             if collect_prefs and feedback is None:
                 self._store = opened.enter_context(Store.open(log_dir))
                 feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
+            pretrained = None
             if pretrained_reward_predictor_dir is not None:
                 pretrained = newest_reward(pretrained_reward_predictor_dir)
-                rewards = FixedReward(pretrained.reward, version=pretrained.number)
+                rewards = None
             elif rewards is None:
                 rewards = Path(log_dir) / "rewards"
             self._connect(
@@ -129,6 +130,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
                 transform=obs_transform_func,
                 transformed_space=transformed_space,
             )
+            if pretrained is not None:
+                self.core.set_reward(pretrained.reward, version=pretrained.number)
             opened.pop_all()
 
     def reset(
