@@ -15,8 +15,8 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Collection
+from typing import Any, Self, get_args
 
 
 class PreferlError(Exception):

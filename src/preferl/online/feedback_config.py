@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Literal, get_args
+from typing import get_args
 
 from preferl.configs import takes_old_names
 from preferl.data.segments import Short
 from preferl.errors import require_in, require_one_of
 from preferl.online.lengths import VariableLength
-
-SamplerName = Literal["uniform", "informative"]
-AcquisitionName = Literal["logit", "probability", "label", "entropy"]
+from preferl.registry import ACQUISITIONS, SAMPLERS
 
 
 class BeforeFirstReward(StrEnum):
@@ -54,8 +52,8 @@ class QueryConfig:
     """
 
     segment_length: int = 50
-    sampler: SamplerName = "uniform"
-    acquisition: AcquisitionName = "probability"
+    sampler: str = "uniform"
+    acquisition: str = "probability"
     oversampling: float = 10.0
     short: Short = "drop"
     variable_length: VariableLength = "allow"
@@ -67,8 +65,8 @@ class QueryConfig:
         require_in("segment_length", self.segment_length, 1, inf)
         require_in("buffer_steps", self.buffer_steps, 1, inf)
         require_in("oversampling", self.oversampling, 1, inf)
-        require_one_of("sampler", self.sampler, get_args(SamplerName))
-        require_one_of("acquisition", self.acquisition, get_args(AcquisitionName))
+        require_one_of("sampler", self.sampler, SAMPLERS.names())
+        require_one_of("acquisition", self.acquisition, ACQUISITIONS.names())
         require_one_of("short", self.short, get_args(Short))
         require_one_of("variable_length", self.variable_length, get_args(VariableLength))
 

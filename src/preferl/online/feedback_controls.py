@@ -13,7 +13,7 @@ from preferl.configs import current_names
 from preferl.errors import ConfigError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.online.feedback_config import FeedbackConfig, SamplerName
+from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_core import FeedbackCore, Paying
 from preferl.online.query_worker import QueryCounts, QueryWorker
 from preferl.online.reward_computer import Reward
@@ -46,7 +46,7 @@ class FeedbackControls:
         feedback: StoredFeedback | None,
         rewards: Rewards,
         config: FeedbackConfig,
-        sampler: PairSampler | SamplerName | None,
+        sampler: PairSampler | str | None,
         synthetic_preferences: bool | Teacher,
         transform: Transform | None,
         transformed_space: spaces.Space[Any] | None,

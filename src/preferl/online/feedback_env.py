@@ -14,7 +14,7 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, SamplerName
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.feedback_controls import (
     FeedbackControls,
     hide_return,
@@ -72,7 +72,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         config: FeedbackConfig | None = None,
         *,
         record: bool = False,
-        sampler: PairSampler | SamplerName | None = None,
+        sampler: PairSampler | str | None = None,
         synthetic_preferences: bool | Teacher = False,
         transform: Transform | None = None,
         transformed_space: spaces.Space[Any] | None = None,

@@ -39,7 +39,7 @@ from preferl.training.fit_report import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler
-from preferl.training.versions import version_folder, versions
+from preferl.versioned import version_folder, versions
 
 FORMAT: Final = 2
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""

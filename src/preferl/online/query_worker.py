@@ -15,19 +15,10 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.data.segments import cut, sample_segments
 from preferl.errors import StorageError, mismatch
-from preferl.feedback.acquisition import (
-    Acquisition,
-    entropy,
-    label_variance,
-    logit_variance,
-    probability_variance,
-)
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import (
-    InformativePairs,
     MaybeScorer,
-    UniformPairs,
     segments_wanted,
 )
 from preferl.online.experience_buffer import ExperienceBuffer
@@ -35,6 +26,7 @@ from preferl.online.feedback_config import FeedbackConfig, QueryConfig
 from preferl.online.feedback_core import FeedbackCore
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
+from preferl.registry import ACQUISITIONS, SAMPLERS
 from preferl.shapes import leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
@@ -52,14 +44,6 @@ TOO_SHORT_AFTER: Final = 20
 
 EPISODE_MEGABYTES: Final = 8.0
 """Of an episode that is shown as a whole; of a larger one, its end."""
-
-
-ACQUISITIONS: Final[Mapping[str, Acquisition]] = {
-    "logit": logit_variance,
-    "probability": probability_variance,
-    "label": label_variance,
-    "entropy": entropy,
-}
 
 
 @final
@@ -392,14 +376,14 @@ def build_sampler(
         scores: of segments by the reward in use; None before the first.
         likelihood: of that reward.
     """
-    if config.sampler == "uniform":
-        return UniformPairs()
-    return InformativePairs(
-        scores,
-        ACQUISITIONS[config.acquisition],
+    sampler: PairSampler = SAMPLERS.build(
+        config.sampler,
+        scorer=scores,
+        acquisition=ACQUISITIONS.load(config.acquisition),
         oversampling=config.oversampling,
         likelihood=likelihood,
     )
+    return sampler
 
 
 Handover, HandoverCounts = QueryWorker, QueryCounts  # former names

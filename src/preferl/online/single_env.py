@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig, SamplerName
+from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.feedback_env import stack_states
 from preferl.online.recording import blank
@@ -95,7 +95,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         transformed_space: spaces.Space[Any] | None = None,
         max_pref_interface_segs: int | None = None,
         config: FeedbackConfig | None = None,
-        sampler: PairSampler | SamplerName | None = None,
+        sampler: PairSampler | str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(env)

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig, SamplerName
+from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import (
     FeedbackControls,
     hide_return,
@@ -55,7 +55,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         rewards: Rewards = None,
         config: FeedbackConfig | None = None,
         *,
-        sampler: PairSampler | SamplerName | None = None,
+        sampler: PairSampler | str | None = None,
         synthetic_preferences: bool | Teacher = False,
         transform: Transform | None = None,
         transformed_space: spaces.Space[Any] | None = None,
