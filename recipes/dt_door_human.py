@@ -42,9 +42,9 @@ from preferl.offline import (
     DTRConfig,
     Transitions,
 )
+from preferl.offline.agents import reward_of_arm
 from preferl.offline.arms import build_arms
-from preferl.offline.sequence_agents import payer
-from preferl.offline.verdict import compare
+from preferl.offline.scores import compare
 from preferl.training import RewardFunction, load_reward, relabel, save_reward
 
 RESULTS = Path(__file__).parent / "results" / "dt_door_human.csv"
@@ -93,7 +93,7 @@ def learn(arm: str, seed: int, work: Path, smoke: bool):
     rewards = arms.rewards[arms.names.index(control), 0]
     told = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
     print(f"{arm}, seed {seed}: {told}", flush=True)
-    return agent.policy().paid_by(payer(control, seed, reward))
+    return agent.policy().paid_by(reward_of_arm(control, seed, reward))
 
 
 def judge(arm: str, seed: int, work: Path, smoke: bool) -> tuple:

@@ -29,8 +29,7 @@ from preferl.evaluation import evaluate_policies, task_env
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
 from preferl.offline.arms import Arms, agent_name, build_arms
-from preferl.offline.scores import ArmScore, score_arms
-from preferl.offline.verdict import compare
+from preferl.offline.scores import ArmScore, compare, score_arms
 from preferl.runs import versions
 from preferl.training import RewardFunction, RewardSettings, relabel
 

@@ -4,7 +4,7 @@ import pytest
 from preferl.data import Segments
 from preferl.errors import ConfigError
 from preferl.evaluation import CONTROLS, negated, oracle, random, zero
-from preferl.evaluation.protocols import Reward
+from preferl.feedback.step_rewards import Reward
 from preferl.shapes import Array, FloatArray, Observations
 
 

@@ -11,7 +11,7 @@ import pytest
 from preferl.data import Episodes, save_episodes
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy, make_task_env
-from preferl.evaluation.controls import Negated
+from preferl.feedback.step_rewards import Negated
 from preferl.models import CNNReward
 from preferl.offline import (
     DecisionTransformerPolicy,
@@ -20,8 +20,8 @@ from preferl.offline import (
     OfflineConfig,
     run_offline,
 )
-from preferl.offline.following import Following
-from preferl.offline.sequence_agents import payer
+from preferl.offline.agents import reward_of_arm
+from preferl.offline.scores import Following
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 
@@ -120,11 +120,11 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
 def test_each_arm_is_paid_by_what_taught_it(finished, rng) -> None:
     reward = load_reward(finished[0] / "reward")
     seen = rng.uniform(-1, 1, (3, 1, 2)), rng.uniform(-1, 1, (3, 1, 2)), np.ones((3, 1), bool)
-    assert payer("learned", 0, reward) is reward
-    assert payer("true", 0, reward) is None
-    assert isinstance(payer("negated", 0, reward), Negated)
-    np.testing.assert_array_equal(payer("zero", 0, reward)(*seen), 0)
-    first, second = (payer("random", seed, reward)(*seen) for seed in (0, 1))
+    assert reward_of_arm("learned", 0, reward) is reward
+    assert reward_of_arm("true", 0, reward) is None
+    assert isinstance(reward_of_arm("negated", 0, reward), Negated)
+    np.testing.assert_array_equal(reward_of_arm("zero", 0, reward)(*seen), 0)
+    first, second = (reward_of_arm("random", seed, reward)(*seen) for seed in (0, 1))
     assert not np.array_equal(first, second)
 
 

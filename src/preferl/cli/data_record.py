@@ -12,7 +12,7 @@ from preferl.cli.offline import StageProgress, require_done
 from preferl.online.dataset_config import DatasetConfig
 
 if TYPE_CHECKING:
-    from preferl.evaluation.protocols import Policy
+    from preferl.evaluation.policies import Policy
 
 
 @dataclass(frozen=True)

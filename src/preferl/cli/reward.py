@@ -213,33 +213,24 @@ def _write_page(
     labels: "LabelReport",
 ) -> None:
     """How the fit went, and what the reward says of the episode with the highest true return."""
-    import numpy as np
-
     from preferl.configs import to_json
-    from preferl.evaluation.page import Fact, Figure, Report, Section, write_report
-    from preferl.evaluation.plots import Curve, learning_curves, reward_over_clip
+    from preferl.evaluation.page import Fact, Report, Section, write_report
+    from preferl.evaluation.summary import accuracy_figure, reward_figure
     from preferl.runs import versions
 
-    epochs = np.arange(1, fit.epochs + 1)
-    curves = [Curve("trained on", epochs, fit.train_accuracy)]
-    if np.isfinite(fit.validation_accuracy).any():
-        curves.append(Curve("left out", epochs, fit.validation_accuracy))
     clips, source = config.demonstrations is None, getattr(config.demonstrations, "name", "")
     best = int(episodes.returns.argmax())
-    shown = episodes[best : best + 1]
-    rewards = reward.member_rewards(shown)
-    if reward.scaler is not None:
-        rewards = reward.scaler(rewards)
     figures = (
-        Figure(
-            learning_curves(curves, x_label="epoch", y_label="accuracy"),
+        accuracy_figure(
+            {"trained on": fit.train_accuracy, "left out": fit.validation_accuracy},
             f"Accuracy by epoch; at the end {fit.train_accuracy[-1]:.0%} of the answers trained "
             f"on and {_left_out(fit)} left out.",
             "Share of decided answers on the side that the reward expects. Left out of training "
             "are held-out answers, or else the third that each member's bootstrap misses.",
         ),
-        Figure(
-            reward_over_clip(rewards, shown.rewards),
+        reward_figure(
+            reward,
+            episodes[best : best + 1],
             f"The learned reward of each step of {'a clip' if clips else 'an episode'} beside the "
             "true one.",
             f"{'Clip' if clips else 'Episode'} {best}, the one with the highest true return; the "

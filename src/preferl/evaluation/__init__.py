@@ -4,21 +4,27 @@
 """
 
 from preferl.data.tasks import normalised_score
-from preferl.evaluation.controls import CONTROLS, negated, oracle, random, zero
 from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
 from preferl.evaluation.epic import epic_distance, markovian
 from preferl.evaluation.filming import film, frame_rate
-from preferl.evaluation.many import evaluate_policies
-from preferl.evaluation.normalised import on_raw_observations
-from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
-from preferl.evaluation.protocols import PaidPolicy, Policy, Reward
+from preferl.evaluation.policies import PaidPolicy, Policy, RandomPolicy, on_raw_observations
+from preferl.evaluation.policy import PolicyReport, evaluate_policies, evaluate_policy
 from preferl.evaluation.reward_report import (
     Calibration,
     RewardReport,
     calibration,
     evaluate_reward,
 )
-from preferl.feedback.step_rewards import step_rewards
+from preferl.evaluation.rollout import SeededEpisodes, Step, rollout
+from preferl.feedback.step_rewards import (
+    CONTROLS,
+    Reward,
+    negated,
+    oracle,
+    random,
+    step_rewards,
+    zero,
+)
 from preferl.statistics import bootstrap_interval, spearman, wilson_interval
 
 __all__ = [
@@ -31,6 +37,8 @@ __all__ = [
     "RandomPolicy",
     "Reward",
     "RewardReport",
+    "SeededEpisodes",
+    "Step",
     "bootstrap_interval",
     "calibration",
     "epic_distance",
@@ -46,6 +54,7 @@ __all__ = [
     "on_raw_observations",
     "oracle",
     "random",
+    "rollout",
     "spearman",
     "step_rewards",
     "task_env",

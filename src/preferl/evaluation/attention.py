@@ -5,6 +5,7 @@ Kim et al. 2023, "Preference Transformer", section 4.2: importance weights of st
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from preferl.data.episodes import Episodes
@@ -56,3 +57,16 @@ def preference_attention(
     shares = torch.cat([maps.preference for maps in looked if maps.preference is not None])
     importance = torch.cat([maps.importance for maps in looked])
     return StepAttention(shares.mean(0).cpu().numpy(), importance.mean(0).cpu().numpy())
+
+
+def best_window(rewards: FloatArray, length: int) -> slice:
+    """The `length` steps in a row with the highest sum; all steps if there are no more.
+
+    >>> best_window(np.array([0.0, 1, 5, 2, 0]), 2)
+    slice(2, 4, None)
+    """
+    if len(rewards) <= length:
+        return slice(0, len(rewards))
+    sums = np.cumsum(np.concatenate([[0.0], rewards]))
+    first = int((sums[length:] - sums[:-length]).argmax())
+    return slice(first, first + length)

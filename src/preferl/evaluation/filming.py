@@ -1,16 +1,41 @@
-"""A policy at work, as pictures."""
+"""A policy at work, as pictures, and one episode of it with all its steps."""
 
-from typing import Any
+import logging
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, final
 
 import gymnasium
 import numpy as np
 
+from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
-from preferl.evaluation.normalised import on_raw_observations
-from preferl.evaluation.policy import EnvSource, make_env
-from preferl.evaluation.protocols import PaidPolicy, Policy
-from preferl.shapes import Array
+from preferl.evaluation.environments import make_task_env, task_env
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.shapes import Array, map_observations
 from preferl.simulators import draw_off_screen, draw_plainly
+
+logger = logging.getLogger(__name__)
+
+MOST_STEPS = 500
+"""An episode that is shown is cut off here: longer ones are not watched, and weigh on the page."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """An episode to look at.
+
+    Attributes:
+        episode: the only one in it.
+        frames: `[T, height, width, 3]` bytes, one per step; None where nothing can be drawn.
+        rate: frames per second at which it is meant to be watched.
+    """
+
+    episode: Episodes
+    frames: Array | None
+    rate: int
 
 
 def film(
@@ -41,73 +66,117 @@ def film(
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
     draw_off_screen()
-    stage = make_env(env, render_mode="rgb_array")
+    stage = _Filmed(make_env(env, render_mode="rgb_array"), every)
     try:
         draw_plainly(stage)
-        return np.stack(
-            _shoot(on_raw_observations(policy), stage, seed, steps, every, deterministic)
-        )
+        acting = rollout(policy, SeededEpisodes([stage], seed), deterministic=deterministic)
+        for _ in islice(acting, steps):
+            pass
+        return np.stack(stage.frames)
     finally:
         stage.close()
+
+
+@final
+class _Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes a picture before every so many steps."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
+        super().__init__(env)
+        self._every, self._steps = every, 0
+        self.frames: list[Array] = []
+
+    def step(self, action: Any) -> Any:
+        if self._steps % self._every == 0:
+            frame: Any = self.env.render()
+            if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
+                raise ConfigError.mismatch(
+                    "what the environment renders",
+                    expected="a picture [height, width, 3]",
+                    got=type(frame).__name__,
+                    fix="Film an environment that supports render_mode='rgb_array'.",
+                )
+            self.frames.append(frame.astype(np.uint8))
+        self._steps += 1
+        return self.env.step(action)
 
 
 def draws(env: EnvSource) -> bool:
     """Whether the environment says that it can draw pictures."""
-    stage = make_env(env)
-    try:
-        return "rgb_array" in (stage.metadata.get("render_modes") or ())
-    finally:
-        stage.close()
+    return _draws(_metadata(env))
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
     """Steps per second at which the environment is meant to be watched."""
+    return _rate(_metadata(env), default)
+
+
+def _metadata(env: EnvSource) -> dict[str, Any]:
     stage = make_env(env)
+    stage.close()
+    return stage.metadata
+
+
+def _draws(metadata: dict[str, Any]) -> bool:
+    return "rgb_array" in (metadata.get("render_modes") or ())
+
+
+def _rate(metadata: dict[str, Any], default: int = 30) -> int:
+    return int(metadata.get("render_fps") or default)
+
+
+def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
+    """Let a policy act for an episode; it is drawn where the environment can.
+
+    Args:
+        policy: acts a second time to be drawn, and then does the same.
+        env_id: the environment, as its task defines it.
+        seed: of the episode.
+        max_steps: of the task.
+    """
+    steps = min(MOST_STEPS, max_steps or MOST_STEPS)
+    stage = make_task_env(env_id)
     try:
-        return int(stage.metadata.get("render_fps") or default)
+        envs = SeededEpisodes([stage], seed, episodes=1, max_steps=steps)
+        episode = _episode(policy, envs)
     finally:
         stage.close()
+    frames = _frames(policy, env_id, seed, episode.steps) if _draws(stage.metadata) else None
+    return Shown(episode, frames, _rate(stage.metadata))
 
 
-def _shoot(
-    policy: Policy,
-    stage: gymnasium.Env[Any, Any],
-    seed: int,
-    steps: int,
-    every: int,
-    deterministic: bool,
-) -> list[Array]:
-    frames = []
-    observation, _ = stage.reset(seed=seed)
-    start, state = np.ones(1, bool), None
-    for step in range(steps):
-        if step % every == 0:
-            frames.append(_frame(stage))
-        batch = _batch_of_one(observation)
-        actions, state = policy.predict(batch, state, start, deterministic)
-        observation, reward, terminated, truncated, _ = stage.step(actions[0])
-        if isinstance(policy, PaidPolicy):
-            policy.earned(state, np.array([float(reward)]))
-        start = np.array([terminated or truncated])
-        if start[0]:
-            seed += 1
-            observation, _ = stage.reset(seed=seed)
-    return frames
+def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
+    """All steps of the first episode, in environments of which there is one."""
+    steps = []
+    for step in rollout(policy, envs, deterministic=True):
+        steps.append(step)
+        if step.dones[0]:
+            break
+    last = steps[-1].infos[0]
+    terminated = np.zeros(len(steps), bool)
+    terminated[-1] = not last["TimeLimit.truncated"]
+    seen = [step.observations for step in steps]
+    return Episodes(
+        observations=map_observations(lambda *rows: np.concatenate(rows), *seen),
+        actions=np.concatenate([step.actions for step in steps]),
+        rewards=np.concatenate([step.rewards for step in steps]),
+        terminated=terminated,
+        final_observations=map_observations(
+            lambda rows, final: np.asarray(final, rows.dtype)[None],
+            seen[0],
+            last["terminal_observation"],
+        ),
+        lengths=np.array([len(steps)]),
+    )
 
 
-def _frame(stage: gymnasium.Env[Any, Any]) -> Array:
-    frame = stage.render()
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-        raise ConfigError.mismatch(
-            "what the environment renders",
-            expected="a picture [height, width, 3]",
-            got=type(frame).__name__,
-            fix="Film an environment that supports render_mode='rgb_array'.",
-        )
-    return frame.astype(np.uint8)
-
-
-def _batch_of_one(observation: Any) -> Any:
-    if isinstance(observation, dict):
-        return {key: np.asarray(value)[None] for key, value in observation.items()}
-    return np.asarray(observation)[None]
+def _frames(policy: Policy, env_id: str, seed: int, steps: int) -> Array | None:
+    try:
+        return film(policy, task_env(env_id), seed=seed, steps=steps)
+    except ConfigError:
+        return None
+    # What a machine without a display or its libraries raises has no common class, and hours of
+    # training are not lost for want of a picture.
+    except Exception as error:
+        logger.warning("%s cannot be drawn here: %r", env_id, error)
+        return None

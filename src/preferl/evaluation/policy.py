@@ -1,23 +1,25 @@
-"""How good a policy is by the environment's own reward."""
+"""How good policies are by the environment's own reward: one, or many in several processes."""
 
+import multiprocessing
+import signal
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from math import inf
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self, final
 
-import gymnasium
 import numpy as np
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from preferl.errors import DataError, require_in
-from preferl.evaluation.normalised import on_raw_observations
-from preferl.evaluation.protocols import PaidPolicy, Policy
-from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
+from preferl.errors import ConfigError, DataError, require_in
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.statistics import bootstrap_interval
-
-EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
-"""The id of a registered environment, or a function that makes one."""
+from preferl.threads import torch_threads
+from preferl.trust import safe_children
 
 
 @final
@@ -104,32 +106,6 @@ class PolicyReport:
             ) from error
 
 
-@final
-class RandomPolicy:
-    """Acts at random, whatever it sees: the floor every policy should leave.
-
-    Args:
-        action_space: drawn from uniformly.
-        seed: of the draws. The space that is passed stays as it was.
-    """
-
-    def __init__(self, action_space: gymnasium.Space[Any], seed: int) -> None:
-        self._space = deepcopy(action_space)
-        self._space.seed(seed)
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
-        """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` cannot be had."""
-        del episode_start, deterministic
-        count = len(leaves(observation)[0])
-        return np.stack([self._space.sample() for _ in range(count)]), state
-
-
 def evaluate_policy(
     policy: Policy,
     env: EnvSource,
@@ -161,60 +137,142 @@ def evaluate_policy(
         ConfigError: less than one episode, environment or step.
         SpaceError: statistics of other observations than the policy's.
     """
-    policy = on_raw_observations(policy)
-    require_in("episodes", episodes, 1, float("inf"))
-    require_in("parallel", parallel, 1, float("inf"))
-    require_in("max_steps", max_steps or 1, 1, float("inf"))
+    require_in("episodes", episodes, 1, inf)
+    require_in("parallel", parallel, 1, inf)
+    require_in("max_steps", max_steps or 1, 1, inf)
     envs = [make_env(env) for _ in range(min(parallel, episodes))]
     try:
-        return _play(policy, envs, episodes, seed, deterministic, max_steps)
+        seeded = SeededEpisodes(envs, seed, episodes=episodes, max_steps=max_steps)
+        return _play(policy, seeded, episodes, deterministic)
     finally:
         for one in envs:
             one.close()
 
 
-def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
-    """The environment of an id, or what the function makes of `options`."""
-    return gymnasium.make(env, **options) if isinstance(env, str) else env(**options)
-
-
-def _play(
-    policy: Policy,
-    envs: list[gymnasium.Env[Any, Any]],
-    episodes: int,
-    seed: int,
-    deterministic: bool,
-    max_steps: int | None,
-) -> PolicyReport:
-    """Play from a queue of episodes; an environment that finds it empty rests."""
+def _play(policy: Policy, envs: SeededEpisodes, episodes: int, deterministic: bool) -> PolicyReport:
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
-    success, told = np.zeros(episodes, bool), False
-    playing = np.arange(len(envs))  # [V] the episode of each environment; `episodes` or more: rests
-    observations = [one.reset(seed=seed + k)[0] for k, one in enumerate(envs)]
-    start, state, following = np.ones(len(envs), bool), None, len(envs)
-    space = envs[0].observation_space
-    actions_space = batch_space(envs[0].action_space, len(envs))
-    batch: Any = create_empty_array(space, len(envs))
-    while (playing < episodes).any():
-        batch = concatenate(space, observations, batch)
-        actions, state = policy.predict(batch, state, start, deterministic)
-        start = np.zeros(len(envs), bool)
-        each = list(iterate(actions_space, actions))
-        paid = np.zeros(len(envs))
-        for v in np.flatnonzero(playing < episodes):
-            k = playing[v]
-            observations[v], reward, terminated, truncated, info = envs[v].step(each[v])
-            paid[v] = float(reward)
-            returns[k] += paid[v]
-            lengths[k] += 1
-            if "success" in info:
-                told = True
-                success[k] |= bool(np.any(info["success"]))
-            if terminated or truncated or lengths[k] == max_steps:
-                playing[v], start[v] = following, True
-                if following < episodes:
-                    observations[v], _ = envs[v].reset(seed=seed + following)
-                following += 1
-        if isinstance(policy, PaidPolicy):
-            policy.earned(state, paid)
-    return PolicyReport(returns, lengths, success if told else None)
+    success: dict[int, bool] = {}
+    ended = 0
+    for step in rollout(policy, envs, deterministic=deterministic):
+        acting = np.flatnonzero(step.episodes < episodes)
+        number = step.episodes[acting]
+        returns[number] += step.rewards[acting]
+        lengths[number] += 1
+        for k, v in zip(number.tolist(), acting.tolist(), strict=True):
+            if "success" in step.infos[v]:
+                success[k] = success.get(k, False) or bool(np.any(step.infos[v]["success"]))
+        ended += int(np.count_nonzero(step.dones))
+        if ended == episodes:
+            break
+    known = np.array([success.get(k, False) for k in range(episodes)]) if success else None
+    return PolicyReport(returns, lengths, known)
+
+
+OnReport = Callable[[str, PolicyReport], None]
+"""Called with the name and the report of each policy as soon as it is evaluated."""
+
+
+def evaluate_policies(
+    policies: Mapping[str, Policy],
+    env: EnvSource,
+    *,
+    episodes: int = 20,
+    seed: int,
+    deterministic: bool = True,
+    parallel: int = 20,
+    max_steps: int | None = None,
+    processes: int = 2,
+    on_report: OnReport | None = None,
+) -> dict[str, PolicyReport]:
+    """Judge several policies by whole episodes, as `evaluate_policy` judges each of them.
+
+    A policy is judged by one process from its first to its last episode, so the reports do not
+    depend on how many processes there are. New processes begin by importing the program that was
+    started: a script that asks for more than one needs `if __name__ == "__main__":`.
+
+    Args:
+        policies: names to policies; with several processes they, and what makes the environment,
+            must be such that pickle can send them.
+        env: the id of an environment, or a function without arguments that makes one.
+        episodes: `K` per policy.
+        seed: of the first episode of each policy, so that all begin alike.
+        deterministic: passed to the policies.
+        parallel: `V`, environments that one policy sees as a batch. 20 makes what a policy
+            costs small beside what the environments do.
+        max_steps: cut episodes off after this many.
+        processes: how many work at once; 1 stays in this process. More than processor cores are
+            of no use.
+        on_report: told of each policy as it is done, in any order.
+
+    Returns:
+        Reports by name, in the order of `policies`.
+
+    Raises:
+        ConfigError: a setting out of range, a policy that cannot be sent, or a process that died.
+    """
+    require_in("processes", processes, 1, inf)
+    evaluate = partial(
+        _evaluate_alone,
+        env=env,
+        episodes=episodes,
+        seed=seed,
+        deterministic=deterministic,
+        parallel=parallel,
+        max_steps=max_steps,
+    )
+    tell = on_report or (lambda *_: None)
+    if min(processes, len(policies)) > 1:
+        return _spread(policies, evaluate, min(processes, len(policies)), tell)
+    reports = {}
+    for name, policy in policies.items():
+        reports[name] = evaluate(policy)
+        tell(name, reports[name])
+    return reports
+
+
+def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
+    with torch_threads(1):  # several would fight, and round differently
+        return evaluate_policy(policy, **how)
+
+
+def _spread(
+    policies: Mapping[str, Policy],
+    evaluate: Callable[[Policy], PolicyReport],
+    processes: int,
+    tell: OnReport,
+) -> dict[str, PolicyReport]:
+    for name, policy in policies.items():
+        try:
+            ForkingPickler.dumps((evaluate, policy))
+        except Exception as error:  # whatever the class of someone else raises
+            raise ConfigError.mismatch(
+                f"policy {name!r} and its environment",
+                expected="what pickle can send to another process",
+                got=error,
+                fix="Pass processes=1, or the id of a registered environment.",
+            ) from error
+    # A fork of a process that has used torch's threads can hang.
+    context = multiprocessing.get_context("spawn")
+    with safe_children():  # its queues start a process that looks after them
+        # Ctrl-C ends a worker at once and without a word; the first process words it.
+        end_at_once = (signal.SIGINT, signal.SIG_DFL)
+        pool = ProcessPoolExecutor(
+            processes, mp_context=context, initializer=signal.signal, initargs=end_at_once
+        )
+    reports = {}
+    try:
+        with safe_children():  # a worker begins with the first thing to do
+            waiting = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
+        for done in as_completed(waiting):
+            reports[waiting[done]] = done.result()
+            tell(waiting[done], reports[waiting[done]])
+    except BrokenProcessPool as error:
+        raise ConfigError.mismatch(
+            "processes",
+            expected=f"{processes} that judge policies",
+            got="one that ended",
+            fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return {name: reports[name] for name in policies}

@@ -10,9 +10,8 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import require_in
 from preferl.evaluation.epic import TransitionReward, epic_distance, markovian
-from preferl.evaluation.protocols import Reward
 from preferl.feedback.likelihood import Likelihood, likelihood_of
-from preferl.feedback.step_rewards import AnyReward, as_reward, step_rewards
+from preferl.feedback.step_rewards import AnyReward, Reward, as_reward, step_rewards
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman, wilson_interval
 

@@ -1,8 +1,11 @@
-"""The usual report of a run: what the policy learned, how it looks, and how good its reward is."""
+"""Blocks that reports share, and the usual report of a run that acted while it learned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from preferl.data.episodes import Episodes
 from preferl.errors import DataError
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table
 from preferl.evaluation.plots import (
@@ -12,9 +15,12 @@ from preferl.evaluation.plots import (
     calibration_diagram,
     episode_returns,
     learning_curves,
+    reward_over_clip,
 )
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.reward_report import RewardReport
+from preferl.shapes import FloatArray
+from preferl.training.reward_function import RewardFunction
 
 MISSING = "–"
 
@@ -55,55 +61,124 @@ def run_report(
     """
     if taught not in policies:
         raise DataError.mismatch("taught policy", expected=f"one of {list(policies)}", got=taught)
-    sections = [_behaviour(policies, taught), _clips(clips), _learning(policies, taught, curves)]
-    sections.append(_reward(reward, controls or {}, reward_figures))
+    sections = [_behaviour(policies, taught)]
+    sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
+    sections += [_learning(policies, taught, curves)] if curves else []
+    sections += [_reward({"learned": reward, **(controls or {})}, reward_figures)]
+    others = " · ".join(
+        f"{name}\u00a0{number(report.mean)}" for name, report in policies.items() if name != taught
+    )
+    decided = f"{_percent_range(reward.interval)} with 95 % confidence"
+    known = (
+        Fact("Return", number(policies[taught].mean), others),
+        Fact("Held-out accuracy", percent(reward.accuracy), decided),
+    )
     return Report(
         title=title,
         lead=lead,
-        facts=(*_facts(policies, taught, reward), *facts),
-        sections=tuple(section for section in sections if section is not None),
+        facts=(*known, *facts),
+        sections=tuple(sections),
         details=details or {},
         footer=footer,
     )
 
 
-def _facts(
-    policies: Mapping[str, PolicyReport], taught: str, reward: RewardReport
-) -> tuple[Fact, ...]:
-    others = " · ".join(
-        f"{name}\u00a0{_number(report.mean)}" for name, report in policies.items() if name != taught
+def number(value: float, digits: int | None = None) -> str:
+    """A number with a true minus sign; three digits or more, unless it is told how many follow.
+
+    >>> number(-1234.5), number(12.34), number(0.5), number(0.5, 1)
+    ('−1,234', '12.3', '0.50', '0.5')
+    """
+    if digits is None:
+        digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def decimal(value: float | None) -> str:
+    """Three digits after the point, or that there are none."""
+    return MISSING if value is None else number(value, 3)
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """A share in [0, 1] as percent, or that there is none."""
+    return MISSING if value is None else f"{100 * value:.{digits}f} %"
+
+
+def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
+    """The learned reward of each step of an episode, scaled as agents get it, beside the true one.
+
+    Args:
+        reward: learned.
+        episode: the only one in it.
+        alt: the message in words.
+        caption: below it.
+    """
+    rewards = reward.member_rewards(episode)
+    scaled = rewards if reward.scaler is None else reward.scaler(rewards)
+    return Figure(reward_over_clip(scaled, episode.rewards), alt, caption)
+
+
+def accuracy_figure(
+    accuracies: Mapping[str, Sequence[float] | FloatArray], alt: str, caption: str
+) -> Figure:
+    """Accuracy of a reward over the epochs of its fit.
+
+    Args:
+        accuracies: which answers, to a share of them for each epoch; those of which nothing is
+            known are left out.
+        alt: the message in words.
+        caption: below it.
+    """
+    named = {label: np.array(values, float) for label, values in accuracies.items()}
+    curves = [
+        Curve(label, np.arange(1, len(values) + 1), values)
+        for label, values in named.items()
+        if np.isfinite(values).any()
+    ]
+    return Figure(learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
+
+
+def rewards_table(
+    caption: str,
+    rewards: Mapping[str, RewardReport],
+    columns: Mapping[str, Callable[[RewardReport], str]],
+) -> Table:
+    """Several rewards on the same answers, the learned one first.
+
+    Args:
+        caption: which answers.
+        rewards: names to reports.
+        columns: heads to what is below them.
+    """
+    rows = tuple(
+        (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
     )
-    decided = f"{_percent_range(reward.interval)} with 95 % confidence"
-    return (
-        Fact("Return", _number(policies[taught].mean), others),
-        Fact("Held-out accuracy", _percent(reward.accuracy), decided),
-    )
+    return Table(caption, ("reward", *columns), rows, 0)
 
 
 def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
     rows = tuple(
         (
             name,
-            _number(report.mean),
-            _range(report.interval),
-            _number(report.median),
-            _number(report.std),
-            _number(float(report.lengths.mean())),
+            number(report.mean),
+            f"{number(report.interval[0])} to {number(report.interval[1])}",
+            number(report.median),
+            number(report.std),
+            number(float(report.lengths.mean())),
             str(report.episodes),
         )
         for name, report in policies.items()
     )
     heads = ("policy", "mean", "95 % interval", "median", "deviation", "steps", "episodes")
-    means = ", ".join(f"{name} {_number(report.mean)}" for name, report in policies.items())
+    means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
+    returns = {name: report.returns for name, report in policies.items()}
     return Section(
         "What the policy earns",
         ("Judged by the environment's own reward.",),
         tables=(Table("Returns of whole episodes", heads, rows, list(policies).index(taught)),),
         figures=(
             Figure(
-                episode_returns(
-                    {name: report.returns for name, report in policies.items()}, emphasis=taught
-                ),
+                episode_returns(returns, emphasis=taught),
                 f"Returns of single episodes by policy. Means: {means}.",
                 "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
             ),
@@ -111,18 +186,12 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
     )
 
 
-def _clips(clips: Sequence[Clip]) -> Section | None:
-    return Section("How it behaves", clips=tuple(clips)) if clips else None
-
-
 def _learning(
     policies: Mapping[str, PolicyReport], taught: str, curves: Sequence[Curve]
-) -> Section | None:
-    if not curves:
-        return None
+) -> Section:
     references = {name: report.mean for name, report in policies.items() if name != taught}
     names = " and ".join(curve.label for curve in curves)
-    lines = ", ".join(f"{name} at {_number(height)}" for name, height in references.items())
+    lines = ", ".join(f"{name} at {number(height)}" for name, height in references.items())
     return Section(
         "How it learned",
         figures=(
@@ -135,23 +204,16 @@ def _learning(
     )
 
 
-def _reward(
-    reward: RewardReport, controls: Mapping[str, RewardReport], figures: Sequence[Figure]
-) -> Section:
-    reports = {"learned": reward, **controls}
-    rows = tuple(
-        (
-            name,
-            _percent(report.accuracy),
-            _percent_range(report.interval) if report.decided else MISSING,
-            _decimal(report.log_loss),
-            _decimal(report.calibration.error),
-            _decimal(report.spearman),
-            _decimal(report.epic),
-        )
-        for name, report in reports.items()
-    )
-    heads = ("reward", "accuracy", "95 % interval", "log loss", "calibration", "Spearman", "EPIC")
+def _reward(reports: Mapping[str, RewardReport], figures: Sequence[Figure]) -> Section:
+    reward = reports["learned"]
+    columns: dict[str, Callable[[RewardReport], str]] = {
+        "accuracy": lambda r: percent(r.accuracy),
+        "95 % interval": lambda r: _percent_range(r.interval) if r.decided else MISSING,
+        "log loss": lambda r: decimal(r.log_loss),
+        "calibration": lambda r: decimal(r.calibration.error),
+        "Spearman": lambda r: decimal(r.spearman),
+        "EPIC": lambda r: decimal(r.epic),
+    }
     counts = (
         f"{reward.decided} decided answers, {reward.ties} ties and {reward.declined} declined, "
         "none of which were used for fitting. Chance is 50 % and a log loss of 0.693."
@@ -159,7 +221,7 @@ def _reward(
     return Section(
         "How good the reward is",
         (counts, *reward.notes),
-        tables=(Table("Rewards on the same answers", heads, rows, 0),),
+        tables=(rewards_table("Rewards on the same answers", reports, columns),),
         figures=(*_reward_figures(reports), *figures),
     )
 
@@ -172,49 +234,26 @@ def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
     ]
     if not shares:
         return ()
-    bars = Figure(
-        accuracy_bars(shares),
-        "Accuracy: "
-        + ", ".join(f"{share.label} {_percent(share.value)}" for share in shares)
-        + ".",
-        "Share of held-out answers on the side the reward expects, with 95 % intervals; the "
-        "dashed line is chance.",
-        half=True,
+    accuracies = ", ".join(f"{share.label} {percent(share.value)}" for share in shares)
+    calibration = reports["learned"].calibration
+    return (
+        Figure(
+            accuracy_bars(shares),
+            f"Accuracy: {accuracies}.",
+            "Share of held-out answers on the side the reward expects, with 95 % intervals; the "
+            "dashed line is chance.",
+            half=True,
+        ),
+        Figure(
+            calibration_diagram(calibration),
+            f"Observed against predicted preference in {len(calibration.count)} groups; expected "
+            f"calibration error {decimal(calibration.error)}.",
+            "Predicted against observed preference; on the dashed line probabilities come true. "
+            "Larger dots hold more answers.",
+            half=True,
+        ),
     )
-    calibration = next(iter(reports.values())).calibration
-    diagram = Figure(
-        calibration_diagram(calibration),
-        f"Observed against predicted preference in {len(calibration.count)} groups; expected "
-        f"calibration error {_decimal(calibration.error)}.",
-        "Predicted against observed preference; on the dashed line probabilities come true. "
-        "Larger dots hold more answers.",
-        half=True,
-    )
-    return bars, diagram
-
-
-def _number(value: float) -> str:
-    """Three digits or more, and a true minus sign.
-
-    >>> _number(-1234.5), _number(12.34), _number(0.5)
-    ('−1,234', '12.3', '0.50')
-    """
-    size = abs(value)
-    digits = 0 if size >= 100 else 1 if size >= 10 else 2
-    return f"{value:,.{digits}f}".replace("-", "−")
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{_number(interval[0])} to {_number(interval[1])}"
-
-
-def _percent(value: float | None) -> str:
-    return MISSING if value is None else f"{100 * value:.0f} %"
 
 
 def _percent_range(interval: tuple[float, float]) -> str:
     return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
-
-
-def _decimal(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3f}".replace("-", "−")

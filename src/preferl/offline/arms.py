@@ -2,20 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task
 from preferl.errors import ConfigError, DataError
-from preferl.evaluation.controls import random
-from preferl.feedback.step_rewards import step_rewards
+from preferl.feedback.step_rewards import random, step_rewards
 from preferl.shapes import FloatArray
 from preferl.training.return_range import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
+
+CLONING = "cloning"
+"""The arm of agents that imitate the data, whatever its rewards."""
+
+MEANING: Final = {
+    LEARNED: "learned reward",
+    TRUE: "true reward",
+    ZERO: "no reward",
+    RANDOM: "random reward",
+    NEGATED: "negated reward",
+    CLONING: "cloning the data",
+}
+"""Arms in words."""
 
 SEED_LIMIT = 2**32
 """Seeds stay below; the agents of arm `k` are seeded this many times `k` higher."""
@@ -96,7 +107,13 @@ def build_arms(
     require_seeds(seeds)
     if learned.shape != (episodes.steps,):
         raise DataError.mismatch("learned", expected=(episodes.steps,), got=learned.shape)
-    scale = partial(_scaled, episodes, task=task) if scaled else _as_they_are
+
+    def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
+        if not scaled:
+            return rewards
+        paid = replace(episodes, rewards=rewards)
+        return np.asarray(scale_by_return_range(paid, task, learned=learned).rewards)
+
     once = {LEARNED: scale(learned)}
     if controls:
         if np.ptp(episodes.rewards) > 0:
@@ -117,15 +134,3 @@ def require_seeds(seeds: Sequence[int]) -> None:
         raise ConfigError.mismatch(
             "seeds", expected="different whole numbers of at least 0", got=list(seeds)
         )
-
-
-def _as_they_are(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
-    del learned
-    return rewards
-
-
-def _scaled(
-    episodes: Episodes, rewards: FloatArray, *, task: str | Task | None, learned: bool = True
-) -> FloatArray:
-    paid = replace(episodes, rewards=rewards)
-    return np.asarray(scale_by_return_range(paid, task, learned=learned).rewards)

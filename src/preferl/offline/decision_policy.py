@@ -18,8 +18,7 @@ from preferl.configs import from_json
 from preferl.data.windows import History
 from preferl.errors import SpaceError, require_one_of
 from preferl.evaluation.policy import PolicyReport
-from preferl.evaluation.protocols import Reward
-from preferl.feedback.step_rewards import AnyReward, as_reward
+from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.context import Conditions, Context
 from preferl.offline.decision_sizes import require_fitting

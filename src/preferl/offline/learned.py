@@ -9,9 +9,8 @@ import numpy as np
 
 from preferl.data.arrays import load_arrays, save_arrays
 from preferl.errors import StorageError
-from preferl.evaluation.controls import negated, random, zero
-from preferl.evaluation.protocols import Reward
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
 from preferl.models.spaces import infer_spaces
 from preferl.offline.config import OfflineConfig
@@ -108,12 +107,7 @@ def _obtain(
 def _judge(reward: RewardFunction, inputs: Inputs, seed: int) -> dict[str, RewardReport]:
     if inputs.comparisons is None:
         return {}
-    rewards: dict[str, Reward] = {
-        "learned": reward,
-        "random": random(seed),
-        "negated": negated(reward),
-        "zero": zero(),
-    }
+    rewards: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
     return {name: evaluate_reward(one, inputs.comparisons) for name, one in rewards.items()}
 
 

@@ -10,22 +10,25 @@ from typing import Any, final
 
 from preferl.errors import require_in
 from preferl.evaluation.environments import task_env
-from preferl.evaluation.many import evaluate_policies
-from preferl.evaluation.policy import PolicyReport
-from preferl.evaluation.protocols import Policy
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.files import write_json
 from preferl.models.build import build_reward_model
 from preferl.models.spaces import infer_spaces
-from preferl.offline.agents import CLONING, AgentTrainer
-from preferl.offline.arms import LEARNED, agent_name, build_arms
+from preferl.offline.agents import AgentTrainer, load_agent, load_sequence_agent
+from preferl.offline.arms import CLONING, LEARNED, agent_name, build_arms
 from preferl.offline.config import OfflineConfig, OfflineRun
-from preferl.offline.following import ASKED, Following, asking_name
 from preferl.offline.inputs import Inputs, clonable, load_inputs
 from preferl.offline.learned import LearnedReward, learn_reward, read_json
-from preferl.offline.policy import OfflinePolicy
-from preferl.offline.scores import ArmScore, score_arms
-from preferl.offline.sequence_agents import SequenceTrainer, load_sequence_policy
-from preferl.offline.verdict import Verdict, compare
+from preferl.offline.scores import (
+    ASKED,
+    ArmScore,
+    Following,
+    Verdict,
+    asking_name,
+    compare,
+    score_arms,
+)
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
@@ -182,8 +185,9 @@ class _Stages:
     ) -> dict[str, Sequence[int]]:
         """Arms to the seeds of their agents, all of them trained."""
         config, inputs = self._config, self._inputs
-        where = (config, inputs, self._folder, sink)
-        trainer = AgentTrainer(*where, checkpoint_every=checkpoint_every)
+        trainer = AgentTrainer(
+            config, inputs, self._folder, sink, checkpoint_every=checkpoint_every
+        )
         names: list[str] = []
         if learned is not None:
             arms = build_arms(
@@ -195,21 +199,11 @@ class _Stages:
                 scaled=not self._sequences,
             )
             names += arms.names
-            tell = self._begin(f"training {len(arms.agents)} agents")
-            if self._sequences:
-                SequenceTrainer(*where, checkpoint_every=checkpoint_every).learn(arms, tell)
-            else:
-                trainer.learn(arms, tell)
+            trainer.learn(arms, self._begin(f"training {len(arms.agents)} agents"))
         if learned is None or (config.controls and clonable(inputs)):
             names.append(CLONING)
             trainer.clone(self._seeds, self._begin(f"training {len(self._seeds)} clones"))
         return dict.fromkeys(names, self._seeds)
-
-    def _policy(self, arm: str, seed: int, learned: LearnedReward | None) -> Policy:
-        if self._sequences and arm != CLONING:
-            reward = None if learned is None else learned.reward
-            return load_sequence_policy(self._folder, arm, seed, reward)
-        return OfflinePolicy.load(self._folder.path(f"policies/{agent_name(arm, seed)}"))
 
     def _judge(
         self, agents: dict[str, Sequence[int]], learned: LearnedReward | None
@@ -217,10 +211,11 @@ class _Stages:
         if not self._judges:
             return {}
         each = {agent_name(arm, s): (arm, s) for arm, seeds in agents.items() for s in seeds}
+        reward = None if learned is None else learned.reward
         reports = self._evaluate(
             f"judging {len(each)} policies",
             each,
-            lambda name: self._policy(*each[name], learned),
+            lambda name: load_agent(self._folder, self._config, *each[name], reward),
             self._config.episodes,
         )
         named = {arm: [agent_name(arm, s) for s in seeds] for arm, seeds in agents.items()}
@@ -232,7 +227,7 @@ class _Stages:
             return None
         agents = {agent_name(LEARNED, seed): seed for seed in self._seeds}
         policies = {
-            name: load_sequence_policy(self._folder, LEARNED, seed, learned.reward)
+            name: load_sequence_agent(self._folder, LEARNED, seed, learned.reward)
             for name, seed in agents.items()
         }
         each = {asking_name(name, target): (name, target) for name in agents for target in ASKED}

@@ -3,13 +3,16 @@
 It begins with the verdict, whichever way that went.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 
 from preferl.configs import to_json
-from preferl.evaluation.attention import preference_attention
+from preferl.evaluation.attention import best_window, preference_attention
+from preferl.evaluation.filming import Shown, show
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
 from preferl.evaluation.plots import (
     Curve,
@@ -17,21 +20,38 @@ from preferl.evaluation.plots import (
     attention_map,
     importance_bar,
     learning_curves,
-    reward_over_clip,
 )
 from preferl.evaluation.reward_report import RewardReport
-from preferl.offline.arms import LEARNED
+from preferl.evaluation.summary import (
+    MISSING,
+    accuracy_figure,
+    decimal,
+    number,
+    percent,
+    reward_figure,
+    rewards_table,
+)
+from preferl.offline.agents import load_agent
+from preferl.offline.arms import LEARNED, MEANING
 from preferl.offline.config import OfflineConfig
 from preferl.offline.dt_config import DTConfig
 from preferl.offline.inputs import Inputs
 from preferl.offline.learned import LearnedReward
 from preferl.offline.scores import ArmScore
-from preferl.offline.sequence_agents import taught_policy
-from preferl.offline.showing import Shown, best_window, show
 from preferl.offline.training_section import training_section
-from preferl.offline.words import MEANING
 from preferl.runs import RunFolder, versions
-from preferl.shapes import FloatArray
+from preferl.shapes import Array, FloatArray
+
+COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = MappingProxyType(
+    {
+        "accuracy": lambda report: percent(report.accuracy, 1),
+        "log loss": lambda report: decimal(report.log_loss),
+        "calibration error": lambda report: decimal(report.calibration.error),
+    }
+)
+"""Of the table of rewards."""
+
+_number = partial(number, digits=1)
 
 SHOWN_EPISODE = 20_000
 """Seed of the episode on the page, which nothing was judged by."""
@@ -105,15 +125,16 @@ def _facts(
         success = arms[first].success
         if success is not None:
             note = f"of {config.episodes} episodes for each of {len(success)} seeds"
-            facts.append(Fact("Success", f"{100 * success.mean():.0f} %", note))
+            facts.append(Fact("Success", percent(success.mean()), note))
     if learned is not None and LEARNED in learned.judged:
         report = learned.judged[LEARNED]
         held_out = _held_out(learned.fit)
         note = "on answers it was fitted to" if learned.fit else "on answers it has not seen"
         if held_out is not None:
-            facts.append(Fact("Held-out accuracy", f"{held_out:.1%}", f"{_share(report)} {note}"))
+            fitted = f"{percent(report.accuracy, 1)} {note}"
+            facts.append(Fact("Held-out accuracy", percent(held_out, 1), fitted))
         else:
-            facts.append(Fact("Accuracy", _share(report), note))
+            facts.append(Fact("Accuracy", percent(report.accuracy, 1), note))
     facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
     return tuple(facts)
 
@@ -128,7 +149,7 @@ def _earned(
             MEANING[arm],
             _spread(score.shown),
             _spread(score.returns),
-            "–" if score.success is None else f"{100 * score.success.mean():.0f} %",
+            MISSING if score.success is None else percent(score.success.mean()),
             _list(_number(value) for value in score.shown),
         )
         for arm, score in arms.items()
@@ -195,7 +216,7 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
             "Returns asked of the taught policies, by the reward they were taught by: quantiles of "
             "what it pays the recorded episodes; q0.25 is more than a quarter of them are paid. "
             "What they earn is the environment's reward.",
-            f"Rank correlation of both: {_decimal(rank)}, of means over seeds. It does not say how "
+            f"Rank correlation of both: {decimal(rank)}, of means over seeds. It does not say how "
             f"much: from the lowest mean to the highest it is {_number(float(np.ptp(means)))}"
             + (f", while seeds deviate by {_number(_deviation(achieved))}." if seeds > 1 else "."),
         ),
@@ -222,7 +243,7 @@ def _shown(
 ) -> Shown:
     """An episode of the first taught policy, or else the best that was recorded."""
     if config.episodes and config.env_id is not None:
-        policy = taught_policy(folder, config, result["seeds"][0], learned)
+        policy = load_agent(folder, config, LEARNED, result["seeds"][0], learned.reward)
         steps = config.row.max_episode_steps if config.row else None
         return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=steps)
     best = int(inputs.episodes.returns.argmax())
@@ -230,29 +251,20 @@ def _shown(
 
 
 def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
-    rewards = _scaled_members(learned, shown)
     whose = "an episode of the taught policy" if judged else "the best recorded episode"
-    clips = () if shown.frames is None else (_clip(shown.frames, shown.rate, "An episode", whose),)
+    unseen = ", which nothing was fitted to or judged by" if judged else ""
     return Section(
         "What the reward says",
-        clips=clips,
+        clips=_clips(shown.frames, shown.rate, "An episode", whose),
         figures=(
-            Figure(
-                reward_over_clip(rewards, shown.episode.rewards),
+            reward_figure(
+                learned.reward,
+                shown.episode,
                 f"The learned reward of each step of {whose} beside the true one.",
-                f"Along {whose}, which nothing was fitted to or judged by; the band is the range "
-                "of the members."
-                if judged
-                else f"Along {whose}; the band is the range of the members.",
+                f"Along {whose}{unseen}; the band is the range of the members.",
             ),
         ),
     )
-
-
-def _scaled_members(learned: LearnedReward, shown: Shown) -> FloatArray:
-    rewards = learned.reward.member_rewards(shown.episode)
-    scaler = learned.reward.scaler
-    return rewards if scaler is None else scaler(rewards)
 
 
 def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
@@ -268,7 +280,7 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
     return Section(
         "What the reward looks at",
         (f"In {steps}, the segment of that episode with the highest learned reward.",),
-        clips=() if frames is None else (_clip(frames, shown.rate, "The segment", steps),),
+        clips=_clips(frames, shown.rate, "The segment", steps),
         figures=(
             Figure(
                 importance_bar(looked.importance, offset=rows.start),
@@ -286,10 +298,13 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
     )
 
 
-def _clip(frames: Any, rate: int, title: str, what: str) -> Clip:
+def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip, ...]:
+    """One clip, or none where nothing could be drawn."""
+    if frames is None:
+        return ()
     from preferl.video import encode
 
-    return Clip(encode(frames, rate), title, f"Pictures of {what}.")
+    return (Clip(encode(frames, rate), title, f"Pictures of {what}."),)
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
@@ -306,18 +321,10 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
             f"{labels.pairs:,} answers about segments of {labels.length} steps, {labels.ties} "
             f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
         )
-    rows = tuple(
-        (
-            MEANING.get(name, name),
-            _share(report),
-            _decimal(report.log_loss),
-            _decimal(report.calibration.error),
-        )
-        for name, report in learned.judged.items()
-    )
-    heads = ("reward", "accuracy", "log loss", "calibration error")
-    tables = (Table(f"On {seen}", heads, rows, 0),) if rows else ()
-    if rows:
+    tables: tuple[Table, ...] = ()
+    if learned.judged:
+        named = {MEANING.get(name, name): report for name, report in learned.judged.items()}
+        tables = (rewards_table(f"On {seen}", named, COLUMNS),)
         text.append(
             "Log loss is in nats, 0.693 where nothing is known. Calibration error is how far the "
             "predicted shares of answers are from those that were given."
@@ -328,13 +335,10 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
 def _fit_curves(fit: Mapping[str, Any] | None) -> tuple[Figure, ...]:
     if fit is None:
         return ()
-    epochs = np.arange(1, fit["epochs"] + 1)
-    named = {"trained on": "train_accuracy", "held out": "validation_accuracy"}
-    values = {label: np.array(fit[key], float) for label, key in named.items()}
-    curves = [Curve(k, epochs, v) for k, v in values.items() if np.isfinite(v).any()]
+    accuracies = {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]}
     return (
-        Figure(
-            learning_curves(curves, x_label="epoch", y_label="accuracy"),
+        accuracy_figure(
+            accuracies,
             "Accuracy of the reward by epoch of its fit.",
             "Share of decided answers on the side that the reward expects.",
         ),
@@ -348,18 +352,6 @@ def _deviation(values: FloatArray) -> float:
 
 def _held_out(fit: Mapping[str, Any] | None) -> float | None:
     return None if fit is None else fit["validation_accuracy"][fit["best_epoch"] - 1]
-
-
-def _share(report: RewardReport) -> str:
-    return "–" if report.accuracy is None else f"{report.accuracy:.1%}"
-
-
-def _decimal(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.1f}".replace("-", "−")
 
 
 def _spread(values: FloatArray) -> str:

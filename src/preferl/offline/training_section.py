@@ -10,9 +10,9 @@ import numpy as np
 from preferl.errors import StorageError
 from preferl.evaluation.page import Figure, Section
 from preferl.evaluation.plots import Curve, learning_curves
+from preferl.offline.arms import MEANING
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs
-from preferl.offline.words import MEANING
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray

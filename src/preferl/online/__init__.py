@@ -1,5 +1,6 @@
 """Learning while acting (stable-baselines3)."""
 
+from preferl.online.acting import record
 from preferl.online.algorithm_configs import PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm, make_environments, use_threads
 from preferl.online.callbacks import FeedbackCallback
@@ -23,7 +24,7 @@ from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, Q
 from preferl.online.replay import relabel_replay
 from preferl.online.report import IterationReport, OnlineReport, TurnReport
 from preferl.online.reward_computer import Reward, StateEntropyBonus
-from preferl.online.run import JudgeConfig, record, run_online, train_on_true_reward
+from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
 from preferl.online.save_callback import SaveRunCallback
 from preferl.online.saving import load_policy, save_policy
 from preferl.online.service import serve_reward

@@ -20,8 +20,8 @@ from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
 from preferl.errors import ConfigError
 from preferl.evaluation.environments import task_env
-from preferl.evaluation.policy import RandomPolicy, evaluate_policy
-from preferl.evaluation.protocols import Policy
+from preferl.evaluation.policies import Policy, RandomPolicy
+from preferl.evaluation.policy import evaluate_policy
 from preferl.online.acting import act, task_environments, tells_states
 from preferl.online.dataset_config import DatasetConfig, Tier
 from preferl.online.expert import (
@@ -196,7 +196,7 @@ class _Recording:
 
     def _acted(self, tier: Tier) -> Episodes:
         config, amount = self._config, self._config.amounts[tier]
-        counted = {"episodes" if config.unit == "episodes" else "steps": amount}
+        episodes = amount if config.unit == "episodes" else None
         venv = task_environments(
             config.env, config.environments, seed=config.seed + SEEDS[tier], states=self._states
         )
@@ -204,7 +204,8 @@ class _Recording:
             return act(
                 self._policies[tier],
                 venv,
-                **counted,
+                episodes=episodes,
+                steps=amount,
                 states=self._states,
                 deterministic=config.deterministic,
                 on_progress=partial(self._tell, f"recording {tier}"),

@@ -10,8 +10,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from preferl.errors import CheckpointError, ConfigError, DataError
-from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
-from preferl.evaluation.protocols import Policy
+from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.online.normalisation import read_vecnormalize
 from preferl.online.saving import load_policy, spaces_alone
 from preferl.reading import parse_json

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,25 +17,23 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
 from preferl.errors import require_in
-from preferl.evaluation.controls import negated, random, zero
 from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import draws, film, frame_rate
-from preferl.evaluation.normalised import on_raw_observations
-from preferl.evaluation.policy import PolicyReport, RandomPolicy, evaluate_policy
-from preferl.evaluation.protocols import Policy, Reward
+from preferl.evaluation.policies import Policy, RandomPolicy
+from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
+from preferl.feedback.step_rewards import control_rewards
+from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.config import OnlineConfig
-from preferl.online.feedback_env import EpisodeRecorder
 from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
-from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import save_reward
 
 LOGGER = logging.getLogger(__name__)
@@ -88,6 +86,15 @@ class Judgement:
     controls: dict[str, RewardReport]
     fresh: Episodes
     clips: dict[str, bytes]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `result.json` holds of it."""
+        means = {name: round(report.mean, 3) for name, report in self.policies.items()}
+        return means | {
+            "policies": {name: report.to_json() for name, report in self.policies.items()},
+            "reward": None if self.reward is None else self.reward.to_json(),
+            "controls": {name: report.to_json() for name, report in self.controls.items()},
+        }
 
 
 def run_online(
@@ -179,7 +186,7 @@ def _finish(
         _write_page(folder, config, report, judgement)
     except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
         return result | {"interrupted": True}
-    return result | _judged(judgement)
+    return result | judgement.to_json()
 
 
 def _learn(
@@ -201,19 +208,15 @@ def _result(config: OnlineConfig, report: OnlineReport) -> dict[str, Any]:
     return {
         "env": config.env,
         "seed": config.seed,
-        "comparisons": 0 if report.comparisons is None else len(report.comparisons),
+        "comparisons": _count(report),
         "env_steps": report.env_steps,
         "seconds": round(report.seconds, 2),
         "interrupted": report.interrupted,
     }
 
 
-def _judged(judgement: Judgement) -> dict[str, Any]:
-    means = {name: round(report.mean, 3) for name, report in judgement.policies.items()}
-    policies = {name: report.to_json() for name, report in judgement.policies.items()}
-    reward = None if judgement.reward is None else judgement.reward.to_json()
-    controls = {name: report.to_json() for name, report in judgement.controls.items()}
-    return means | {"policies": policies, "reward": reward, "controls": controls}
+def _count(report: OnlineReport) -> int:
+    return 0 if report.comparisons is None else len(report.comparisons)
 
 
 def _judge(
@@ -229,7 +232,7 @@ def _judge(
         "taught": algorithm,
     }
     say("filming the agent before and after")
-    clips = _clips(config, judge, policies)
+    clips = _clips(config, judge, {"before": policies["random"], "after": policies["taught"]})
     if judge.oracle:
         say(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
@@ -240,9 +243,24 @@ def _judge(
         )
         for name, policy in policies.items()
     }
-    fresh = _fresh(config, [policies["random"], policies["taught"]])
-    reward, controls = _judge_reward(config, judge, report.reward, fresh, true_reward)
-    return Judgement(judged, reward, controls, fresh, clips)
+    # Experience of bad and good behaviour alike that nothing was learned from.
+    fresh = join(
+        [
+            record(policies[name], config.env, 2_000, seed=config.seed + 20_000 + i)
+            for i, name in enumerate(("random", "taught"))
+        ]
+    )
+    if report.reward is None:
+        return Judgement(judged, None, {}, fresh, clips)
+    evaluate = partial(
+        evaluate_reward,
+        comparisons=held_out_questions(config, fresh, judge.questions),
+        episodes=fresh,
+        true_reward=true_reward,
+    )
+    controls = control_rewards(report.reward, config.seed)
+    reports = {name: evaluate(control) for name, control in controls.items()}
+    return Judgement(judged, evaluate(report.reward), reports, fresh, clips)
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
@@ -250,58 +268,6 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
     env = make_environments(config.env, config.environments, seed=config.seed)
     algorithm = build_algorithm(config.algorithm, env, seed=config.seed, device=config.device)
     return algorithm.learn(config.steps)
-
-
-def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int = 4) -> Episodes:
-    """At least `steps` steps of a policy, with the environment's rewards.
-
-    Args:
-        policy: anything with `predict`; it acts as it was trained to, not greedily.
-        env: id of a registered environment.
-        steps: over all parallel environments.
-        seed: of the environments.
-        environments: how many act in parallel.
-    """
-    policy = on_raw_observations(policy)
-    recorder = EpisodeRecorder(make_environments(env, environments, seed=seed))
-    observation: Any = recorder.reset()
-    while recorder.steps < steps:
-        actions, _ = policy.predict(observation, deterministic=False)
-        observation, *_ = recorder.step(actions)
-    episodes = recorder.take(unfinished="cut")
-    recorder.close()
-    return join([episodes] if episodes is not None else [])
-
-
-def _fresh(config: OnlineConfig, policies: Sequence[Policy]) -> Episodes:
-    """Experience of bad and good behaviour alike that nothing was learned from."""
-    return join(
-        [
-            record(policy, config.env, 2_000, seed=config.seed + 20_000 + i)
-            for i, policy in enumerate(policies)
-        ]
-    )
-
-
-def _judge_reward(
-    config: OnlineConfig,
-    judge: JudgeConfig,
-    reward: RewardFunction | None,
-    fresh: Episodes,
-    true_reward: TransitionReward | None,
-) -> tuple[RewardReport | None, dict[str, RewardReport]]:
-    if reward is None:
-        return None, {}
-    questions = held_out_questions(config, fresh, judge.questions)
-    assess = partial(
-        evaluate_reward, comparisons=questions, episodes=fresh, true_reward=true_reward
-    )
-    controls: dict[str, Reward] = {
-        "random": random(config.seed),
-        "negated": negated(reward),
-        "zero": zero(),
-    }
-    return assess(reward), {name: assess(control) for name, control in controls.items()}
 
 
 def held_out_questions(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
@@ -320,13 +286,8 @@ def _clips(
     from preferl.video import encode
 
     rate = frame_rate(config.env)
-    named = {"before": policies["random"], "after": policies["taught"]}
-    return {
-        name: encode(
-            film(policy, config.env, seed=config.seed + 1, steps=judge.clip_steps), fps=rate
-        )
-        for name, policy in named.items()
-    }
+    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=judge.clip_steps)
+    return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
 
 
 def _write_page(
@@ -334,62 +295,46 @@ def _write_page(
 ) -> None:
     from preferl.evaluation.page import Clip, Fact, Report, Section, write_report
     from preferl.evaluation.plots import Curve
-    from preferl.evaluation.summary import run_report
+    from preferl.evaluation.summary import reward_figure, run_report
 
-    counts = (
-        Fact(
-            "Comparisons", f"{_count(report.comparisons):,}", f"{config.segment_length} steps each"
-        ),
-        Fact("Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"),
-    )
+    title = f"{config.env}, taught by {_count(report)} comparisons"
+    path = folder.path("report.html")
+    if judgement.reward is None or report.reward is None:
+        sections = (Section("No answers", ("Nothing was learned.",)),)
+        write_report(path, Report(title, sections=sections))
+        return
     learned = Curve(
         "taught",
         np.array([one.env_steps for one in report.iterations]),
         np.array([one.mean_return for one in report.iterations]),
     )
-    clips = [
-        Clip(mp4, title.capitalize(), f"{config.env}: the agent {title} it was taught.")
-        for title, mp4 in judgement.clips.items()
-    ]
-    details = {"Settings": to_json(config), "Versions": versions()}
-    title = f"{config.env}, taught by {_count(report.comparisons)} comparisons"
-    if judgement.reward is None or report.reward is None:
-        page = Report(title, sections=(Section("No answers", ("Nothing was learned.",)),))
-    else:
-        page = run_report(
-            title,
-            policies=judgement.policies,
-            taught="taught",
-            reward=judgement.reward,
-            controls=judgement.controls,
-            curves=[learned],
-            clips=clips,
-            reward_figures=_reward_figures(report.reward, judgement.fresh),
-            lead="The agent never saw the environment's reward: it was paid by a model of "
-            "answers to the question which of two clips is better.",
-            facts=counts,
-            details=details,
-        )
-    write_report(folder.path("report.html"), page)
-
-
-def _reward_figures(reward: RewardFunction, fresh: Episodes) -> list[Any]:
-    """The learned and the true reward over one clip of the taught agent's first steps."""
-    from preferl.evaluation.page import Figure
-    from preferl.evaluation.plots import reward_over_clip
-
-    first = fresh[len(fresh) - 1 :]
-    rewards = reward.member_rewards(first)
-    if reward.scaler is not None:
-        rewards = reward.scaler(rewards)
-    return [
-        Figure(
-            reward_over_clip(rewards, first.rewards),
-            "The learned reward of each step of an episode beside the true one.",
-            "One episode of the taught agent; the band is the range of the members.",
-        )
-    ]
-
-
-def _count(comparisons: Comparisons | None) -> int:
-    return 0 if comparisons is None else len(comparisons)
+    page = run_report(
+        title,
+        policies=judgement.policies,
+        taught="taught",
+        reward=judgement.reward,
+        controls=judgement.controls,
+        curves=[learned],
+        clips=[
+            Clip(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            for when, mp4 in judgement.clips.items()
+        ],
+        reward_figures=[
+            reward_figure(
+                report.reward,
+                judgement.fresh[len(judgement.fresh) - 1 :],
+                "The learned reward of each step of an episode beside the true one.",
+                "One episode of the taught agent; the band is the range of the members.",
+            )
+        ],
+        lead="The agent never saw the environment's reward: it was paid by a model of "
+        "answers to the question which of two clips is better.",
+        facts=(
+            Fact("Comparisons", f"{_count(report):,}", f"{config.segment_length} steps each"),
+            Fact(
+                "Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"
+            ),
+        ),
+        details={"Settings": to_json(config), "Versions": versions()},
+    )
+    write_report(path, page)

@@ -11,7 +11,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.configs import from_json, to_json
-from preferl.evaluation.normalised import NormalisedPolicy, on_raw_observations
+from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
 from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
 from preferl.online.algorithm_configs import AlgorithmConfig

@@ -3,8 +3,9 @@
 import gymnasium
 import numpy as np
 
+from preferl.evaluation.attention import best_window
+from preferl.evaluation.filming import show
 from preferl.offline import BehaviourCloning, OfflinePolicy
-from preferl.offline.showing import best_window, show
 
 
 def fresh(env_id: str) -> OfflinePolicy:
@@ -38,7 +39,7 @@ def test_what_cannot_be_drawn_is_left_out(monkeypatch, caplog):
     def fail(*_, **__):
         raise RuntimeError("no display")
 
-    monkeypatch.setattr("preferl.offline.showing.film", fail)
+    monkeypatch.setattr("preferl.evaluation.filming.film", fail)
     shown = show(fresh("Pendulum-v1"), "Pendulum-v1", seed=3, max_steps=2)
     assert shown.frames is None
     assert "no display" in caplog.text

@@ -1,18 +1,41 @@
-"""Policies that learned from normalised observations, given those of the environment.
+"""What policies do, and random ones and those that learned from normalised observations.
 
 stable-baselines3's `VecNormalize` subtracts running means and divides by running deviations before
 a policy sees anything, and the policy's own `predict` knows nothing of it. Whoever shows such a
 policy an environment's own observations has to do the same, with the same numbers.
 """
 
+from copy import deepcopy
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
 
 from preferl.errors import SpaceError
-from preferl.evaluation.protocols import Policy
-from preferl.shapes import Array
+from preferl.shapes import Array, FloatArray, leaves
+
+
+class Policy(Protocol):
+    """Anything with stable-baselines3's `predict`."""
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, Any]:
+        """`[V, *obs]` observations to `[V, *act]` actions, and what to pass as `state` next."""
+        ...
+
+
+@runtime_checkable
+class PaidPolicy(Policy, Protocol):
+    """A policy that goes by what its actions earn, as a Decision Transformer does."""
+
+    def earned(self, state: Any, rewards: FloatArray) -> None:
+        """Take in, between two calls of `predict`, what its actions earned, `[V]`."""
+        ...
 
 
 class Normaliser(Protocol):
@@ -35,6 +58,32 @@ class HasNormaliser(Policy, Protocol):
     def get_vec_normalize_env(self) -> Normaliser | None:
         """What its environment normalises by; None where it does not."""
         ...
+
+
+@final
+class RandomPolicy:
+    """Acts at random, whatever it sees: the floor every policy should leave.
+
+    Args:
+        action_space: drawn from uniformly.
+        seed: of the draws. The space that is passed stays as it was.
+    """
+
+    def __init__(self, action_space: spaces.Space[Any], seed: int) -> None:
+        self._space = deepcopy(action_space)
+        self._space.seed(seed)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, Any]:
+        """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` cannot be had."""
+        del episode_start, deterministic
+        count = len(leaves(observation)[0])
+        return np.stack([self._space.sample() for _ in range(count)]), state
 
 
 @final
@@ -72,7 +121,7 @@ def on_raw_observations(policy: Policy) -> Policy:
 
     An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets what that makes
     of them, with its statistics as they are when it acts. Every other policy comes back itself.
-    `evaluate_policy`, `film` and everything that records call this.
+    `rollout`, and so everything that evaluates, films and records, calls this.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -81,18 +130,28 @@ def on_raw_observations(policy: Policy) -> Policy:
         SpaceError: statistics of other observations than the policy's, since something between
             the two changes their shape.
     """
-    normaliser = policy.get_vec_normalize_env() if isinstance(policy, HasNormaliser) else None
-    if normaliser is None or not normaliser.norm_obs or not isinstance(policy, HasNormaliser):
+    if not isinstance(policy, HasNormaliser):
         return policy
-    seen, normalised = policy.observation_space, normaliser.observation_space
-    if _shapes(seen) != _shapes(normalised):
+    normaliser = policy.get_vec_normalize_env()
+    if normaliser is None or not normaliser.norm_obs:
+        return policy
+    seen = shape_of(policy.observation_space)
+    normalised = shape_of(normaliser.observation_space)
+    if seen != normalised:
         raise SpaceError.mismatch(
             "observations of the policy",
-            expected=f"those that VecNormalize has statistics of, {_shapes(normalised)}",
-            got=_shapes(seen),
+            expected=f"those that VecNormalize has statistics of, {normalised}",
+            got=seen,
             fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
         )
     return NormalisedPolicy(policy, normaliser)
+
+
+def shape_of(space: spaces.Space[Any]) -> Any:
+    """The shape of a space's values; of a dictionary, that of each key."""
+    if isinstance(space, spaces.Dict):
+        return {key: shape_of(part) for key, part in space.items()}
+    return space.shape
 
 
 def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
@@ -114,9 +173,3 @@ def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
 
 def _ends_in(array: Array, shape: tuple[int, ...]) -> bool:
     return array.shape[array.ndim - len(shape) :] == shape
-
-
-def _shapes(space: spaces.Space[Any]) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {key: _shapes(part) for key, part in space.items()}
-    return space.shape

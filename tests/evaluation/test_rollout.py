@@ -1,0 +1,137 @@
+"""The rollout that everything takes its steps from."""
+
+from itertools import islice
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from preferl.evaluation import PaidPolicy, RandomPolicy, SeededEpisodes, rollout, step_rewards
+from preferl.evaluation.filming import show
+from preferl.models import LSTMReward
+from preferl.testing import FadingModel, PointWorld
+from preferl.training import RewardFunction
+
+SPACES = PointWorld.observation_space, PointWorld.action_space
+
+
+class Worlds:
+    """Three worlds of 2, 3 and 4 steps, as a vector environment; they show what has passed."""
+
+    lengths = np.array([2, 3, 4])
+
+    def reset(self) -> Any:
+        self.time, self.resets = np.zeros(3, int), 0
+        return self.time[:, None].astype(float)
+
+    def step(self, actions: Any) -> Any:
+        self.time += 1
+        dones = self.time == self.lengths
+        self.time[dones] = 0
+        return self.time[:, None].astype(float), actions * 1.0, dones, [{}, {}, {}]
+
+
+class Earning:
+    """Acts by what it earned last, and by how often it was asked."""
+
+    def __init__(self) -> None:
+        self.earnings: list[Any] = []
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        state = {"asked": 0} if state is None else state
+        state["asked"] += 1
+        self.starts = episode_start
+        return np.arange(3) + state["asked"], state
+
+    def earned(self, state: Any, rewards: Any) -> None:
+        self.earnings.append(np.array(rewards).tolist())
+
+
+def test_what_a_step_holds():
+    steps = list(islice(rollout(Earning(), Worlds()), 4))
+    assert [step.observations[:, 0].tolist() for step in steps] == [
+        [0, 0, 0],
+        [1, 1, 1],
+        [0, 2, 2],
+        [1, 0, 3],
+    ]
+    assert [step.following[:, 0].tolist() for step in steps][:3] == [
+        [1, 1, 1],
+        [0, 2, 2],
+        [1, 0, 3],
+    ]
+    assert [step.starts.tolist() for step in steps[1:]] == [
+        [False, False, False],
+        [True, False, False],
+        [False, True, False],
+    ]
+    assert [step.episodes.tolist() for step in steps] == [
+        [0, 1, 2],
+        [0, 1, 2],
+        [3, 1, 2],
+        [3, 4, 2],
+    ]
+    assert steps[3].actions.tolist() == [4, 5, 6]
+    assert steps[3].dones.tolist() == [True, False, True]
+    assert steps[0].learned is None
+
+
+def test_a_policy_that_goes_by_what_it_earns_learns_of_it():
+    policy = Earning()
+    assert isinstance(policy, PaidPolicy)
+    list(islice(rollout(policy, Worlds()), 2))
+    assert policy.earnings == [[1, 2, 3], [2, 3, 4]]
+    policy = Earning()
+    list(islice(rollout(policy, Worlds(), reward=lambda seen, done: seen[:, 0] * 10), 2))
+    assert policy.earnings == [[0, 0, 0], [10, 10, 10]]
+
+
+def test_it_goes_on_from_what_is_seen_already():
+    envs = Worlds()
+    seen = envs.reset()
+    seen, *_ = envs.step(np.zeros(3))
+    first = next(rollout(Earning(), envs, observations=seen))
+    assert first.observations[:, 0].tolist() == [1, 1, 1]
+    assert first.starts.all()
+    assert envs.time.tolist() == [0, 2, 2]
+
+
+@pytest.mark.parametrize("model", [FadingModel(context=3), LSTMReward(*SPACES, seed=0)])
+def test_learned_rewards_are_those_of_relabelling(model):
+    reward = RewardFunction(model)
+    envs = SeededEpisodes([PointWorld(length=5), PointWorld(length=7)], seed=0)
+    policy = RandomPolicy(PointWorld.action_space, 0)
+    learned = np.array(
+        [step.learned for step in islice(rollout(policy, envs, reward=reward), 10)]
+    )  # [10, 2]
+    gymnasium.register("preferl-tests/Point-v0", lambda **_: PointWorld(length=5))
+    try:
+        episode = show(_Replayed(seed=0), "preferl-tests/Point-v0", seed=0).episode
+    finally:
+        del gymnasium.registry["preferl-tests/Point-v0"]
+    np.testing.assert_allclose(learned[:5, 0], step_rewards(reward, episode), atol=1e-5)
+
+
+class _Replayed:
+    """The actions of the first of two environments under a random policy."""
+
+    def __init__(self, seed: int) -> None:
+        self.policy = RandomPolicy(PointWorld.action_space, seed)
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        actions, _ = self.policy.predict(np.zeros((2, 2)))
+        return actions[:1], state
+
+
+def test_environments_rest_where_no_episode_is_left():
+    envs = SeededEpisodes([PointWorld(length=2), PointWorld(length=5)], seed=3, episodes=3)
+    steps = list(islice(rollout(RandomPolicy(PointWorld.action_space, 0), envs), 6))
+    ends = [np.flatnonzero(step.dones).tolist() for step in steps]
+    assert ends == [[], [0], [], [0], [1], []]
+    assert steps[-1].rewards.tolist() == [0, 0]
+    info = steps[1].infos[0]
+    assert info["TimeLimit.truncated"]
+    expected, _ = PointWorld().reset(seed=5)  # the third episode
+    np.testing.assert_array_equal(steps[1].following[0], expected)
+    assert not np.array_equal(info["terminal_observation"], expected)
