@@ -16,7 +16,6 @@ from preferl.reporting import (
     TensorBoardSink,
     WandbSink,
     open_sinks,
-    prefixed,
     read_jsonl,
 )
 
@@ -70,12 +69,10 @@ def test_damaged_and_missing_files_are_told(tmp_path: Path) -> None:
         JsonlSink(path / "below-a-file")
 
 
-def test_prefix_and_fan_out() -> None:
+def test_fan_out() -> None:
     first, second = Memory(), Memory()
-    prefixed(Sinks(first, second), "reward/").log({"loss": 1.0}, step=3)
-    assert first.lines == second.lines == [({"reward/loss": 1.0}, 3)]
-    prefixed(first, "a").close()
-    assert first.closed
+    Sinks(first, second).log({"loss": 1.0}, step=3)
+    assert first.lines == second.lines == [({"loss": 1.0}, 3)]
 
 
 def test_all_sinks_close_even_if_one_fails() -> None:

@@ -44,7 +44,9 @@ class JsonlSink:
         path = Path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _drop_unfinished_line(path)
+            if path.exists():
+                content = path.read_bytes()
+                os.truncate(path, content.rfind(b"\n") + 1)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise StorageError.mismatch(
@@ -53,8 +55,9 @@ class JsonlSink:
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Append one line: the numbers and, under `step`, the step."""
-        line = {name: _finite(value) for name, value in values.items()} | {"step": int(step)}
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        numbers = {name: float(value) for name, value in values.items()}
+        line = {name: v if math.isfinite(v) else None for name, v in numbers.items()}
+        self._file.write(json.dumps(line | {"step": int(step)}, allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -164,18 +167,6 @@ class Sinks:
                 stack.callback(sink.close)
 
 
-@final
-class _Prefixed:
-    def __init__(self, sink: MetricSink, prefix: str) -> None:
-        self._sink, self._prefix = sink, prefix
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        self._sink.log({self._prefix + name: value for name, value in values.items()}, step)
-
-    def close(self) -> None:
-        self._sink.close()
-
-
 PLACES = ("jsonl", "tensorboard", "wandb")
 """Where `open_sinks` can let numbers go."""
 
@@ -219,11 +210,6 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
     return Sinks(*(makers[place]() for place in places))
 
 
-def prefixed(sink: MetricSink, prefix: str) -> MetricSink:
-    """The same sink under names that begin with `prefix`, such as `"reward/"`."""
-    return _Prefixed(sink, prefix)
-
-
 def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
     """What `JsonlSink` wrote, as columns of one row per line; NaN where a line lacks a name.
 
@@ -247,33 +233,14 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
         raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
     except OSError as error:
         raise StorageError.mismatch(f"{path}", expected="a readable file", got=error) from error
-    lines = text.split("\n")[:-1]
-    rows = [_row(line, number, path) for number, line in enumerate(lines, start=1)]
+    rows: list[dict[str, float]] = []
+    for line in text.split("\n")[:-1]:
+        try:
+            values = {name: math.nan if v is None else v for name, v in parse_json(line).items()}
+            rows.append({str(name): float(value) for name, value in values.items()})
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise DataError.mismatch(
+                f"line {len(rows) + 1} of {path}", expected="a JSON object of numbers", got=line
+            ) from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}
-
-
-def _row(line: str, number: int, path: Path | str) -> dict[str, float]:
-    try:
-        values = parse_json(line)
-        return {
-            str(name): math.nan if value is None else float(value) for name, value in values.items()
-        }
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise DataError.mismatch(
-            f"line {number} of {path}", expected="a JSON object of numbers", got=line
-        ) from error
-
-
-def _finite(value: float) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
-def _drop_unfinished_line(path: Path) -> None:
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            with path.open("rb+") as file:
-                file.truncate(whole)

@@ -41,34 +41,18 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """One step; everything but the reward is the environment's."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, *ends = self.env.step(action)
         distance = float(np.linalg.norm(self._reach(observation)))
-        return (
-            observation,
-            float(reward) - 2 * REACH_WEIGHT * distance,
-            terminated,
-            truncated,
-            info,
-        )
-
-
-def _door(observation: Array) -> FloatArray:
-    return observation[35:38]
-
-
-def _hammer(observation: Array) -> FloatArray:
-    return np.asarray(observation[33:36] - observation[36:39])
-
-
-def _relocate(observation: Array) -> FloatArray:
-    return observation[30:33]
+        return observation, float(reward) - 2 * REACH_WEIGHT * distance, *ends
 
 
 CORRECTIONS: Mapping[str, Callable[[Environment], Environment]] = MappingProxyType(
     {
-        "AdroitHandDoor-v1": partial(ReachTermCorrected, reach=_door),
-        "AdroitHandHammer-v1": partial(ReachTermCorrected, reach=_hammer),
-        "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=_relocate),
+        "AdroitHandDoor-v1": partial(ReachTermCorrected, reach=lambda seen: seen[35:38]),
+        "AdroitHandHammer-v1": partial(
+            ReachTermCorrected, reach=lambda seen: seen[33:36] - seen[36:39]
+        ),
+        "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=lambda seen: seen[30:33]),
     }
 )
 """Ids to what puts their environment right; others are taken as they are."""

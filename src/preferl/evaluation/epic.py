@@ -24,9 +24,17 @@ from typing import cast
 import numpy as np
 
 from preferl.data.episodes import Episodes
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
-from preferl.shapes import Array, FloatArray, IntArray, Observations, map_observations, take
+from preferl.shapes import (
+    Array,
+    FloatArray,
+    IntArray,
+    Observations,
+    leaves,
+    map_observations,
+    take,
+)
 from preferl.statistics import pearson
 
 TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
@@ -73,8 +81,7 @@ def epic_distance(
     >>> round(epic_distance(reward, shaped, episodes, rng=np.random.default_rng(0)), 6)
     0.0
     """
-    if not 0 <= discount <= 1:
-        raise ConfigError.mismatch("discount", expected="in [0, 1]", got=discount)
+    require_in("discount", discount, 0, 1)
     rows = rng.choice(episodes.steps, min(transitions, episodes.steps), replace=False)
     actions = episodes.actions[rng.integers(episodes.steps, size=shaping)]
     follow = _following(episodes, rng.integers(episodes.steps, size=shaping))
@@ -96,18 +103,14 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
         ConfigError: a reward that needs a history, which a lone transition does not have.
         ModelError: something that cannot be called.
     """
-    if not isinstance(reward, Reward) and callable(reward) and _takes_three(reward):
-        return cast("TransitionReward", reward)
+    if not isinstance(reward, Reward) and callable(reward):
+        try:
+            inspect.signature(reward).bind(None, None, None)
+        except (TypeError, ValueError):
+            pass  # it does not take what followed
+        else:
+            return cast("TransitionReward", reward)
     return markovian(cast("AnyReward", reward))
-
-
-def _takes_three(function: Callable[..., object]) -> bool:
-    """Whether a function takes what followed, too."""
-    try:
-        inspect.signature(function).bind(None, None, None)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def markovian(reward: AnyReward) -> TransitionReward:
@@ -134,7 +137,7 @@ def _expected(
     reward: TransitionReward, states: Observations, actions: Array, following: Observations
 ) -> FloatArray:
     """`[B]` means of `reward(s, A, S')` over the same `(A, S')` for each state."""
-    count, draws = _count(states), len(actions)
+    count, draws = len(leaves(states)[0]), len(actions)
     means = np.empty(count)
     size = max(1, CHUNK // draws)
     for begin in range(0, count, size):
@@ -156,8 +159,3 @@ def _following(episodes: Episodes, rows: IntArray) -> Observations:
         return following
 
     return map_observations(pick, episodes.observations, episodes.final_observations)
-
-
-def _count(observations: Observations) -> int:
-    array = next(iter(observations.values())) if isinstance(observations, dict) else observations
-    return len(array)

@@ -1,6 +1,6 @@
 """Charts of runs and rewards, as SVG for a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -75,8 +75,7 @@ def learning_curves(
     Raises:
         DataError: no curve, or steps and values of different length.
     """
-    if not curves:
-        raise DataError("There are no curves to draw. Pass at least one.")
+    _require_some("curves", curves)
     with matplotlib.rc_context(STYLE):
         figure, axes = canvas(WIDE, 300)
         for curve, colour in zip(curves, colours(len(curves)), strict=True):
@@ -86,8 +85,7 @@ def learning_curves(
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
         _references(axes, references or {})
-        axes.set_xlabel(x_label)
-        axes.set_ylabel(y_label)
+        axes.set(xlabel=x_label, ylabel=y_label)
         axes.xaxis.set_major_formatter(counted)
         # There is no epoch 2.5, but a return asked for may lie anywhere.
         whole = all(np.equal(np.rint(curve.steps), curve.steps).all() for curve in curves)
@@ -120,13 +118,13 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
             axes.fill_between(steps, low, high, color=SERIES[0], alpha=0.18, linewidth=0)
-        axes.plot(steps, mean, color=SERIES[0], label=_learned_label(len(members)))
+        several = f" (range of {len(members)} members)" if len(members) > 1 else ""
+        axes.plot(steps, mean, color=SERIES[0], label=f"learned{several}")
         if true is not None:
             scaled = _like(np.asarray(true, np.float64), mean)
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
-        axes.set_xlabel("step of the clip")
-        axes.set_ylabel("reward")
+        axes.set(xlabel="step of the clip", ylabel="reward")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(4))
         legend(axes)
@@ -149,8 +147,7 @@ def calibration_diagram(calibration: Calibration) -> str:
         area = 30 + 170 * count / max(1.0, count.max(initial=0))
         axes.scatter(predicted, observed, area, color=SERIES[0], linewidths=0, zorder=3)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-        axes.set_xlabel("predicted preference for the first clip")
-        axes.set_ylabel("observed")
+        axes.set(xlabel="predicted preference for the first clip", ylabel="observed")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, symbol=" %"))
             axis.set_major_locator(MaxNLocator(4, steps=[2.5, 5, 10]))
@@ -167,8 +164,7 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
     Raises:
         DataError: nothing to draw.
     """
-    if not shares:
-        raise DataError("There are no accuracies to draw. Pass at least one.")
+    _require_some("accuracies", shares)
     rows = np.arange(len(shares))
     values = np.array([share.value for share in shares])
     low, high = np.array([share.interval for share in shares]).T
@@ -180,7 +176,8 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
         axes.hlines(rows, low, high, color=colours, linewidth=2)
         axes.scatter(values, rows, 42, color=colours, linewidths=0, zorder=3)
         for row, share in enumerate(shares):
-            _value(axes, share.interval[1] + 0.03, row, f"{100 * share.value:.0f} %")
+            place, text = share.interval[1] + 0.03, f"{100 * share.value:.0f} %"
+            axes.text(place, row, text, va="center", ha="left", color=INK, fontsize=13)
         if chance is not None:
             axes.axvline(chance, color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)), zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
@@ -205,25 +202,15 @@ def episode_returns(
     Raises:
         DataError: nothing to draw.
     """
-    if not returns:
-        raise DataError("There are no returns to draw. Pass at least one policy.")
+    _require_some("returns", returns)
     rng = np.random.default_rng(0)
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 76 + 54 * len(returns))
-        for row, (name, values) in enumerate(returns.items()):
-            colour = SERIES[0] if name == emphasis else MUTED
-            scatter = row + rng.uniform(-0.2, 0.2, len(values))
-            axes.scatter(values, scatter, 26, color=colour, alpha=0.4, linewidths=0)
-            low, high = bootstrap_interval(values, rng)
-            axes.hlines(row, low, high, color=colour, linewidth=7, alpha=0.35)
-            axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
-        axes.set_yticks(np.arange(len(returns)), list(returns), color=INK)
-        axes.set_ylim(len(returns) - 0.5, -0.5)
-        axes.set_xlabel(x_label)
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(thousands)
-        axes.grid(visible=False, axis="y")
-        return to_svg(figure)
+
+    def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
+        scatter = row + rng.uniform(-0.2, 0.2, len(values))
+        axes.scatter(values, scatter, 26, color=colour, alpha=0.4, linewidths=0)
+        axes.hlines(row, *bootstrap_interval(values, rng), color=colour, linewidth=7, alpha=0.35)
+
+    return _rows(returns, draw, 54, emphasis, x_label)
 
 
 def arm_scores(
@@ -239,18 +226,31 @@ def arm_scores(
     Raises:
         DataError: nothing to draw.
     """
-    if not scores:
-        raise DataError("There are no scores to draw. Pass at least one arm.")
+    _require_some("scores", scores)
+
+    def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
+        axes.hlines(row, values.min(), values.max(), color=colour, linewidth=7, alpha=0.2)
+        axes.scatter(values, np.full(len(values), row), 40, color=colour, alpha=0.6, lw=0)
+
+    return _rows(scores, draw, 40, emphasis, x_label)
+
+
+def _rows(
+    named: Mapping[str, FloatArray],
+    draw: Callable[[Axes, int, FloatArray, str], None],
+    height: int,
+    emphasis: str | None,
+    x_label: str,
+) -> str:
+    """A row of `height` pixels for each name, with a mark at the mean of its values."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 76 + 40 * len(scores))
-        for row, (name, values) in enumerate(scores.items()):
+        figure, axes = canvas(WIDE, 76 + height * len(named))
+        for row, (name, values) in enumerate(named.items()):
             colour = SERIES[0] if name == emphasis else MUTED
-            low, high = values.min(), values.max()
-            axes.hlines(row, low, high, color=colour, linewidth=7, alpha=0.2)
-            axes.scatter(values, np.full(len(values), row), 40, color=colour, alpha=0.6, lw=0)
+            draw(axes, row, values, colour)
             axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
-        axes.set_yticks(np.arange(len(scores)), list(scores), color=INK)
-        axes.set_ylim(len(scores) - 0.5, -0.5)
+        axes.set_yticks(np.arange(len(named)), list(named), color=INK)
+        axes.set_ylim(len(named) - 0.5, -0.5)
         axes.set_xlabel(x_label)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.xaxis.set_major_formatter(thousands)
@@ -272,7 +272,9 @@ def attention_map(attention: FloatArray) -> str:
         raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
     with matplotlib.rc_context(STYLE):
         figure, axes = canvas(HALF, 380)
-        _pixels(axes, shares)
+        picture = np.empty((*shares.shape, 4))  # none is transparent
+        picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
+        axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
         axes.set(xlabel="step that is looked at", ylabel="step that looks")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -312,15 +314,6 @@ def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
     return shares
 
 
-def _pixels(axes: Axes, shares: FloatArray) -> None:
-    """A picture of shares in the colour of the first series; none is transparent."""
-    red, green, blue = to_rgb(SERIES[0])
-    picture = np.empty((*shares.shape, 4))
-    picture[..., :3] = red, green, blue
-    picture[..., 3] = shares / (shares.max() or 1.0)
-    axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
-
-
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     if runs.shape[1] != len(curve.steps):
@@ -355,12 +348,9 @@ def _references(axes: Axes, references: Mapping[str, float]) -> None:
     axes.set_ylim(low, high)
 
 
-def _value(axes: Axes, x: float, row: float, text: str) -> None:
-    axes.text(x, row, text, va="center", ha="left", color=INK, fontsize=13)
-
-
-def _learned_label(members: int) -> str:
-    return f"learned (range of {members} members)" if members > 1 else "learned"
+def _require_some(what: str, things: Sequence[object] | Mapping[str, object]) -> None:
+    if not things:
+        raise DataError(f"There are no {what} to draw. Pass at least one.")
 
 
 def _like(values: FloatArray, model: FloatArray) -> FloatArray:

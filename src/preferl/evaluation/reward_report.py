@@ -1,15 +1,16 @@
 """How well a reward explains answers it was not fitted to, and how near it is to the true one."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 
+from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.errors import require_in
-from preferl.evaluation.epic import TransitionReward, epic_distance, markovian
+from preferl.evaluation.epic import TransitionReward, epic_distance
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward, step_rewards
 from preferl.shapes import FloatArray
@@ -70,13 +71,7 @@ class RewardReport:
 
     def to_json(self) -> dict[str, Any]:
         """All fields as plain numbers, lists and text."""
-        plain = asdict(self)
-        plain["interval"], plain["notes"] = list(self.interval), list(self.notes)
-        plain["calibration"] = {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in plain["calibration"].items()
-        }
-        return plain
+        return to_json(self)
 
 
 def evaluate_reward(
@@ -113,7 +108,8 @@ def evaluate_reward(
     require_in("bins", bins, 1, math.inf)
     reward = as_reward(reward)
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
-    logits = _logits(reward, comparisons)
+    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
+    logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
     first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
     decided = int(comparisons.decided.sum())
     accuracy = _accuracy(first - second, comparisons)
@@ -160,12 +156,6 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     )
 
 
-def _logits(reward: Reward, comparisons: Comparisons) -> FloatArray:
-    """`[E, P]` log-odds that the first is preferred."""
-    scores = np.asarray(reward.scores(comparisons.segments), np.float64)
-    return np.asarray(scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]])
-
-
 def _log_mean(each: FloatArray) -> FloatArray:
     """`[E, P]` logarithms to `[P]`, the logarithm of the mean, exact however small that is."""
     return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(each)))
@@ -201,10 +191,11 @@ def _against_truth(
     if episodes is None or not episodes.steps:
         return None, None, ("spearman and epic: no episodes with true rewards were given.",)
     notes = []
-    ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
-    if math.isnan(ranks):
+    ranks: float | None = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
+    if ranks != ranks:
+        ranks = None
         notes.append("spearman: the learned or the true reward is the same at every step.")
-    distance = math.nan
+    distance: float | None = None
     if true_reward is None:
         notes.append("epic: the true reward was not given as a function of transitions.")
     elif reward.context != 1:
@@ -213,12 +204,8 @@ def _against_truth(
         )
     else:
         rng = np.random.default_rng(seed)
-        learned = markovian(reward)
-        distance = epic_distance(learned, true_reward, episodes, discount=discount, rng=rng)
-        if math.isnan(distance):
+        distance = epic_distance(reward, true_reward, episodes, discount=discount, rng=rng)
+        if distance != distance:
+            distance = None
             notes.append("epic: one of the rewards is constant up to shaping.")
-    return (
-        None if math.isnan(ranks) else ranks,
-        None if math.isnan(distance) else distance,
-        tuple(notes),
-    )
+    return ranks, distance, tuple(notes)
