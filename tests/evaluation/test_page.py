@@ -74,7 +74,6 @@ def full() -> Report:
             ),
         ),
         details={EVIL: {EVIL: EVIL, "deep": {"list": [1, 2], "none": None}}},
-        footer=EVIL,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
-from preferl.evaluation.environments import make_task_env, task_env
+from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
 from preferl.shapes import Array, map_observations
@@ -103,26 +103,18 @@ class _Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def draws(env: EnvSource) -> bool:
     """Whether the environment says that it can draw pictures."""
-    return _draws(_metadata(env))
+    return "rgb_array" in (_metadata(env).get("render_modes") or ())
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
     """Steps per second at which the environment is meant to be watched."""
-    return _rate(_metadata(env), default)
+    return int(_metadata(env).get("render_fps") or default)
 
 
 def _metadata(env: EnvSource) -> dict[str, Any]:
     stage = make_env(env)
     stage.close()
     return stage.metadata
-
-
-def _draws(metadata: dict[str, Any]) -> bool:
-    return "rgb_array" in (metadata.get("render_modes") or ())
-
-
-def _rate(metadata: dict[str, Any], default: int = 30) -> int:
-    return int(metadata.get("render_fps") or default)
 
 
 def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
@@ -134,15 +126,21 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
         seed: of the episode.
         max_steps: of the task.
     """
-    steps = min(MOST_STEPS, max_steps or MOST_STEPS)
-    stage = make_task_env(env_id)
+    env, steps = task_env(env_id), min(MOST_STEPS, max_steps or MOST_STEPS)
+    stage = env()
     try:
-        envs = SeededEpisodes([stage], seed, episodes=1, max_steps=steps)
-        episode = _episode(policy, envs)
+        episode = _episode(policy, SeededEpisodes([stage], seed, episodes=1, max_steps=steps))
     finally:
         stage.close()
-    frames = _frames(policy, env_id, seed, episode.steps) if _draws(stage.metadata) else None
-    return Shown(episode, frames, _rate(stage.metadata))
+    frames = None
+    if draws(env):
+        try:
+            frames = film(policy, env, seed=seed, steps=episode.steps)
+        # What a machine without a display or its libraries raises has no common class, and hours
+        # of training are not lost for want of a picture.
+        except Exception as error:
+            logger.warning("%s cannot be drawn here: %r", env_id, error)
+    return Shown(episode, frames, frame_rate(env))
 
 
 def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
@@ -168,15 +166,3 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
         ),
         lengths=np.array([len(steps)]),
     )
-
-
-def _frames(policy: Policy, env_id: str, seed: int, steps: int) -> Array | None:
-    try:
-        return film(policy, task_env(env_id), seed=seed, steps=steps)
-    except ConfigError:
-        return None
-    # What a machine without a display or its libraries raises has no common class, and hours of
-    # training are not lost for want of a picture.
-    except Exception as error:
-        logger.warning("%s cannot be drawn here: %r", env_id, error)
-        return None

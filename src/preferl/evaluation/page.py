@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, final
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from preferl.errors import DataError
 from preferl.files import write_text
@@ -79,11 +78,6 @@ class Figure:
     caption: str = ""
     half: bool = False
 
-    @property
-    def markup(self) -> Markup:
-        """The drawing, marked as safe."""
-        return Markup(self.svg)
-
 
 @final
 @dataclass(frozen=True)
@@ -139,7 +133,6 @@ class Report:
         facts: three or four numbers.
         sections: from top to bottom.
         details: names to nested settings, folded away at the end.
-        footer: the last line, such as a date or a command.
     """
 
     title: str
@@ -147,7 +140,6 @@ class Report:
     facts: tuple[Fact, ...] = ()
     sections: tuple[Section, ...] = ()
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    footer: str = ""
 
 
 def write_report(path: Path | str, report: Report) -> None:

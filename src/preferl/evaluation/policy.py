@@ -74,6 +74,7 @@ class PolicyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Summary and episodes as plain numbers and lists."""
+        arrays = {"returns": self.returns, "lengths": self.lengths, "success": self.success}
         return {
             "episodes": self.episodes,
             "mean": self.mean,
@@ -81,10 +82,7 @@ class PolicyReport:
             "std": self.std,
             "interval": list(self.interval),
             "success_rate": self.success_rate,
-            "returns": self.returns.tolist(),
-            "lengths": self.lengths.tolist(),
-            "success": None if self.success is None else self.success.tolist(),
-        }
+        } | {name: None if array is None else array.tolist() for name, array in arrays.items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -38,7 +38,6 @@ def run_report(
     lead: str = "",
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
-    footer: str = "",
 ) -> Report:
     """Put a page together, ready for `write_report`.
 
@@ -54,7 +53,6 @@ def run_report(
         lead: one or two sentences below the title.
         facts: numbers beside return and accuracy, such as how many answers were asked for.
         details: names to settings and versions, folded away.
-        footer: the last line.
 
     Raises:
         DataError: `taught` is not one of the policies.
@@ -79,7 +77,6 @@ def run_report(
         facts=(*known, *facts),
         sections=tuple(sections),
         details=details or {},
-        footer=footer,
     )
 
 

@@ -9,11 +9,12 @@ from preferl.feedback.acquisition import (
 )
 from preferl.feedback.coverage import CoveringPairs, mean_observation
 from preferl.feedback.instant import InstantFeedback
-from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
 from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
 from preferl.feedback.prompt import PromptTeacher, sparklines
 from preferl.feedback.protocols import (
     Feedback,
+    FeedbackInterrupted,
+    InputEndedError,
     LastingFeedback,
     PairSampler,
     Scorer,

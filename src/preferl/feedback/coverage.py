@@ -18,6 +18,7 @@ from preferl.feedback.protocols import PairSampler
 from preferl.feedback.sampling import (
     MOST_OVERSAMPLING,
     UniformPairs,
+    finite_table,
     oversampled,
     segments_wanted,
 )
@@ -88,7 +89,7 @@ class CoveringPairs:
             )
         if count == 0:
             return pairs[:0]
-        features = _check_features(self.features(segments), len(segments))
+        features = self._features(segments)
         middle, deviation = features.mean(axis=0), features.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
         points = ((features - middle) / scale)[pairs]  # [C, 2, F]
@@ -109,9 +110,12 @@ class CoveringPairs:
             comparisons = None
         if comparisons is None or len(comparisons) == 0:
             return np.full(len(points), np.inf)
-        known = comparisons.segments
-        features = (_check_features(self.features(known), len(known)) - middle) / scale
+        features = (self._features(comparisons.segments) - middle) / scale
         return np.asarray(squared_distances(points, features[comparisons.pairs]).min(axis=1))
+
+    def _features(self, segments: Segments) -> FloatArray:
+        found = self.features(segments)
+        return finite_table("features of segments", found, len(segments), None)
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
@@ -147,15 +151,3 @@ def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
     nearer = np.maximum(left @ right.T, left @ turned.T)
     square = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
     return np.asarray(np.maximum(square - 2 * nearer, 0.0))  # rounding may fall below zero
-
-
-def _check_features(features: FloatArray, count: int) -> FloatArray:
-    features = np.asarray(features, np.float64)
-    if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
-        raise FeedbackError.mismatch(
-            "features of segments",
-            expected=f"finite numbers of shape [{count}, F]",
-            got=f"shape {features.shape}"
-            + ("" if np.isfinite(features).all() else " with NaN or infinity"),
-        )
-    return features

@@ -6,7 +6,7 @@ networks" (2017), section 4.2.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol, final, runtime_checkable
 
 import numpy as np
@@ -66,7 +66,7 @@ class Likelihood:
 
     def to_json(self) -> dict[str, float]:
         """The two numbers, for files."""
-        return {"noise": self.noise, "scale": self.scale}
+        return asdict(self)
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import TextIO, final
 import numpy as np
 
 from preferl.data.segments import Clips
-from preferl.feedback.interrupt import FeedbackInterrupted, InputEndedError
+from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError
 from preferl.shapes import Array, BoolArray, FloatArray
 
 KEYS = {"l": 1.0, "r": 0.0, "e": 0.5, "n": float("nan"), "": float("nan")}

@@ -1,12 +1,16 @@
-"""The extension points of asking and answering; plain functions implement the first three."""
+"""The extension points of asking and answering; plain functions implement the first three.
+
+Beside them is how a teacher stops in the middle of its queries without losing the answers it has.
+"""
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Clips, Segments
+from preferl.errors import FeedbackError
 from preferl.shapes import FloatArray, IntArray
 
 
@@ -80,3 +84,29 @@ class LastingFeedback(Protocol):
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
         """Take questions as `ask` does, but for those that were put after query `since`."""
         ...
+
+
+@final
+class FeedbackInterrupted(KeyboardInterrupt):
+    """The person asked to stop; ends the program like Ctrl-C unless someone saves and goes on.
+
+    Attributes:
+        answers: `[A]` preferences for the first `A` pairs of the call that was interrupted.
+    """
+
+    def __init__(self, answers: FloatArray) -> None:
+        super().__init__(f"stopped by the person who answers, after {len(answers)} answers")
+        self.answers = answers
+
+
+@final
+class InputEndedError(FeedbackError):
+    """There is nobody left to answer: the input was closed.
+
+    Attributes:
+        answers: `[A]` preferences for the first `A` pairs of the call that was cut short.
+    """
+
+    def __init__(self, message: str, answers: FloatArray) -> None:
+        super().__init__(message)
+        self.answers = answers

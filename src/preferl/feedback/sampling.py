@@ -104,11 +104,17 @@ class InformativePairs:
             return UniformPairs()(segments, count, rng)
         drawn = oversampled(segments, count, self.oversampling)
         candidates = UniformPairs()(segments, drawn, rng)
-        scores = _check_scores(scores, len(segments))
+        scores = finite_table("scores of segments", scores, None, len(segments))
         logits = scores[:, candidates[:, 0]] - scores[:, candidates[:, 1]]  # [E, candidates]
         known = self.likelihood
         likelihood = known if isinstance(known, Likelihood) else known()
-        value = _check_value(self.acquisition(likelihood.log_odds(logits)), len(candidates))
+        value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
+        if value.shape != (len(candidates),) or np.isnan(value).any():
+            raise FeedbackError.mismatch(
+                "acquisition",
+                expected=f"one number per pair, shape ({len(candidates)},)",
+                got="NaN" if value.shape == (len(candidates),) else f"shape {value.shape}",
+            )
         return candidates[np.argsort(-value, kind="stable")[:count]]
 
     def segments_for(self, questions: int) -> int:
@@ -176,24 +182,24 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
     return np.asarray(pairs.reshape(-1, 2)[:count])  # [rounds, players // 2, 2] to [count, 2]
 
 
-def _check_scores(scores: FloatArray, count: int) -> FloatArray:
-    scores = np.asarray(scores, np.float64)
-    if scores.ndim != 2 or scores.shape[1] != count or not np.isfinite(scores).all():
-        raise FeedbackError.mismatch(
-            "scores of segments",
-            expected=f"finite numbers of shape [members, {count}]",
-            got=f"shape {scores.shape}"
-            + ("" if np.isfinite(scores).all() else " with NaN or infinity"),
-        )
-    return scores
+def finite_table(
+    what: str, values: FloatArray, rows: int | None, columns: int | None
+) -> FloatArray:
+    """`[rows, columns]` numbers as floats; None for a side that may have any length.
 
-
-def _check_value(value: FloatArray, count: int) -> FloatArray:
-    value = np.asarray(value, np.float64)
-    if value.shape != (count,) or np.isnan(value).any():
+    Raises:
+        FeedbackError: another shape, NaN or infinity.
+    """
+    values = np.asarray(values, np.float64)
+    wanted = (rows, columns)
+    fits = values.ndim == 2 and all(
+        n in (None, size) for n, size in zip(wanted, values.shape, strict=True)
+    )
+    finite = bool(np.isfinite(values).all())
+    if not fits or not finite:
         raise FeedbackError.mismatch(
-            "acquisition",
-            expected=f"one number per pair, shape ({count},)",
-            got="NaN" if value.shape == (count,) else f"shape {value.shape}",
+            what,
+            expected=f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]",
+            got=f"shape {values.shape}" + ("" if finite else " with NaN or infinity"),
         )
-    return value
+    return values

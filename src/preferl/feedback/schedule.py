@@ -52,11 +52,7 @@ def inverse_quadratic(elapsed: float) -> float:
     return 1 / (1 + elapsed**2)
 
 
-_NAMED: dict[str, Schedule] = {
-    "constant": constant,
-    "hyperbolic": hyperbolic,
-    "inverse_quadratic": inverse_quadratic,
-}
+_NAMED: dict[str, Schedule] = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}
 
 
 @final
@@ -146,14 +142,14 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     >>> apportion([1, 1, 1], 10).tolist(), apportion([2, 1, 0], 10).tolist()
     ([4, 3, 3], [7, 3, 0])
     """
-    total = _count("total", total)
-    exact = _fractions(weights)
+    total, numbers = _count("total", total), [float(weight) for weight in weights]
+    if not all(isfinite(number) and number >= 0 for number in numbers):
+        raise ConfigError.mismatch("weights", expected="numbers of at least 0", got=numbers)
+    exact = [Fraction(number) for number in numbers]
     whole = sum(exact, Fraction(0))
     if whole == 0:
         if total or not exact:
-            raise ConfigError.mismatch(
-                "weights", expected="at least one above 0", got=list(map(float, exact))
-            )
+            raise ConfigError.mismatch("weights", expected="at least one above 0", got=numbers)
         return np.zeros(len(exact), np.int64)
     shares = [total * weight / whole for weight in exact]
     counts = [int(share) for share in shares]
@@ -161,13 +157,6 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     for i in order[: total - sum(counts)]:
         counts[i] += 1
     return np.array(counts, np.int64)
-
-
-def _fractions(weights: FloatArray | Sequence[float]) -> list[Fraction]:
-    numbers = [float(weight) for weight in weights]
-    if not all(isfinite(number) and number >= 0 for number in numbers):
-        raise ConfigError.mismatch("weights", expected="numbers of at least 0", got=numbers)
-    return [Fraction(number) for number in numbers]
 
 
 def _weights(schedule: ScheduleName | Schedule, turns: int) -> FloatArray:
