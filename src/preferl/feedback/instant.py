@@ -8,7 +8,7 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.segments import Segments
-from preferl.errors import DataError, FeedbackError, mismatch, require_in
+from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.protocols import (
     FeedbackInterrupted,
     InputEndedError,
@@ -131,8 +131,9 @@ class InstantFeedback:
                 answer = next(answers)
             except StopIteration as end:
                 got = f"{number} answers to {len(pairs)}"
-                text = mismatch("teacher", expected="an answer to each question", got=got)
-                raise FeedbackError(text) from end
+                raise FeedbackError.mismatch(
+                    "teacher", expected="an answer to each question", got=got
+                ) from end
             self._keep(segments, pairs[[number]], check_answers(np.array([answer]), 1))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:

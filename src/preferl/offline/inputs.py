@@ -1,6 +1,5 @@
 """What an offline run starts from, read and checked before anything is trained."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -13,9 +12,10 @@ from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, SpaceError
 from preferl.evaluation.environments import make_task_env
+from preferl.evaluation.policies import shape_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.config import OfflineConfig
-from preferl.shapes import leaves
+from preferl.shapes import leaves, map_observations
 from preferl.training.reward_function import RewardFunction
 from preferl.training.saving import load_reward
 
@@ -111,7 +111,7 @@ def _require_recorded_in(
 ) -> None:
     recorded = (episodes.observations, episodes.actions)
     for what, space, arrays in zip(("observations", "actions"), of_env, recorded, strict=True):
-        expected, got = _space_shape(space), _step_shape(arrays)
+        expected, got = shape_of(space), map_observations(lambda array: array.shape[1:], arrays)
         if expected != got:
             raise SpaceError.mismatch(
                 f"{what} of {config.source}",
@@ -119,18 +119,6 @@ def _require_recorded_in(
                 got=got,
                 fix="Name the environment that was recorded, or its task.",
             )
-
-
-def _space_shape(space: spaces.Space[Any]) -> Any:
-    if isinstance(space, spaces.Dict):
-        return {key: _space_shape(part) for key, part in space.items()}
-    return space.shape
-
-
-def _step_shape(arrays: Any) -> Any:
-    if isinstance(arrays, Mapping):
-        return {key: _step_shape(part) for key, part in arrays.items()}
-    return arrays.shape[1:]
 
 
 def _require_reward_of(reward: RewardFunction, episodes: Episodes, config: OfflineConfig) -> None:

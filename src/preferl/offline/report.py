@@ -84,10 +84,11 @@ def write_page(
             _reward(inputs, learned),
         ]
     sections.append(training_section(folder, config, inputs))
+    verdict = result["verdict"]["text"] if result["verdict"] else ""
     page = Report(
         _title(config, inputs),
         lead=f"Learned by {config.kind.words} from recorded episodes alone: "
-        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + _verdict(result),
+        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + verdict,
         facts=_facts(config, result, arms, learned),
         sections=tuple(section for section in sections if section is not None),
         details={
@@ -104,10 +105,6 @@ def _title(config: OfflineConfig, inputs: Inputs) -> str:
         return f"{where}, cloned"
     answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
     return f"{where}, learned from {answers}"
-
-
-def _verdict(result: Mapping[str, Any]) -> str:
-    return result["verdict"]["text"] if result["verdict"] else ""
 
 
 def _facts(
@@ -128,13 +125,13 @@ def _facts(
             facts.append(Fact("Success", percent(success.mean()), note))
     if learned is not None and LEARNED in learned.judged:
         report = learned.judged[LEARNED]
-        held_out = _held_out(learned.fit)
-        note = "on answers it was fitted to" if learned.fit else "on answers it has not seen"
-        if held_out is not None:
-            fitted = f"{percent(report.accuracy, 1)} {note}"
-            facts.append(Fact("Held-out accuracy", percent(held_out, 1), fitted))
+        accuracy, fit = percent(report.accuracy, 1), learned.fit
+        held_out = fit and fit["validation_accuracy"][fit["best_epoch"] - 1]
+        note = "on answers it was fitted to" if fit else "on answers it has not seen"
+        if held_out is None:
+            facts.append(Fact("Accuracy", accuracy, note))
         else:
-            facts.append(Fact("Accuracy", percent(report.accuracy, 1), note))
+            facts.append(Fact("Held-out accuracy", percent(held_out, 1), f"{accuracy} {note}"))
     facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
     return tuple(facts)
 
@@ -164,7 +161,7 @@ def _earned(
     if result.get("following"):
         target = config.target_return or (config.dt or DTConfig()).target
         rule += f" Each is asked for {_asked(target)}."
-    text = (_verdict(result), rule) if result["verdict"] else (rule,)
+    text = (result["verdict"]["text"], rule) if result["verdict"] else (rule,)
     return Section(
         "What the policies earn",
         text,
@@ -189,9 +186,10 @@ def _asked(target: str | float) -> str:
     >>> _asked("q0.95"), _asked("3000")
     ('the quantile 0.95 of the recorded returns', 'a return of 3000')
     """
-    told = str(target)
-    quantile = told.startswith("q")
-    return f"the quantile {told[1:]} of the recorded returns" if quantile else f"a return of {told}"
+    word = str(target)
+    if word.startswith("q"):
+        return f"the quantile {word[1:]} of the recorded returns"
+    return f"a return of {word}"
 
 
 def _followed(result: Mapping[str, Any]) -> Section | None:
@@ -204,8 +202,11 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
         Curve(f"seed {seed}", asked, row)
         for seed, row in zip(result["seeds"], achieved, strict=True)
     ]
-    rank = following["rank_correlation"]
-    means, seeds = achieved.mean(0), len(achieved)
+    means = achieved.mean(0)
+    spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(means)))}"
+    if len(achieved) > 1:  # the root of the mean variance between seeds
+        deviation = float(np.sqrt(achieved.var(0, ddof=1).mean()))
+        spread += f", while seeds deviate by {_number(deviation)}"
     rows = tuple(
         (target, _number(asked[k]), _spread(achieved[:, k]))
         for k, target in enumerate(following["targets"])
@@ -216,9 +217,8 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
             "Returns asked of the taught policies, by the reward they were taught by: quantiles of "
             "what it pays the recorded episodes; q0.25 is more than a quarter of them are paid. "
             "What they earn is the environment's reward.",
-            f"Rank correlation of both: {decimal(rank)}, of means over seeds. It does not say how "
-            f"much: from the lowest mean to the highest it is {_number(float(np.ptp(means)))}"
-            + (f", while seeds deviate by {_number(_deviation(achieved))}." if seeds > 1 else "."),
+            f"Rank correlation of both: {decimal(following['rank_correlation'])}, of means over "
+            f"seeds. It does not say how much: {spread}.",
         ),
         tables=(Table("By what was asked for", ("quantile", "asked", "achieved"), rows, None),),
         figures=(
@@ -308,7 +308,16 @@ def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
-    figures = _fit_curves(learned.fit)
+    fit = learned.fit
+    figures: tuple[Figure, ...] = ()
+    if fit is not None:
+        figures = (
+            accuracy_figure(
+                {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]},
+                "Accuracy of the reward by epoch of its fit.",
+                "Share of decided answers on the side that the reward expects.",
+            ),
+        )
     if not learned.judged and not figures:
         return None
     seen = "the answers it was fitted to" if learned.fit else "answers it was not fitted to"
@@ -330,28 +339,6 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
             "predicted shares of answers are from those that were given."
         )
     return Section("How good the reward is", tuple(text), tables=tables, figures=figures)
-
-
-def _fit_curves(fit: Mapping[str, Any] | None) -> tuple[Figure, ...]:
-    if fit is None:
-        return ()
-    accuracies = {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]}
-    return (
-        accuracy_figure(
-            accuracies,
-            "Accuracy of the reward by epoch of its fit.",
-            "Share of decided answers on the side that the reward expects.",
-        ),
-    )
-
-
-def _deviation(values: FloatArray) -> float:
-    """Between seeds, `[S, Q]`: the root of the mean variance."""
-    return float(np.sqrt(values.var(0, ddof=1).mean()))
-
-
-def _held_out(fit: Mapping[str, Any] | None) -> float | None:
-    return None if fit is None else fit["validation_accuracy"][fit["best_epoch"] - 1]
 
 
 def _spread(values: FloatArray) -> str:
