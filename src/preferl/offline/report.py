@@ -126,7 +126,7 @@ def _facts(
     if learned is not None and LEARNED in learned.judged:
         report = learned.judged[LEARNED]
         accuracy, fit = percent(report.accuracy, 1), learned.fit
-        held_out = fit and fit["validation_accuracy"][fit["best_epoch"] - 1]
+        held_out = None if fit is None else fit["validation_accuracy"][fit["best_epoch"] - 1]
         note = "on answers it was fitted to" if fit else "on answers it has not seen"
         if held_out is None:
             facts.append(Fact("Accuracy", accuracy, note))
