@@ -182,7 +182,7 @@ def test_modules_are_imported_and_programs_started_in_few_places():
         "trust.py",
     ]
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
-        "evaluation/policy.py",  # ids that are typed, or passed in Python, as all here
+        "evaluation/rollout.py",  # ids that are typed, or passed in Python, as all here
         "online/algorithms.py",
         "simulators.py",
         "worlds/atari.py",

@@ -5,8 +5,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from gymnasium.error import Error as GymnasiumError
 from gymnasium.error import UnregisteredEnv
 
 from preferl._optional import require
-from preferl.errors import ConfigError, mismatch
+from preferl.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,14 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     try:
         env: Environment = gymnasium.make(env_id, **options)
     except (UnregisteredEnv, ModuleNotFoundError) as error:
-        raise _unknown(env_id, error) from error
+        known = sorted({*gymnasium.registry, *PACKAGES})
+        close = " or ".join(get_close_matches(env_id, known, n=3, cutoff=0.5))
+        raise ConfigError.mismatch(
+            "environment",
+            expected="the id of a registered one",
+            got=f"{env_id!r} ({error})",
+            fix=f"Did you mean {close}?" if close else "Register it before, or install it.",
+        ) from error
     except GymnasiumError as error:
         raise ConfigError.mismatch(
             f"environment {env_id!r}", expected="one that can be made", got=error
@@ -108,33 +114,13 @@ def is_mujoco(env: Environment) -> bool:
 def _register(env_id: str) -> None:
     """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
     register_worlds()
-    if env_id in PACKAGES:
-        with _notice_to_log():
-            require(PACKAGES[env_id], extra="robotics")
-    elif env_id not in gymnasium.registry and ":" not in env_id and find_spec("gymnasium_robotics"):
-        with _notice_to_log():
-            require("gymnasium_robotics", extra="robotics")
-
-
-@contextmanager
-def _notice_to_log() -> Iterator[None]:
-    """Keep what a package prints when it is imported for those who ask for it.
-
-    Version 1.4.2 of gymnasium-robotics prints that the rewards of its hand environments differ
-    from those of version 1.2.0. `preferl.evaluation` corrects them, so that it would mislead.
-    """
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        yield
-    if said.getvalue():
-        logger.debug("%s", said.getvalue().strip())
-
-
-def _unknown(env_id: str, error: Exception) -> ConfigError:
-    known = sorted({*gymnasium.registry, *PACKAGES})
-    close = get_close_matches(env_id, known, n=3, cutoff=0.5)
-    near = f"Did you mean {' or '.join(close)}?" if close else "Register it before, or install it."
-    return ConfigError(
-        mismatch("environment", expected="the id of a registered one", got=f"{env_id!r} ({error})")
-        + f" {near}"
-    )
+    known = env_id in gymnasium.registry or ":" in env_id
+    if env_id not in PACKAGES and (known or not find_spec("gymnasium_robotics")):
+        return
+    # Version 1.4.2 prints that the rewards of its hand environments differ from those of version
+    # 1.2.0. `preferl.evaluation` corrects them, so that it would mislead.
+    notice = io.StringIO()
+    with contextlib.redirect_stderr(notice):
+        require(PACKAGES.get(env_id, "gymnasium_robotics"), extra="robotics")
+    if notice.getvalue():
+        logger.debug("%s", notice.getvalue().strip())

@@ -36,7 +36,7 @@ from preferl.online.foreign_policy import load_actor
 from preferl.online.saving import load_policy
 from preferl.reporting import JsonlSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
-from preferl.shapes import FloatArray, IntArray
+from preferl.shapes import IntArray
 
 SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}
 """Of the first episode of each tier, beyond the seed of the run: others than those of training."""
@@ -258,7 +258,10 @@ class _Recording:
                 "episodes": len(episodes),
                 "steps": episodes.steps,
                 "trained": self._steps.get(name),
-                "return": _spread_of(episodes.returns),
+                "return": {
+                    word: round(float(getattr(episodes.returns, word)()), 3)
+                    for word in ("mean", "std", "min", "max")
+                },
             }
             for first, (name, episodes) in zip(firsts, tiers.items(), strict=False)
         ]
@@ -274,10 +277,3 @@ class _Recording:
     def _tell(self, doing: str, done: int, total: int) -> None:
         self.doing = doing
         self._told(doing, done, total)
-
-
-def _spread_of(returns: FloatArray) -> dict[str, float]:
-    named = {"mean": returns.mean(), "std": returns.std(), "min": returns.min()}
-    return {
-        name: round(float(value), 3) for name, value in (named | {"max": returns.max()}).items()
-    }

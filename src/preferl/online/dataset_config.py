@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal, cast, final, get_args
 
 from preferl.errors import ConfigError, require_in
 from preferl.online.algorithm_configs import AlgorithmConfig
-
-INFINITY = float("inf")
 
 Tier = Literal["random", "medium", "expert", "replay"]
 """A quality of behaviour: uniformly random actions, the policy a third of the way to the best, the
@@ -84,11 +83,11 @@ class DatasetConfig:
         if self.unit not in get_args(Unit):
             raise ConfigError.mismatch("unit", expected=f"one of {get_args(Unit)}", got=self.unit)
         for name in ("train_steps", "checkpoint_every", "judge_episodes", "environments"):
-            require_in(name, getattr(self, name), 1, INFINITY)
+            require_in(name, getattr(self, name), 1, inf)
         if self.policy is not None:
             self.require_no_training()
         if self.training_environments is not None:
-            require_in("training_environments", self.training_environments, 1, INFINITY)
+            require_in("training_environments", self.training_environments, 1, inf)
 
     @property
     def amounts(self) -> Mapping[Tier, int]:
@@ -108,21 +107,15 @@ class DatasetConfig:
 
 def _amounts(mix: str) -> dict[Tier, int]:
     found: dict[Tier, int] = {}
-    for part in filter(None, (word.strip() for word in mix.split(","))):
+    for part in [word.strip() for word in mix.split(",") if word.strip()] or [mix]:
         name, _, amount = part.partition(":")
         if name not in get_args(Tier) or name in found or not amount.isdecimal():
-            raise _no_mix(part)
-        require_in(f"mix, {name}", int(amount), 1, INFINITY)
+            raise ConfigError.mismatch(
+                "mix",
+                expected=f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once",
+                got=repr(part),
+                fix="For example random:200,medium:200,expert:200.",
+            )
+        require_in(f"mix, {name}", int(amount), 1, inf)
         found[cast("Tier", name)] = int(amount)
-    if not found:
-        raise _no_mix(mix)
     return found
-
-
-def _no_mix(part: str) -> ConfigError:
-    return ConfigError.mismatch(
-        "mix",
-        expected=f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once",
-        got=repr(part),
-        fix="For example random:200,medium:200,expert:200.",
-    )
