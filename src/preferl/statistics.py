@@ -73,15 +73,14 @@ def average_ranks(values: FloatArray) -> FloatArray:
 
 def pearson(first: FloatArray, second: FloatArray) -> float:
     """Linear correlation of two `[T]` columns; NaN where one of them is constant."""
-    a = np.asarray(first, np.float64) - np.mean(first)
-    b = np.asarray(second, np.float64) - np.mean(second)
-    scale = math.sqrt(float(a @ a) * float(b @ b))
-    # What the mean leaves of a constant column is rounding, not variation.
-    noise = len(a) * np.finfo(np.float64).eps ** 2 * np.mean(np.square(first))
-    noise_of_second = len(b) * np.finfo(np.float64).eps ** 2 * np.mean(np.square(second))
-    if float(a @ a) <= 100 * noise or float(b @ b) <= 100 * noise_of_second:
-        return math.nan
-    return min(1.0, max(-1.0, float(a @ b) / scale))
+    columns = [np.asarray(column, np.float64) for column in (first, second)]
+    a, b = (column - column.mean() for column in columns)
+    for column, centred in zip(columns, (a, b), strict=True):
+        # What the mean leaves of a constant column is rounding, not variation.
+        noise = len(column) * np.finfo(np.float64).eps ** 2 * np.mean(np.square(column))
+        if float(centred @ centred) <= 100 * noise:
+            return math.nan
+    return min(1.0, max(-1.0, float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))))
 
 
 def spearman(first: FloatArray, second: FloatArray) -> float:

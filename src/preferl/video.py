@@ -71,14 +71,11 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
         ):
             raise DataError.mismatch(
                 "frames",
-                expected=f"[T, height, width, 3 or 1] of uint8{_like(size, picture)}",
+                expected="[T, height, width, 3 or 1] of uint8"
+                + ("" if picture.shape == size else f", each {size} like the first"),
                 got=f"one of {frame.shape} of {frame.dtype}",
             )
         yield np.broadcast_to(picture, (*picture.shape[:2], 3))
-
-
-def _like(size: tuple[int, ...], picture: Array) -> str:
-    return "" if picture.shape == size else f", each {size} like the first"
 
 
 def _fit(picture: Array, smallest: int) -> Array:

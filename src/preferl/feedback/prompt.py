@@ -75,15 +75,13 @@ class PromptTeacher:
     def _present(self, clips: Clips, number: int) -> None:
         if self.show is not None:
             self.show(clips, number)
-        else:
-            self._write("\n" + sparklines(clips, levels=self._levels()))
-
-    def _levels(self) -> str:
+            return
+        levels = BLOCKS
         try:
             BLOCKS.encode(getattr(self.output or sys.stdout, "encoding", None) or "utf-8")
         except UnicodeEncodeError:
-            return PLAIN
-        return BLOCKS
+            levels = PLAIN
+        self._write("\n" + sparklines(clips, levels=levels))
 
     def _write(self, text: str) -> None:
         output = self.output or sys.stdout

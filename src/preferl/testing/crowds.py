@@ -1,6 +1,7 @@
 """A simulated crowd: people of known carefulness who answer queries whose truth is known."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import final
 
 import numpy as np
@@ -38,14 +39,17 @@ class CrowdConfig:
     swap_repeats: float = 0.5
 
     def __post_init__(self) -> None:
-        require_in("CrowdConfig.answers", self.answers, 1, float("inf"))
-        require_in("CrowdConfig.quorum", self.quorum, 1, float("inf"))
-        require_in("CrowdConfig.known_share", self.known_share, 0, 0.5)
-        require_in("CrowdConfig.repeat_share", self.repeat_share, 0, 0.5)
-        require_in("CrowdConfig.difference", self.difference, 0, float("inf"))
-        require_in("CrowdConfig.tie_width", self.tie_width, 0, float("inf"))
-        require_in("CrowdConfig.cannot_tell", self.cannot_tell, 0, 1)
-        require_in("CrowdConfig.swap_repeats", self.swap_repeats, 0, 1)
+        for name, low, high in (
+            ("answers", 1, inf),
+            ("quorum", 1, inf),
+            ("known_share", 0, 0.5),
+            ("repeat_share", 0, 0.5),
+            ("difference", 0, inf),
+            ("tie_width", 0, inf),
+            ("cannot_tell", 0, 1),
+            ("swap_repeats", 0, 1),
+        ):
+            require_in(f"CrowdConfig.{name}", getattr(self, name), low, high)
 
 
 @final

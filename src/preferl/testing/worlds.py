@@ -1,6 +1,6 @@
 """Small worlds whose truth is known: experience of any space, a linear reward, plain models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import gymnasium
@@ -13,13 +13,11 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
 from preferl.errors import ConfigError, SpaceError
+from preferl.feedback.step_rewards import StepReward
 from preferl.functional.pooling import pool
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.encoders import VectorEncoder
 from preferl.shapes import Array, FloatArray, Observations
-
-StepReward = Callable[[Any, Array], FloatArray]
-"""Observations `[T, *obs]` and actions `[T, *act]` to rewards `[T]`."""
 
 POINT_SPACE, PUSH_SPACE = spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,))
 POSITION_WEIGHTS, PUSH_WEIGHTS = np.array([1.0, -0.5]), np.array([0.5, 0.25])
