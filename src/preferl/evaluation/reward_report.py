@@ -111,6 +111,9 @@ def evaluate_reward(
     scores = np.asarray(reward.scores(comparisons.segments), np.float64)
     logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
     first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
+    answered = comparisons.answered
+    target = comparisons.preference[answered]
+    losses = -(target * first[answered] + (1 - target) * second[answered])
     decided = int(comparisons.decided.sum())
     accuracy = _accuracy(first - second, comparisons)
     ranks, distance, notes = _against_truth(reward, episodes, true_reward, discount, seed)
@@ -120,7 +123,7 @@ def evaluate_reward(
         ties=int((comparisons.preference == 0.5).sum()),
         declined=int((~comparisons.answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
-        log_loss=_log_loss(first, second, comparisons),
+        log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
         likelihood=likelihood,
         spearman=ranks,
@@ -169,15 +172,6 @@ def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
     side = np.sign(np.where(np.abs(lead) < 1e-12, 0, lead))[decided]
     wanted = np.sign(comparisons.preference[decided] - 0.5)
     return float((1 + side * wanted).mean() / 2)
-
-
-def _log_loss(first: FloatArray, second: FloatArray, comparisons: Comparisons) -> float | None:
-    """Of `[P]` logarithms of the probabilities that the first and the second are preferred."""
-    answered = comparisons.answered
-    if not answered.any():
-        return None
-    target = comparisons.preference[answered]
-    return float(-(target * first[answered] + (1 - target) * second[answered]).mean())
 
 
 def _against_truth(

@@ -99,11 +99,15 @@ def rollout(
     seen = envs.reset() if observations is None else observations
     count = begun = len(leaves(seen)[0])
     starts, episodes, state = np.ones(count, bool), np.arange(count), None
-    learned_by = None if reward is None else _Learned(reward, count)
+    learned_reward = None if reward is None else as_reward(reward)
+    history = History(1 if learned_reward is None else learned_reward.context, count)
+    learned: FloatArray | None = None
     while True:
         actions, state = policy.predict(seen, state, starts, deterministic)
         following, rewards, dones, infos = envs.step(actions)
-        learned = None if learned_by is None else learned_by(seen, actions, starts)
+        if learned_reward is not None:
+            history.forget(starts)
+            learned = np.array(learned_reward(*history.append(seen, actions)))
         if isinstance(policy, PaidPolicy):
             policy.earned(state, rewards if learned is None else learned)
         yield Step(
@@ -113,19 +117,6 @@ def rollout(
         episodes = episodes.copy()
         episodes[dones] = begun + np.arange(ended)
         begun += ended
-
-
-@final
-class _Learned:
-    """Rewards `[V]` of steps as they are made, by a reward that may look back."""
-
-    def __init__(self, reward: AnyReward, environments: int) -> None:
-        self._reward = as_reward(reward)
-        self._history = History(self._reward.context, environments)
-
-    def __call__(self, observations: Any, actions: Array, starts: BoolArray) -> FloatArray:
-        self._history.forget(starts)
-        return np.array(self._reward(*self._history.append(observations, actions)))
 
 
 @final
