@@ -1,5 +1,7 @@
 """`preferl data record`: a data set from a command, and what it says of it."""
 
+import gymnasium
+import numpy as np
 import pytest
 
 from preferl.cli.data import InspectConfig, run_inspect
@@ -7,6 +9,7 @@ from preferl.cli.data_record import DataRecordConfig, run_data_record
 from preferl.cli.main import main
 from preferl.data import load_episodes
 from preferl.online import DatasetConfig, PPOConfig, build_algorithm, make_environments, save_policy
+from preferl.testing import PointWorld, make_episodes
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +41,26 @@ def test_a_saved_policy_acts(tmp_path):
     episodes = load_episodes(tmp_path / "data" / "episodes")
     expected, _ = made.predict(episodes.observations, deterministic=True)
     assert episodes.actions == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_decision_transformer_acts(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    from preferl.offline import DecisionTransformer, DTConfig
+
+    spaces = PointWorld.observation_space, PointWorld.action_space
+    agent = DecisionTransformer(
+        *spaces, DTConfig(context=3, width=8, layers=1, batch_size=4, horizon=20), seed=0, steps=1
+    )
+    agent.fit(agent.sequences(make_episodes(np.random.default_rng(0), [20, 20], *spaces)))
+    agent.policy(1.0).save(tmp_path / "policy")
+    gymnasium.register("preferl-tests/Points-v0", PointWorld)
+    try:
+        run = DatasetConfig("preferl-tests/Points-v0", mix="expert:2", policy=tmp_path / "policy")
+        run_data_record(DataRecordConfig(run, tmp_path / "data"))
+    finally:
+        del gymnasium.registry["preferl-tests/Points-v0"]
+    assert load_episodes(tmp_path / "data" / "episodes").lengths.tolist() == [20, 20]
 
 
 def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsys):

@@ -55,14 +55,18 @@ def run_data_record(config: DataRecordConfig) -> None:
 
 def _offline_policy(config: DatasetConfig) -> "Policy | None":
     """The policy of an offline run, if the path is one's; others are read where they act."""
-    from preferl.offline import OfflinePolicy
+    from preferl.offline import DecisionTransformerPolicy, OfflinePolicy
+    from preferl.offline.decision_policy import KIND
     from preferl.reading import read_object, reading
 
     if config.policy is None or not (config.policy / "policy.json").is_file():
         return None
     with reading(config.policy / "policy.json", expected="a file that says whose policy it is"):
         about = read_object(config.policy / "policy.json")
-    return OfflinePolicy.load(config.policy, seed=config.seed) if "learner" in about else None
+    if "learner" not in about:
+        return None
+    kind = DecisionTransformerPolicy if about.get("kind") == KIND else OfflinePolicy
+    return kind.load(config.policy, seed=config.seed)
 
 
 def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:

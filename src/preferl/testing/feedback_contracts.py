@@ -1,14 +1,13 @@
 """What a teacher, a sampler or a feedback of yours must keep, checked and said in words."""
 
 from collections.abc import Callable
-from typing import NoReturn
 
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Clips, Segments, sample_segments
-from preferl.errors import FeedbackError, mismatch
+from preferl.errors import FeedbackError
 from preferl.feedback.instant import check_answers
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
@@ -41,23 +40,19 @@ def check_teacher(
     shown = segments[pairs]
     before = _contents(shown)
     answers = _answers(teacher, shown, seed)
-    if before != _contents(shown):
-        _fail(teacher, "the clips shown", expected="left as they were", got="changed ones")
+    left = before == _contents(shown)
+    _require(left, teacher, "the clips shown", "left as they were", "changed ones")
     for few in (shown[:1], shown[:0]):
         _answers(teacher, few, seed)
     if not repeatable:
         return
     others = {"the same clips": shown}
     others |= {f"padded steps of {side} numbers": _padded_by(shown, side) for side in EXTREMES}
+    fix = "Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
     for what, again in others.items():
-        if not np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True):
-            _fail(
-                teacher,
-                f"answers to {what} and an equal generator",
-                expected="the same answers",
-                got="others",
-                fix="Draw from `rng` alone, look at real steps alone, or pass repeatable=False.",
-            )
+        same = np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True)
+        what = f"answers to {what} and an equal generator"
+        _require(same, teacher, what, "the same answers", "others", fix)
 
 
 def check_sampler(
@@ -81,15 +76,9 @@ def check_sampler(
     for wanted in (count, 1, 0):
         pairs = sampler(segments, wanted, np.random.default_rng(seed))
         _check_pairs(sampler, pairs, wanted, len(segments))
-        again = sampler(segments, wanted, np.random.default_rng(seed))
-        if not np.array_equal(pairs, again):
-            _fail(
-                sampler,
-                "pairs drawn with an equal generator",
-                expected="the same pairs",
-                got="others",
-                fix="Draw from `rng` alone.",
-            )
+        same = np.array_equal(pairs, sampler(segments, wanted, np.random.default_rng(seed)))
+        what, fix = "pairs drawn with an equal generator", "Draw from `rng` alone."
+        _require(same, sampler, what, "the same pairs", "others", fix)
 
 
 def check_feedback(
@@ -150,9 +139,18 @@ def example_segments(seed: int = 0) -> Segments:
     return sample_segments(episodes, 8, 4, rng, short="pad")
 
 
-def _fail(thing: object, what: str, *, expected: object, got: object, fix: str = "") -> NoReturn:
+def _broken(
+    thing: object, what: str, expected: object, got: object, fix: str = ""
+) -> FeedbackError:
     name = getattr(thing, "__name__", type(thing).__name__)
-    raise FeedbackError(f"{name}: " + mismatch(what, expected=expected, got=got, fix=fix))
+    return FeedbackError.mismatch(f"{name}: {what}", expected=expected, got=got, fix=fix)
+
+
+def _require(
+    holds: bool, thing: object, what: str, expected: object, got: object, fix: str = ""
+) -> None:
+    if not holds:
+        raise _broken(thing, what, expected, got, fix)
 
 
 def _every_pair(count: int) -> IntArray:
@@ -171,12 +169,8 @@ def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
     try:
         return check_answers(answers, len(shown))
     except FeedbackError as error:
-        _fail(
-            teacher,
-            f"answers to {len(shown)} pairs",
-            expected=f"{len(shown)} numbers in [0, 1] or NaN",
-            got=error,
-        )
+        expected = f"{len(shown)} numbers in [0, 1] or NaN"
+        raise _broken(teacher, f"answers to {len(shown)} pairs", expected, error) from error
 
 
 def _padded_by(clips: Clips, side: str) -> Clips:
@@ -198,22 +192,14 @@ def _padded_by(clips: Clips, side: str) -> Clips:
 
 def _check_pairs(sampler: PairSampler, pairs: IntArray, count: int, segments: int) -> None:
     array = np.asarray(pairs)
-    if array.shape != (count, 2) or not np.issubdtype(array.dtype, np.integer):
-        _fail(
-            sampler,
-            f"pairs for a count of {count}",
-            expected=f"whole numbers of shape ({count}, 2)",
-            got=f"{array.dtype} of shape {array.shape}",
-        )
-    if count and (array.min() < 0 or array.max() >= segments):
-        _fail(
-            sampler,
-            "pairs",
-            expected=f"rows of {segments} segments",
-            got=f"rows {array.min()} to {array.max()}",
-        )
-    if (array[:, 0] == array[:, 1]).any():
-        _fail(sampler, "pairs", expected="two different rows each", got="a row with itself")
+    whole = array.shape == (count, 2) and np.issubdtype(array.dtype, np.integer)
+    expected, got = f"whole numbers of shape ({count}, 2)", f"{array.dtype} of shape {array.shape}"
+    _require(whole, sampler, f"pairs for a count of {count}", expected, got)
+    if count:
+        rows, got = f"rows of {segments} segments", f"rows {array.min()} to {array.max()}"
+        _require(array.min() >= 0 and array.max() < segments, sampler, "pairs", rows, got)
+    apart = bool((array[:, 0] != array[:, 1]).all())
+    _require(apart, sampler, "pairs", "two different rows each", "a row with itself")
 
 
 def _comparisons(feedback: Feedback) -> Comparisons | None:
@@ -232,19 +218,14 @@ def _count(feedback: Feedback) -> int:
 def _ask(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
     ask: Callable[[Segments, IntArray], object] = feedback.ask
     handed = ask(segments, pairs)
-    if handed is not None:
-        _fail(
-            feedback,
-            "what `ask` hands back",
-            expected="None",
-            got=type(handed).__name__,
-            fix="Answers are read with `comparisons`, since people answer later.",
-        )
+    fix = "Answers are read with `comparisons`, since people answer later."
+    got = type(handed).__name__
+    _require(handed is None, feedback, "what `ask` hands back", "None", got, fix)
 
 
 def _unchanged(feedback: Feedback, count: int, after: str) -> None:
-    if _count(feedback) != count:
-        _fail(feedback, f"answers after {after}", expected=count, got=_count(feedback))
+    now = _count(feedback)
+    _require(now == count, feedback, f"answers after {after}", count, now)
 
 
 def _questions(segments: Segments, pairs: IntArray) -> list[str]:
@@ -264,35 +245,23 @@ def _questions(segments: Segments, pairs: IntArray) -> list[str]:
 def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: bool) -> None:
     comparisons = _comparisons(feedback)
     if comparisons is None:
-        if declines:
-            return
-        _fail(feedback, f"answers to {len(asked)} questions", expected=len(asked), got="none")
+        what = f"answers to {len(asked)} questions"
+        _require(declines, feedback, what, len(asked), "none")
+        return
     new = comparisons[known:]
     got = _questions(comparisons.segments, new.pairs)
-    if not new.answered.all():
-        _fail(feedback, "comparisons", expected="answers", got="declined ones (NaN)")
-    if len(set(got)) < len(got):
-        _fail(feedback, "answers", expected="each once", got="one more than once")
+    answered = bool(new.answered.all())
+    _require(answered, feedback, "comparisons", "answers", "declined ones (NaN)")
+    once = len(set(got)) == len(got)
+    _require(once, feedback, "answers", "each once", "one more than once")
     position = {question: place for place, question in enumerate(asked)}
     strange = [question for question in got if question not in position]
-    if strange:
-        _fail(
-            feedback,
-            "answers",
-            expected="the pairs that were asked, both sides as asked",
-            got=f"{len(strange)} others",
-        )
-    if len(got) < len(asked) and not declines:
-        _fail(
-            feedback,
-            "answers",
-            expected=len(asked),
-            got=len(got),
-            fix="Pass declines=True if the teacher may decline.",
-        )
+    expected = "the pairs that were asked, both sides as asked"
+    _require(not strange, feedback, "answers", expected, f"{len(strange)} others")
+    fix, all_there = "Pass declines=True if the teacher may decline.", len(got) >= len(asked)
+    _require(all_there or declines, feedback, "answers", len(asked), len(got), fix)
     calls = [position[question] // 5 for question in got]
-    if calls != sorted(calls):
-        _fail(feedback, "answers", expected="oldest first", got="another order")
+    _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")
 
 
 def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
@@ -302,9 +271,5 @@ def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> N
     except (ValueError, IndexError):
         _unchanged(feedback, before, "a question that was refused")
         return
-    _fail(
-        feedback,
-        f"asking about pairs {pairs.tolist()} of {len(segments)} segments",
-        expected="an error",
-        got="nothing",
-    )
+    what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
+    raise _broken(feedback, what, "an error", "nothing")
