@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from preferl.errors import ConfigError
 from preferl.evaluation import PaidPolicy, RandomPolicy, SeededEpisodes, rollout, step_rewards
 from preferl.evaluation.filming import show
 from preferl.models import LSTMReward
@@ -20,6 +21,7 @@ class Worlds:
     """Three worlds of 2, 3 and 4 steps, as a vector environment; they show what has passed."""
 
     lengths = np.array([2, 3, 4])
+    num_envs = 3
 
     def reset(self) -> Any:
         self.time, self.resets = np.zeros(3, int), 0
@@ -122,6 +124,11 @@ class _Replayed:
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
         actions, _ = self.policy.predict(np.zeros((2, 2)))
         return actions[:1], state
+
+
+def test_there_are_no_more_environments_than_episodes():
+    with pytest.raises(ConfigError, match="environments"):
+        SeededEpisodes([PointWorld(), PointWorld()], seed=0, episodes=1)
 
 
 def test_environments_rest_where_no_episode_is_left():

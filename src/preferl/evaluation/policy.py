@@ -200,7 +200,7 @@ def evaluate_policies(
         max_steps: cut episodes off after this many.
         processes: how many work at once; 1 stays in this process. More than processor cores are
             of no use.
-        on_report: told of each policy as it is done, in any order.
+        on_report: called with each report as it is done, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.

@@ -14,9 +14,10 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from preferl.data.windows import History
+from preferl.errors import require_in
 from preferl.evaluation.policies import PaidPolicy, Policy, on_raw_observations
 from preferl.feedback.step_rewards import AnyReward, as_reward
-from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
 
 EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 """The id of a registered environment, or a function that makes one."""
@@ -24,6 +25,8 @@ EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 
 class Environments(Protocol):
     """`V` environments that begin anew where an episode ends; a `VecEnv` of SB3 is such."""
+
+    num_envs: int
 
     def reset(self) -> Any:
         """Begin an episode in each; `[V, *obs]` the first observations."""
@@ -97,7 +100,7 @@ def rollout(
     """
     policy = on_raw_observations(policy)
     seen = envs.reset() if observations is None else observations
-    count = begun = len(leaves(seen)[0])
+    count = begun = envs.num_envs
     starts, episodes, state = np.ones(count, bool), np.arange(count), None
     learned_reward = None if reward is None else as_reward(reward)
     history = History(1 if learned_reward is None else learned_reward.context, count)
@@ -129,8 +132,11 @@ class SeededEpisodes:
     Args:
         envs: `V` of one kind.
         seed: of the first episode; each later one adds 1.
-        episodes: how many there are.
+        episodes: how many there are, at least `V`.
         max_steps: episodes are cut off after so many; None cuts none.
+
+    Raises:
+        ConfigError: no environments, or more than there are episodes.
     """
 
     def __init__(
@@ -141,24 +147,25 @@ class SeededEpisodes:
         episodes: float = inf,
         max_steps: int | None = None,
     ) -> None:
-        self._envs, self._seed = envs, seed
+        require_in("environments", len(envs), 1, episodes)
+        self._envs, self._seed, self.num_envs = envs, seed, len(envs)
         self._episodes, self._max_steps = episodes, max_steps
         self._space = envs[0].observation_space
         self._actions = batch_space(envs[0].action_space, len(envs))
 
     def reset(self) -> Any:
         """Begin an episode in each; `[V, *obs]` the first observations."""
-        self._seen: list[Any] = [None] * len(self._envs)
-        self._lengths = np.zeros(len(self._envs), np.int64)
-        self._resting = np.zeros(len(self._envs), bool)
+        self._seen: list[Any] = [None] * self.num_envs
+        self._lengths = np.zeros(self.num_envs, np.int64)
+        self._resting = np.zeros(self.num_envs, bool)
         self._begun = 0
-        for place in range(len(self._envs)):
+        for place in range(self.num_envs):
             self._begin(place)
         return self._batch()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, list[dict[str, Any]]]:
         """One step wherever there is an episode; observations, rewards, dones and infos."""
-        rewards, dones = np.zeros(len(self._envs)), np.zeros(len(self._envs), bool)
+        rewards, dones = np.zeros(self.num_envs), np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = [{} for _ in self._envs]
         each = list(iterate(self._actions, actions))
         for v in np.flatnonzero(~self._resting).tolist():
@@ -180,7 +187,7 @@ class SeededEpisodes:
         self._begun += 1
 
     def _batch(self) -> Any:
-        batch: Any = create_empty_array(self._space, len(self._envs))
+        batch: Any = create_empty_array(self._space, self.num_envs)
         return concatenate(self._space, self._seen, batch)
 
 

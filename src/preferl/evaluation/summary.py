@@ -81,7 +81,7 @@ def run_report(
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """A number with a true minus sign; three digits or more, unless it is told how many follow.
+    """A number with a true minus sign; three digits or more, or `digits` after the point.
 
     >>> number(-1234.5), number(12.34), number(0.5), number(0.5, 1)
     ('−1,234', '12.3', '0.50', '0.5')
