@@ -15,7 +15,6 @@
 Messages name the thing, what was expected, what was got and what to do; `mismatch` words them.
 """
 
-from collections.abc import Collection
 from typing import Any, Self, get_args
 
 
@@ -99,7 +98,7 @@ def require_one_of(what: str, value: object, choices: Any) -> None:
 
     >>> require_one_of("unit", "steps", ("episodes", "steps"))
     """
-    allowed: Collection[object] = choices if isinstance(choices, Collection) else get_args(choices)
+    allowed = get_args(choices) or tuple(choices)
     if value not in allowed:
         expected = f"one of {', '.join(map(str, allowed))}"
         raise ConfigError.mismatch(what, expected=expected, got=repr(value))

@@ -258,5 +258,5 @@ def test_a_reward_that_is_no_number_stops_the_run() -> None:
 
 
 def test_another_word_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'rollout', 'step'"):
+    with pytest.raises(ConfigError, match="rollout, step"):
         FeedbackCallback(pay="later")  # type: ignore[arg-type]

@@ -197,7 +197,7 @@ def test_what_is_paid_before_the_first_reward() -> None:
     curious = Driver(make_core(before="entropy"))
     paid = np.stack([curious.step() for _ in range(9)])
     assert (paid[3:] > 0).all()
-    with pytest.raises(ConfigError, match="'zero', 'entropy', 'environment'"):
+    with pytest.raises(ConfigError, match="zero, entropy, environment"):
         FeedbackConfig(before="true")  # type: ignore[arg-type]
 
 
