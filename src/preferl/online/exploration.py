@@ -1,7 +1,8 @@
 """A policy that is replaced by a random one now and then, so that comparisons see more states."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final
+from itertools import islice
+from typing import Any, final
 
 import numpy as np
 from gymnasium import spaces
@@ -9,22 +10,13 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import SpaceError, require_in
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.rollout import rollout
 from preferl.online.agent_state import lose_place
 from preferl.shapes import Array, BoolArray, Observations, leaves
 
-
-class Predictor(Protocol):
-    """Anything that acts by the convention of SB3: algorithms and their policies."""
-
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[Array, ...] | None = None,
-        episode_start: Array | None = None,
-        deterministic: bool = False,
-    ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Actions `[V, *act]` for observations `[V, *obs]`, and the next hidden state."""
-        ...
+Predictor = Policy
+"""Its former name here."""
 
 
 def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Array:
@@ -89,7 +81,7 @@ class ExplorationPolicy:
 
     def __init__(
         self,
-        policy: Predictor,
+        policy: Policy,
         action_space: spaces.Space[Any],
         rng: np.random.Generator,
         random_probability: float = 0.5,
@@ -169,11 +161,8 @@ def explore(
         on_step: called after each of them.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
-    starts, state = np.ones(env.num_envs, bool), None
     try:
-        for _ in range(vector_steps):
-            actions, state = policy.predict(observations, state, episode_start=starts)
-            observations, _rewards, starts, _infos = env.step(actions)
+        for _ in islice(rollout(policy, env, observations=observations), vector_steps):
             on_step()
     finally:
         lose_place(agent)
