@@ -169,7 +169,7 @@ class OfflineLearner(ABC, Generic[Settings]):
             for agent in range(len(self.seeds))
         ]
 
-    def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002
+    def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002  # a hook
         """Networks beside the policies, by name, in the order in which a seed fills them."""
         return {}
 
