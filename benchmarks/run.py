@@ -80,8 +80,9 @@ STORAGE = {
 class Side:
     """A worker process, asked one thing at a time and started when first asked."""
 
-    def __init__(self, python: Path, script: str) -> None:
-        self.command = [str(python), str(HERE / script)]
+    def __init__(self, python: Path, script: str, root: Path = ROOT) -> None:
+        self.command = [str(python), str(root / HERE.name / script)]
+        self.paths = {} if root == ROOT else {"PYTHONPATH": str(root / "src")}
         self.process: subprocess.Popen[str] | None = None
 
     def ask(self, **request: str) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class Side:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+                env=os.environ | self.paths | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
             )
         print(json.dumps(request), file=self.process.stdin, flush=True)
         line = next(iter(self.process.stdout or ()), "")
