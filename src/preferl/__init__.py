@@ -48,18 +48,28 @@ if TYPE_CHECKING:
     from preferl.offline import IQL as IQL
     from preferl.offline import BehaviourCloning as BehaviourCloning
     from preferl.offline import CloningConfig as CloningConfig
+    from preferl.offline import DecisionTransformer as DecisionTransformer
+    from preferl.offline import DTConfig as DTConfig
     from preferl.offline import IQLConfig as IQLConfig
     from preferl.offline import OfflineConfig as OfflineConfig
     from preferl.offline import OfflinePolicy as OfflinePolicy
     from preferl.offline import Transitions as Transitions
     from preferl.offline import run_offline as run_offline
+    from preferl.online import FeedbackCallback as FeedbackCallback
+    from preferl.online import FeedbackConfig as FeedbackConfig
+    from preferl.online import FeedbackVecEnv as FeedbackVecEnv
+    from preferl.online import FeedbackVectorEnv as FeedbackVectorEnv
+    from preferl.online import HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper
     from preferl.online import OnlineConfig as OnlineConfig
     from preferl.online import PPOConfig as PPOConfig
     from preferl.online import SACConfig as SACConfig
     from preferl.online import SB3Learner as SB3Learner
+    from preferl.online import launch as launch
     from preferl.online import learn_from_preferences as learn_from_preferences
     from preferl.online import load_policy as load_policy
     from preferl.online import save_policy as save_policy
+    from preferl.store import Store as Store
+    from preferl.store import StoredFeedback as StoredFeedback
     from preferl.training import RewardFunction as RewardFunction
     from preferl.training import RewardTrainer as RewardTrainer
     from preferl.training import RewardTrainerConfig as RewardTrainerConfig

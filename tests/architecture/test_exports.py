@@ -70,6 +70,13 @@ def test_names_at_the_top_are_those_of_their_packages():
     assert imported_names("preferl") | {"__version__"} == listed == set(dir(preferl))
 
 
+def test_what_users_need_is_at_the_top_and_that_is_not_everything():
+    needed = {"FeedbackVecEnv", "FeedbackVectorEnv", "HumanPreferencesEnvWrapper", "Store"}
+    needed |= {"DecisionTransformer", "DTConfig", "FeedbackCallback", "FeedbackConfig"}
+    assert needed | {"StoredFeedback", "launch"} <= set(preferl.__all__)
+    assert len(preferl.__all__) <= 70
+
+
 def test_other_names_are_refused_as_usual():
     with pytest.raises(AttributeError, match="module 'preferl' has no attribute 'Episode'"):
         preferl.Episode  # noqa: B018
