@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
-    """A name that was read somewhere, if what it makes Python import may be imported.
+    """Return a name that was read somewhere, if what it makes Python import may be imported.
 
     Everything that reads the id of an environment from a file or a database asks here, before
     gymnasium sees the id: for `module:Id` gymnasium imports the module.
@@ -45,7 +46,8 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     if not isinstance(name, str):
         raise ConfigError.mismatch(f"name in {source}", expected="text", got=repr(name))
     for module in _modules_of(name):
-        if not (_needs_no_trust(module) or _is_below(module, trust)):
+        trusted = any(module == one or module.startswith(f"{one}.") for one in trust)
+        if not (trusted or _needs_no_trust(module)):
             raise ConfigError.mismatch(
                 f"{name!r}, which {source} names",
                 expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
@@ -58,7 +60,7 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
 
 
 def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -> Any:
-    """The object that `module:Name` stands for, imported if its module may be.
+    """Import the object that `module:Name` stands for, if its module may be imported.
 
     Args:
         name: `module:Name`; the name may have dots.
@@ -75,14 +77,11 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
     module, attributes = _parts(name, what)
     admitted(name, source=source, trust=trust)
     try:
-        found: Any = import_module(module)
-        for attribute in attributes.split("."):
-            found = getattr(found, attribute)
+        return attrgetter(attributes)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError.mismatch(
             what, expected="module:Name", got=f"{name!r} ({error})"
         ) from error
-    return found
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
@@ -179,10 +178,6 @@ def _needs_no_trust(module: str) -> bool:
     parts = module.split(".")
     is_public = not any(part.startswith("_") for part in parts)
     return parts[0] in ALLOWED and is_public and not _is_only_here(module)
-
-
-def _is_below(module: str, trust: Collection[str]) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in trust)
 
 
 def _is_only_here(module: str) -> bool:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from preferl.cli.main import main
 from preferl.cli.console import ProgressLine
+from preferl.cli.main import main
 
 
 def run(*words):
