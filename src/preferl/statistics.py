@@ -47,12 +47,10 @@ def sign_test(successes: int, trials: int) -> float:
 def bootstrap_interval(
     values: FloatArray, rng: np.random.Generator, *, resamples: int = 2000
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean (Efron 1979).
-
-    Returns of episodes are seldom normal, and this does not take them to be.
+    """95 % percentile bootstrap interval of the mean (Efron 1979), which need not be normal.
 
     Args:
-        values: `[K]`, at least one. A single one says nothing of spread: both ends are it.
+        values: `[K]`, at least one. A single one shows no spread: both ends are it.
         rng: where the resamples come from.
         resamples: enough that the ends are steady to a few hundredths of a deviation.
     """
