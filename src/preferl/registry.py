@@ -8,11 +8,10 @@ class, its config and one line here; a module of your own calls `register`.
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from preferl.errors import ConfigError
 from preferl.trust import admitted
@@ -21,15 +20,8 @@ Thing = str | Callable[..., Any]
 """A class or function: itself, or as `module:Name` where it is defined."""
 
 
-@final
-@dataclass(frozen=True)
-class Entry:
-    """What a name stands for.
-
-    Attributes:
-        target: class or function that makes the thing.
-        config: dataclass of its settings; None where it takes them itself.
-    """
+class Entry(NamedTuple):
+    """What makes a thing, and the dataclass of its settings; None where it takes them itself."""
 
     target: Thing
     config: Thing | None = None

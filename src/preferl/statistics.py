@@ -59,16 +59,6 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def average_ranks(values: FloatArray) -> FloatArray:
-    """`[T]` ranks from 1, where equal values share the mean of their ranks.
-
-    >>> average_ranks(np.array([3.0, 1.0, 3.0])).tolist()
-    [2.5, 1.0, 2.5]
-    """
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[group])
-
-
 def pearson(first: FloatArray, second: FloatArray) -> float:
     """Linear correlation of two `[T]` columns; NaN where one of them is constant."""
     columns = [np.asarray(column, np.float64) for column in (first, second)]
@@ -87,4 +77,8 @@ def spearman(first: FloatArray, second: FloatArray) -> float:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 27.0]))
     1.0
     """
-    return pearson(average_ranks(first), average_ranks(second))
+    ranks = []
+    for values in (first, second):
+        _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[group])
+    return pearson(*ranks)

@@ -210,11 +210,7 @@ def run_render(config: RenderConfig) -> None:
 
 
 def run_invite(config: InviteConfig) -> None:
-    """Print the link of a person, and what whoever sends it should know.
-
-    Raises:
-        ConfigError: no such project or name, or one like that of whoever runs the server.
-    """
+    """Print the link of a person, and what whoever sends it should know."""
     from preferl.cli.console import echo
 
     with opened(config.labels) as (store, project):

@@ -91,12 +91,7 @@ class CreateConfig:
 
 
 def run_create(config: CreateConfig) -> None:
-    """Draw the questions, store them, and print what comes next.
-
-    Raises:
-        ConfigError: settings that do not go together, or a project that exists.
-        DataError: episodes that cannot be read, are too short, or cannot be drawn.
-    """
+    """Draw the questions, store them, and print what comes next."""
     from preferl.cli.console import echo
     from preferl.store import ProjectSettings, Store
     from preferl.store.questions import known_pairs
@@ -160,11 +155,7 @@ def _episodes(config: CreateConfig) -> "Episodes":
 
 
 def episodes_of_run(folder: Path) -> "Episodes":
-    """Read the episodes that a folder holds, or that the run in it was made from.
-
-    Raises:
-        DataError: it names none.
-    """
+    """Read the episodes that a folder holds, or that the run in it was made from."""
     from preferl.data import load_episodes
     from preferl.data.sources import load_source
 

@@ -44,12 +44,7 @@ class Grid(NamedTuple):
 
 
 def run_label_report(config: LabelReportConfig) -> None:
-    """Print tables, and write a file where one is wanted.
-
-    Raises:
-        ConfigError: a file of another kind.
-        StorageError: there is no store, or the file cannot be written.
-    """
+    """Print tables, and write a file where one is wanted."""
     from rich.console import Console
 
     from preferl.cli.console import echo

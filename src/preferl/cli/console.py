@@ -19,20 +19,9 @@ def echo(text: str, style: str = "") -> None:
 
 
 def print_table(
-    title: str,
-    rows: Iterable[Sequence[str]],
-    heads: Sequence[str] = (),
-    *,
-    bold: int | None = None,
+    title: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), bold: int | None = None
 ) -> None:
-    """Print a table: of names and values, or below heads with numbers on the right.
-
-    Args:
-        title: above it.
-        rows: formatted cells.
-        heads: of the columns; none for names and values.
-        bold: the row that matters most.
-    """
+    """Print formatted cells: names and values, or below heads with numbers on the right."""
     justify: Any = "center" if heads else "left"
     table = Table(title=Text(title), title_justify=justify, show_header=bool(heads))
     for head in heads:

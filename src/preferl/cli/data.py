@@ -36,11 +36,7 @@ class InspectConfig:
 
 
 def run_inspect(config: InspectConfig) -> None:
-    """Print what the data are: counts, shapes, returns, and what the labels say.
-
-    Raises:
-        DataError: not data that preferl reads, or labels of another data set.
-    """
+    """Print what the data are: counts, shapes, returns, and counts of labels."""
     from preferl.cli.console import print_table
     from preferl.data import load_comparisons
     from preferl.data.arrays import load_arrays

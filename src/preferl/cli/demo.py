@@ -67,11 +67,7 @@ class DemoConfig:
 
 
 def run_demo(config: DemoConfig) -> None:
-    """Learn, compare with random and true-reward agents, write the report.
-
-    Raises:
-        ConfigError: both ways of asking.
-    """
+    """Learn, compare with random and true-reward agents, write the report."""
     if config.people and not config.ask:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
@@ -98,7 +94,7 @@ def run_demo(config: DemoConfig) -> None:
             judge,
             config.out,
             ask=config.ask,
-            show=show_pendulums,
+            show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),
             feedback=people,
             true_reward=pendulum_reward,
         )
@@ -120,10 +116,8 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
 def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredFeedback]":
     """Feedback of whoever answers on the page, which is open as long as the block runs.
 
-    Args:
-        config: the labels are in a folder beside its run, where those of earlier runs stay; each
-            run has a project of its own.
-        questions: that will be asked in all.
+    The labels are in a folder beside the run, where those of earlier runs stay; each run has a
+    project of its own.
     """
     from preferl.online.supervise import page_program
     from preferl.online.supervisor import Supervisor, say_on_terminal
@@ -148,18 +142,8 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
             yield StoredFeedback(store, project.id, patience=inf)
 
 
-def show_pendulums(shown: Any, index: int) -> None:
-    """Play one pair of pendulum clips, `[2, L]`, in the terminal; `index` pairs came before."""
-    del index
-    play_pendulums(np.asarray(shown.observations))
-
-
 def play_pendulums(observations: FloatArray) -> None:
-    """Play two pendulums side by side, and leave their last frames with their paths.
-
-    Args:
-        observations: `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed.
-    """
+    """Play `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed, side by side."""
     console = Console()
 
     def pair(frame: int) -> Columns:

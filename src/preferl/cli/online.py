@@ -51,12 +51,7 @@ class OnlineRunConfig:
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
-    """The config that `--preset` or `--config` names, for the other options to change.
-
-    Raises:
-        ConfigError: both, an unknown preset, a file that cannot be read as settings, or one whose
-            environment is of a module that nobody trusts.
-    """
+    """The config that `--preset` or `--config` names, for the other options to change."""
     from preferl.configs import from_json
     from preferl.presets import load_preset
 
@@ -93,15 +88,9 @@ def run_with_progress(
 ) -> None:
     """Run, with a live line, a table at the end and the path of the report.
 
-    Args:
-        run: what is learned.
-        judge: how it is evaluated.
-        out: folder of the run.
-        ask: whether the person at the terminal answers.
-        show: presents a pair to that person; numbers as sparklines if None.
-        feedback: takes the questions to people in a browser.
-        true_reward: for the report's EPIC distance.
-        resume: go on with the run that is in the folder; None where a command cannot.
+    With `ask` the person at the terminal answers, to whom `show` presents each pair, by default as
+    sparklines. `resume` is None where a command cannot go on with the run that is in the folder.
+    The other arguments are those of `preferl.online.run_online`.
     """
     from preferl.cli.console import ProgressLine, echo
     from preferl.feedback import PromptTeacher

@@ -54,15 +54,9 @@ Labels = Annotated[StoreConfig, tyro.conf.arg(name="")]
 
 @contextmanager
 def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, Project]]":
-    """Open a store and the project that a config names.
+    """Open a store and the project that a config names, or its only one.
 
-    Args:
-        config: of both.
-        new: make the project, called `labels` by default, and the store if it is not there.
-
-    Raises:
-        ConfigError: no such project, several where none is named, or one to make that is there.
-        StorageError: there is no store.
+    With `new` the project is made, called `labels` by default, and the store if it is not there.
     """
     from preferl.store import Store
 
@@ -98,11 +92,7 @@ def options_of(arguments: Sequence[str], name: str) -> list[str]:
 def import_trusted(arguments: Sequence[str]) -> Any:
     """Import the modules that `--trust` names, for what they add to `preferl.registry`.
 
-    Returns:
-        What options start from: no values, as `starting_point` of a command's module gives them.
-
-    Raises:
-        ConfigError: one that is not there.
+    It is the `starting_point` of commands whose options change no values read from elsewhere.
     """
     for module in typed(trust=options_of(arguments, "--trust")):
         imported(module, source="--trust")

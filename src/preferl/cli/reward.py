@@ -232,10 +232,7 @@ def _preset(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
 def fit_reward(
     config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", **options: Any
 ) -> "tuple[RewardFunction, FitReport]":
-    """The reward that a config describes, scaled over all episodes, and how the fit went.
-
-    Options are those of `RewardPreset.fit`.
-    """
+    """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
     from preferl.models import infer_spaces
     from preferl.training import RewardFunction
 
