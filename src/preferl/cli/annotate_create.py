@@ -100,15 +100,10 @@ def run_create(config: CreateConfig) -> None:
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
     episodes = _episodes(config)
+    taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
     settings = ProjectSettings(
-        title=config.title,
-        question=config.question,
+        **{name: getattr(config, name) for name in taken},
         instructions=_text(config.instructions),
-        fps=config.fps,
-        quorum=config.quorum,
-        qualification=config.qualification,
-        strength=config.strength,
-        budget=config.budget,
         frames=_frames(config, episodes),
     )
     segments, pairs = _draw_pairs(config, episodes)
@@ -137,16 +132,11 @@ def _episodes(config: CreateConfig) -> "Episodes":
     """The episodes that a config names in one of three ways."""
     from preferl.data.sources import load_source
 
-    named = {
-        "--demonstrations": config.demonstrations,
-        "--dataset": config.dataset,
-        "--run": config.run,
-    }
-    given = [option for option, value in named.items() if value is not None]
+    names = ("demonstrations", "dataset", "run")
+    given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) != 1:
-        raise ConfigError.mismatch(
-            "episodes", expected=f"one of {', '.join(named)}", got=given or "none"
-        )
+        expected = "one of --demonstrations, --dataset, --run"
+        raise ConfigError.mismatch("episodes", expected=expected, got=given or "none")
     if config.run is not None:
         return episodes_of_run(config.run)
     if config.dataset is not None:

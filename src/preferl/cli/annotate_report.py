@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from preferl.cli.options import Labels, StoreConfig, opened
 from preferl.errors import ConfigError
@@ -31,23 +31,17 @@ class LabelReportConfig:
     seed: int = 0
 
 
-MOST: Final = 8
-"""Letters of a name that stay on one line of a narrow terminal."""
-
-
 class Grid(NamedTuple):
-    """A table of formatted text."""
+    """A table of formatted text, whose rows are names and values where it has no heads."""
 
     title: str
-    heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    heads: tuple[str, ...] = ()
 
 
 def run_label_report(config: LabelReportConfig) -> None:
     """Print tables, and write a file where one is wanted."""
-    from rich.console import Console
-
-    from preferl.cli.console import echo
+    from preferl.cli.console import echo, print_table
     from preferl.files import write_json
 
     ending = None if config.out is None else config.out.suffix.lower()
@@ -58,7 +52,7 @@ def run_label_report(config: LabelReportConfig) -> None:
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
     grids = (_progress(numbers), _agreement(numbers), _people(numbers))
     for grid in grids:
-        Console().print(_rich(grid))
+        print_table(*grid)
     for line in _remarks(numbers):
         echo(line)
     if config.out is None:
@@ -114,7 +108,7 @@ def _progress(numbers: dict[str, Any]) -> Grid:
         ("clips that cannot be drawn", f"{progress['clips_failed']:,}"),
         ("people at work", f"{progress['people_active']:,}"),
     )
-    return Grid("How far it is", ("", ""), rows)
+    return Grid("How far it is", rows)
 
 
 def _agreement(numbers: dict[str, Any]) -> Grid:
@@ -127,7 +121,7 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
         ("Krippendorff's alpha", agreement["note"] or f"{agreement['alpha']:.2f}"),
         ("95 % interval", "–" if low is None else f"{low:.2f} to {high:.2f}"),
     )
-    return Grid("How people agree", ("", ""), rows)
+    return Grid("How people agree", rows)
 
 
 def _people(numbers: dict[str, Any]) -> Grid:
@@ -147,8 +141,8 @@ def _people(numbers: dict[str, Any]) -> Grid:
         for person in numbers["people"]
     ]
     if any(row[-1] for row in rows):
-        return Grid("People", (*heads, "look at"), tuple(rows))
-    return Grid("People", heads, tuple(row[:-1] for row in rows))
+        return Grid("People", tuple(rows), (*heads, "look at"))
+    return Grid("People", tuple(row[:-1] for row in rows), heads)
 
 
 def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
@@ -161,33 +155,6 @@ def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
     return ((look,) if flagged else ()) + ((draw,) if numbers["progress"]["clips_failed"] else ())
 
 
-def _rich(grid: Grid) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    named = any(grid.heads)
-    table = Table(
-        title=Text(grid.title),
-        title_justify="left",
-        show_header=named,
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    widest = max((len(row[0]) for row in grid.rows), default=0)
-    for number, head in enumerate(grid.heads):
-        table.add_column(
-            head,
-            justify="right" if named and number and head != "look at" else "left",
-            overflow="fold",
-            min_width=len(head) if number else min(widest, MOST),
-        )
-    for row in grid.rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
 def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
     from preferl.evaluation.page import Fact, Report, Section, Table, write_report
 
@@ -198,7 +165,10 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
         Fact("People", f"{len(numbers['people']):,}"),
         Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
     )
-    sections = [Section(grid.title, tables=(Table(*grid),)) for grid in grids]
+    sections = [
+        Section(title, tables=(Table(title, heads or ("", ""), rows),))
+        for title, rows, heads in grids
+    ]
     if remarks := _remarks(numbers):
         sections.append(Section("What to do", text=remarks))
     title, lead = numbers["project"]["title"], numbers["project"]["question"]

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from preferl.cli.main import INTERRUPTED
+
+MOST: Final = 8
+"""Letters of a name that stay on one line of a narrow terminal."""
 
 
 def echo(text: str, style: str = "") -> None:
@@ -21,11 +25,26 @@ def echo(text: str, style: str = "") -> None:
 def print_table(
     title: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), bold: int | None = None
 ) -> None:
-    """Print formatted cells: names and values, or below heads with numbers on the right."""
-    justify: Any = "center" if heads else "left"
-    table = Table(title=Text(title), title_justify=justify, show_header=bool(heads))
-    for head in heads:
-        table.add_column(head, justify="right" if table.columns else "left")
+    """Print names and values, or cells below heads, as narrow as can be; numbers on the right."""
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        show_header=bool(heads),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    rows = list(rows)
+    for number, cells in enumerate(zip(*rows, strict=True) if rows else [()] * len(heads)):
+        head = heads[number] if heads else ""
+        is_numeric = heads and number and all(cell[:1] in "0123456789-–" for cell in cells)
+        widest = max(map(len, cells), default=0)
+        table.add_column(
+            head,
+            justify="right" if is_numeric else "left",
+            overflow="fold",
+            min_width=len(head) if number else min(widest, MOST),
+        )
     for number, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if number == bold else "")
     Console().print(table)
