@@ -55,14 +55,9 @@ class Registry:
     def register(self, name: str, target: Thing, config: Thing | None = None) -> None:
         """Add a thing of your own, at the end of the module that defines it.
 
-        Files then name the thing and its module. Whoever reads them imports the module first, or
-        trusts it by name (see `preferl.trust`).
-
-        Args:
-            name: how settings, commands and files call it.
-            target: its class, or `module:Name`.
-            config: the dataclass of its settings, if it has one. One that loads no torch lets
-                commands read settings without waiting for it.
+        Settings, commands and files then call it by the name, and files also name its module.
+        Whoever reads them imports the module first, or trusts it by name (see `preferl.trust`). A
+        config that loads no torch lets commands read settings without waiting for it.
 
         Raises:
             ConfigError: the name is that of another thing.
@@ -87,10 +82,6 @@ class Registry:
     def build(self, name: str, **parts: Any) -> Any:
         """Call the class or function of a name with those of the parts that it takes.
 
-        Args:
-            name: of the thing.
-            parts: all that things of this kind may need.
-
         Raises:
             ConfigError: no such name.
         """
@@ -99,7 +90,7 @@ class Registry:
         return target(**{key: part for key, part in parts.items() if key in taken})
 
     def config(self, name: str) -> type[Any]:
-        """The dataclass of a name's settings; files may name the dataclass instead.
+        """The dataclass of a name's settings, or of that dataclass's own name, as some files have.
 
         Raises:
             ConfigError: no such name, or one without settings.

@@ -60,13 +60,9 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
 
 
 def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -> Any:
-    """Import the object that `module:Name` stands for, if its module may be imported.
+    """Import what `module:Name` stands for, if its module may be imported; `Name` may have dots.
 
-    Args:
-        name: `module:Name`; the name may have dots.
-        what: what the object is for, for the message.
-        source: where the name was read, for the message.
-        trust: modules that a person trusts.
+    Messages call it `what`, and name the `source` where it was read; `trust` as for `admitted`.
 
     Raises:
         ConfigError: a module that nobody trusts, or no such object.
@@ -87,12 +83,8 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
     """The modules beyond `ALLOWED` that a person names now; they may be in the current folder.
 
-    Where one is there and nowhere else, the folder is added at the end of Python's path, so that
-    nothing in it hides an installed module.
-
-    Args:
-        names: ids or `module:Name`, as typed.
-        trust: modules, as typed.
+    Names are ids or `module:Name`. Where a module is in that folder and nowhere else, the folder is
+    added at the end of Python's path, so that nothing in it hides an installed module.
 
     Raises:
         ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.

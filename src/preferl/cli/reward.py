@@ -202,18 +202,15 @@ def _fit_with_progress(
     """Fit beside a bar; Ctrl-C prints how to go on."""
     from preferl.cli.console import ProgressLine, interrupt
 
-    total, doing = (
-        _preset(config, comparisons).trainer.epochs,
-        f"fitting {len(comparisons)} answers",
-    )
-    line = ProgressLine(doing)
+    doing = f"fitting {len(comparisons)} answers"
+    epochs, line = _preset(config, comparisons).trainer.epochs, ProgressLine(doing)
     try:
         with line.running():
             return fit_reward(
                 config,
                 episodes,
                 comparisons,
-                on_epoch=lambda epoch, _: line(doing, epoch, total),
+                on_epoch=lambda epoch, _: line(doing, epoch, epochs),
                 checkpoints=checkpoints,
             )
     except KeyboardInterrupt:
