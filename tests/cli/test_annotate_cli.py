@@ -14,7 +14,7 @@ from preferl.cli.console import print_table
 from preferl.cli.main import main
 from preferl.data import load_comparisons, save_episodes
 from preferl.data.episodes import Episodes, join
-from preferl.errors import DataError
+from preferl.errors import DataError, MissingExtraError
 from preferl.store.questions import known_pairs
 from preferl.store.store import Store
 
@@ -276,6 +276,14 @@ def test_episodes_of_an_offline_run(recorded, tmp_path):
     assert episodes_of_run(tmp_path / "offline").steps == 120
     with pytest.raises(DataError, match="save_episodes"):
         episodes_of_run(tmp_path)
+    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}):
+        (tmp_path / "offline/config.json").write_text(json.dumps(damaged))
+        with pytest.raises(DataError, match="save_episodes"):
+            episodes_of_run(tmp_path / "offline")
+    about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
+    (tmp_path / "offline/config.json").write_text(json.dumps(about))
+    with pytest.raises((DataError, MissingExtraError), match="such|minari"):
+        episodes_of_run(tmp_path / "offline")
 
 
 def test_help_loads_no_torch():

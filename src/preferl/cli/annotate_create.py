@@ -10,7 +10,7 @@ import numpy as np
 
 from preferl.cli.options import FOLDER, NAME, StoreConfig, Trust, import_trusted
 from preferl.errors import ConfigError, DataError, PreferlError, require_in
-from preferl.reading import read_object
+from preferl.reading import read_object, reading
 
 if TYPE_CHECKING:
     from preferl.data.episodes import Episodes
@@ -140,7 +140,7 @@ def _episodes(config: CreateConfig) -> "Episodes":
     if config.run is not None:
         return episodes_of_run(config.run)
     if config.dataset is not None:
-        return load_source(f"minari:{config.dataset.removeprefix('minari:')}")
+        return load_source(_minari(config.dataset))
     return load_source(config.demonstrations or "", task=config.task)
 
 
@@ -152,18 +152,17 @@ def episodes_of_run(folder: Path) -> "Episodes":
     for place in (folder, folder / "episodes"):
         if (place / "about.json").is_file():
             return load_episodes(place)
-    try:
+    expected = "a run from recorded episodes, or a folder that holds some"
+    fix = "Save episodes with preferl.data.save_episodes, and name their folder."
+    with reading(folder, expected=expected, fix=fix, error=DataError):
         settings = read_object(folder / "config.json")["config"]
         settings |= settings.get("run") or settings.get("config") or {}
-        source = settings["demonstrations"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="a run from recorded episodes, or a folder that holds some",
-            got="neither",
-            fix="Save episodes with preferl.data.save_episodes, and name their folder.",
-        ) from error
+        source = settings["demonstrations"] or _minari(settings["dataset"])
     return load_source(source, task=settings.get("task"))
+
+
+def _minari(dataset: str) -> str:
+    return f"minari:{dataset.removeprefix('minari:')}"
 
 
 def _draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
@@ -230,7 +229,7 @@ def _require_drawable(
 
 
 def _text(path: Path | None) -> str:
-    try:
-        return "" if path is None else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError.mismatch(f"{path}", expected="a text file", got=error) from error
+    if path is None:
+        return ""
+    with reading(path, expected="a text file", error=DataError):
+        return path.read_text(encoding="utf-8")
