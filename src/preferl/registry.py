@@ -229,17 +229,6 @@ ACQUISITIONS = Registry(
 )
 """Functions of the log-odds of candidate pairs."""
 
-_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
-
-TEACHERS = Registry(
-    "teacher",
-    {
-        "scripted": Entry(_SCRIPTED, _SCRIPTED),
-        "prompt": Entry("preferl.feedback.prompt:PromptTeacher"),
-    },
-)
-"""Called with clips and a generator."""
-
 REWARD_MODELS = Registry(
     "reward model",
     {
@@ -304,7 +293,7 @@ def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
         ConfigError: their registry does not have it.
     """
     others = list(known)
-    for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS, TEACHERS):
+    for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS):
         if any(map(registry.has_config, others)):
             return registry.config(kind)
     return None
