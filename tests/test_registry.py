@@ -8,9 +8,9 @@ import pytest
 from preferl import registry
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.registry import ALGORITHMS, REWARD_MODELS, SAMPLERS, Entry, Table
+from preferl.registry import ALGORITHMS, REWARD_MODELS, SAMPLERS, Entry, Registry
 
-TABLES = {name: table for name, table in vars(registry).items() if isinstance(table, Table)}
+TABLES = {name: table for name, table in vars(registry).items() if isinstance(table, Registry)}
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Thing:
 
 @pytest.fixture
 def table():
-    return Table("thing", {"plain": Entry("preferl.registry:Table")})
+    return Registry("thing", {"plain": Entry("preferl.registry:Registry")})
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -1,44 +1,45 @@
 """What is imported at the point of use: optional dependencies, and the names of packages."""
 
-import sys
-from collections.abc import Callable, Mapping
+import ast
+import pkgutil
+from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from preferl.errors import MissingExtraError
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Import `module`, or say which extra of preferl brings it.
+    """Import `module`, or name the extra of preferl that installs it.
 
     Raises:
         MissingExtraError: the module is not installed; the message holds the install line.
     """
     try:
-        found: ModuleType = import_module(module)
+        return import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{module} is not installed. Run: pip install 'preferl[{extra}]'"
-        ) from error
-    return found
+        message = f"{module} is not installed. Run: pip install 'preferl[{extra}]'"
+        raise MissingExtraError(message) from error
 
 
-def lazily(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package whose names are imported when they are first used.
+def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
 
-    Args:
-        package: its `__name__`.
-        modules: below it, with the names that come from each, in one text.
+    The package's file lists its names once, as type checkers and editors read re-exports:
+    `from module import name as name`, below `if TYPE_CHECKING:`. A name that is also a module's in
+    the package is imported outside of that block, or the module would hide it.
 
-    >>> find, _ = lazily("preferl", {"errors": "ConfigError PreferlError"})
-    >>> find("ConfigError").__name__
-    'ConfigError'
+    >>> find, _, names = lazily("preferl")
+    >>> find("PreferlError").__name__, "PreferlError" in names
+    ('PreferlError', True)
     """
+    tree = ast.parse(pkgutil.get_data(package, "__init__.py") or b"")
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     home = {
-        name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
+        alias.name: str(node.module)
+        for node in imports
+        for alias in node.names
+        if alias.name == alias.asname
     }
 
     def find(name: str) -> Any:
@@ -46,4 +47,5 @@ def lazily(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home[name]), name)
 
-    return find, lambda: sorted(vars(sys.modules[package])["__all__"])
+    names = sorted(home)
+    return find, lambda: names, names

@@ -56,23 +56,17 @@ class Expansion:
     """
 
     def __init__(self, name: object, stored: int) -> None:
-        self._name, self._stored = name, stored
-        self._held = 0
+        self._name, self._stored, self._held = name, stored, 0
 
     @classmethod
     def of(cls, path: Path) -> "Expansion":
-        """That of a file; its size is looked up.
-
-        Raises:
-            OSError: there is no such file.
-        """
+        """That of a file, by the size that it has; raises `OSError` where there is none."""
         return cls(path, path.stat().st_size)
 
     @property
     def left(self) -> int:
         """Bytes that may still be added."""
-        most = max(FLOOR, RATIO * self._stored)
-        return 2**62 if _allowed.get() else most - self._held
+        return 2**62 if _allowed.get() else max(FLOOR, RATIO * self._stored) - self._held
 
     def add(self, size: int) -> None:
         """Count bytes before they are taken.
@@ -81,11 +75,11 @@ class Expansion:
             DataError: more than the size of the file explains.
         """
         if size > self.left:
+            most, got = self._held + self.left, self._held + size
             raise DataError.mismatch(
                 f"{self._name}",
-                expected=f"at most {self._held + self.left:,} bytes in memory of a file of "
-                f"{self._stored:,}",
-                got=f"{self._held + size:,} or more",
+                expected=f"at most {most:,} bytes in memory of a file of {self._stored:,}",
+                got=f"{got:,} or more",
                 fix="If you trust its maker, allow it: --allow-large (preferl.data.allow_large()).",
             )
         self._held += size

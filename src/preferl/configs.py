@@ -5,12 +5,12 @@ import functools
 import inspect
 import math
 import types
-import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def takes_old_names(cls: type[Config]) -> type[Config]:
 def to_json(config: object) -> dict[str, Any]:
     """A dataclass as JSON: nested ones recursively, functions by name, infinities as words.
 
-    Where a field's type names several dataclasses, the one that is there is told by `"kind"`.
+    Where a field's type names several dataclasses, `"kind"` names the one that is there.
 
     Raises:
         ConfigError: not a dataclass, or a value that JSON cannot hold.
@@ -97,7 +97,7 @@ def to_json(config: object) -> dict[str, Any]:
     """
     if not is_dataclass(config) or isinstance(config, type):
         raise ConfigError.mismatch("config", expected="a dataclass", got=type(config).__name__)
-    return cast("dict[str, Any]", _encode(config, type(config), _or_word))
+    return cast("dict[str, Any]", _encode(config, type(config), str))
 
 
 def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
@@ -118,7 +118,7 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: a value that JSON cannot hold.
     """
-    return cast("dict[str, Any]", _encode(values, Any, _or_null))
+    return cast("dict[str, Any]", _encode(values, Any, lambda _: None))
 
 
 def require_words(config: object) -> None:
@@ -132,35 +132,32 @@ def require_words(config: object) -> None:
     Traceback (most recent call last):
     preferl.errors.ConfigError: pooling: expected one of sum, mean, got 'max'.
     """
-    for name, hint in typing.get_type_hints(type(config)).items():
+    for name, hint in get_type_hints(type(config)).items():
         if get_origin(hint) is Literal:
             require_one_of(name, getattr(config, name), hint)
 
 
-def _encode(value: Any, hint: Any, number: Callable[[float], Any]) -> Any:
+def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
+    """A value as JSON; numbers that are not finite as `infinite` of them."""
     if is_dataclass(value) and not isinstance(value, type):
-        hints = typing.get_type_hints(type(value))
+        cls, hints = type(value), get_type_hints(type(value))
         encoded = {
-            f.name: _encode(getattr(value, f.name), hints[f.name], number) for f in fields(value)
+            f.name: _encode(getattr(value, f.name), hints[f.name], infinite) for f in fields(value)
         }
-        return {"kind": type(value).__name__, **encoded} if len(_tagged(hint)) > 1 else encoded
+        several = sum(map(is_dataclass, get_args(hint))) > 1
+        return {"kind": cls.__name__, **encoded} if several else encoded
     if isinstance(value, Mapping):
-        return {str(key): _encode(item, Any, number) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        items = value.tolist() if isinstance(value, np.ndarray) else list(value)
+        return {str(key): _encode(item, Any, infinite) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple | set | frozenset):
         inner = next(iter(get_args(hint)), Any)
-        return [_encode(item, inner, number) for item in items]
-    return _encode_leaf(value, number)
-
-
-def _encode_leaf(value: Any, number: Callable[[float], Any]) -> Any:
+        return [_encode(item, inner, infinite) for item in value]
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return number(value)
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, float) and not math.isfinite(value):
+        return infinite(value)
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Path):
         return str(value)
@@ -173,34 +170,19 @@ def _encode_leaf(value: Any, number: Callable[[float], Any]) -> Any:
     )
 
 
-def _or_word(number: float) -> float | str:
-    return number if math.isfinite(number) else str(number)
-
-
-def _or_null(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
 def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
-    name = where or cls.__name__
     if not isinstance(data, Mapping):
-        raise _wrong(name, f"the fields of {cls.__name__}", data)
-    data = current_names(cls.__name__, data)
+        raise _wrong(where or cls.__name__, f"the fields of {cls.__name__}", data)
+    data, keys = current_names(cls.__name__, data), f"keys of {where or cls.__name__}"
     known = {f.name: f for f in fields(cls) if f.init}
-    unknown = sorted(set(data) - set(known))
-    if unknown:
-        raise ConfigError.mismatch(
-            f"keys of {name}", expected=f"some of {sorted(known)}", got=unknown
-        )
-    missing = [
-        key
-        for key, f in known.items()
-        if key not in data and f.default is MISSING and f.default_factory is MISSING
+    if unknown := sorted(set(data) - set(known)):
+        raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown)
+    required = [
+        key for key, f in known.items() if f.default is MISSING and f.default_factory is MISSING
     ]
-    if missing:
-        raise ConfigError.mismatch(f"keys of {name}", expected=missing, got=sorted(data))
-    hints = typing.get_type_hints(cls)
-    prefix = f"{where}." if where else ""
+    if missing := [key for key in required if key not in data]:
+        raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
+    hints, prefix = get_type_hints(cls), f"{where}." if where else ""
     return cls(**{key: _decode(hints[key], value, prefix + key) for key, value in data.items()})
 
 
@@ -237,17 +219,15 @@ def _decode_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
             raise _wrong(f"{where}.kind", f"one of {sorted(tagged)}", kind)
         rest = {key: value for key, value in data.items() if key != "kind"}
         return _decode_dataclass(cls, rest, where)
-    choices = [a for a in arguments if a is not type(None)]
-    for choice in choices[:-1]:
-        try:
+    *others, last = (a for a in arguments if a is not type(None))
+    for choice in others:
+        with suppress(ConfigError):
             return _decode(choice, data, where)
-        except ConfigError:
-            continue
-    return _decode(choices[-1], data, where)
+    return _decode(last, data, where)
 
 
 def _decode_container(origin: Any, arguments: tuple[Any, ...], data: Any, where: str) -> Any:
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         if not isinstance(data, Mapping):
             raise _wrong(where, "a mapping", data)
         inner = arguments[1] if len(arguments) > 1 else Any
@@ -258,16 +238,13 @@ def _decode_container(origin: Any, arguments: tuple[Any, ...], data: Any, where:
     if fixed and len(arguments) != len(data):
         raise _wrong(where, f"{len(arguments)} values", data)
     hints = arguments if fixed else (arguments[0],) * len(data)
-    items = [
-        _decode(h, d, f"{where}[{i}]") for i, (h, d) in enumerate(zip(hints, data, strict=True))
-    ]
+    items = [_decode(hints[i], item, f"{where}[{i}]") for i, item in enumerate(data)]
     return items if origin is list else tuple(items)
 
 
 def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
-    if hint is float and data in ("inf", "-inf", "nan"):
-        return float(data)
-    if hint is float and isinstance(data, int) and not isinstance(data, bool):
+    is_number = isinstance(data, int) and not isinstance(data, bool)
+    if hint is float and (is_number or data in ("inf", "-inf", "nan")):
         return float(data)
     if isinstance(hint, type) and issubclass(hint, Path | Enum):
         try:
@@ -286,26 +263,17 @@ def _named_function(name: str, where: str) -> Any:
     to run anything.
     """
     parts = name.replace(":", ".").split(".")
-    if parts[0] != "preferl" or any(part.startswith("_") for part in parts):
-        raise _no_function(where, name)
-    found = resolve(name, what=where, source="a configuration")
-    is_named = inspect.isfunction(found) or inspect.isclass(found)
-    if not is_named or f"{found.__module__}:{found.__qualname__}" != name:
-        raise _no_function(where, name)
-    return found
-
-
-def _no_function(where: str, name: str) -> ConfigError:
-    return ConfigError.mismatch(
+    if parts[0] == "preferl" and not any(part.startswith("_") for part in parts):
+        found = resolve(name, what=where, source="a configuration")
+        is_named = inspect.isfunction(found) or inspect.isclass(found)
+        if is_named and f"{found.__module__}:{found.__qualname__}" == name:
+            return found
+    raise ConfigError.mismatch(
         where,
         expected="the name of a function of preferl, as module:name where it is defined",
         got=repr(name),
         fix="Set functions of your own in code, with dataclasses.replace.",
     )
-
-
-def _tagged(hint: Any) -> list[Any]:
-    return [a for a in get_args(hint) if is_dataclass(a)]
 
 
 def _wrong(where: str, expected: object, got: object) -> ConfigError:

@@ -1,4 +1,4 @@
-"""Every error that preferl raises on purpose.
+"""Errors that preferl raises on purpose, and checks that raise them.
 
     PreferlError
     ├── DataError (ValueError)        arrays, files and labels that are not what they should be
@@ -23,11 +23,7 @@ class PreferlError(Exception):
 
     @classmethod
     def mismatch(cls, what: str, *, expected: object, got: object, fix: str = "") -> Self:
-        """Build an error of this kind, worded by `mismatch`.
-
-        >>> print(SpaceError.mismatch("actions", expected="a Box", got="Discrete(2)"))
-        actions: expected a Box, got Discrete(2).
-        """
+        """Build an error of this kind, worded by `mismatch`."""
         return cls(mismatch(what, expected=expected, got=got, fix=fix))
 
 

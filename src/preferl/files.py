@@ -31,7 +31,7 @@ _DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 def writing(
     path: Path, *, durable: bool = True, private: bool = False, first: bool = False
 ) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends well.
+    """Give a temporary path beside `path` that takes its place when the block ends well.
 
     The block creates a file or folder there. If it fails, nothing of it remains and what was at
     `path` is untouched. Whoever reads `path`, also after a loss of power, finds what was there
@@ -42,8 +42,8 @@ def writing(
         durable: wait until the disk holds it, so that what refers to it never outlives it. Without
             it a loss of power may leave an empty file; for what is made again at no cost.
         private: nobody but the owner may read it, at any moment.
-        first: of several programs that write this file at once the first wins, and what the
-            others wrote is dropped; so is this where there is a file already.
+        first: keep the file that is there; of several programs that write it at once the first
+            wins.
 
     Raises:
         StorageError: the folder cannot be written to, is full, or `path` is a folder where a
@@ -56,11 +56,12 @@ def writing(
         try:
             draft = holder / path.name
             yield draft
-            _set_modes(draft, 0o077 if private else _mask())
+            _set_modes(draft, private=private)
             if durable:
                 sync_all(draft)
             if first:
-                _link(path, draft)
+                with suppress(FileExistsError):
+                    os.link(draft, path)
             else:
                 _replace(path, draft, holder / "old")
             if durable:
@@ -76,6 +77,17 @@ def writing(
             got=error,
             fix="Choose another path, change its permissions or free some space.",
         ) from error
+
+
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
+    """Write a text file so that it is either whole or not there; `durable` as for `writing`."""
+    with writing(path, durable=durable) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+    """Write indented JSON so that it is either whole or not there; NaN is refused."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", durable=durable)
 
 
 def remove_drafts(folder: Path) -> None:
@@ -102,18 +114,6 @@ def remove_drafts(folder: Path) -> None:
             raise StorageError.mismatch(
                 f"{holder}", expected="a draft that can be removed", got=error
             ) from error
-
-
-def _mask() -> int:
-    """What new files here do not permit; some libraries write for the owner alone."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _set_modes(draft: Path, mask: int) -> None:
-    for path in _all(draft):
-        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 def make_folder(path: Path) -> None:
@@ -143,11 +143,6 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def _link(path: Path, draft: Path) -> None:
-    with suppress(FileExistsError):
-        os.link(draft, path)
-
-
 def sync_all(path: Path) -> None:
     """Wait until the disk holds a file, or a folder with all that is in it.
 
@@ -158,32 +153,36 @@ def sync_all(path: Path) -> None:
         sync(inside)
 
 
+def _set_modes(draft: Path, *, private: bool) -> None:
+    """Permit what new files here permit, since some libraries write for the owner alone."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in _all(draft):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~(0o077 if private else mask))
+
+
 def _all(path: Path) -> list[Path]:
-    """A file, or a folder with all that is in it, which comes first; nothing is passed over."""
-    found = [path]
-    for folder, folders, names in os.walk(path, topdown=False, onerror=_raise):
-        found += [Path(folder, name) for name in (*names, *folders)]
-    return [*found[1:], path]
+    """All that is in a folder, and then the folder, or a file; nothing is passed over."""
 
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, NotADirectoryError):  # a file is walked as well
+            raise error
 
-def _raise(error: OSError) -> None:
-    if not isinstance(error, NotADirectoryError):  # a file is walked as well
-        raise error
+    walk = os.walk(path, topdown=False, onerror=refuse)
+    return [*(Path(top, name) for top, folders, names in walk for name in names + folders), path]
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:
     """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
     if not (draft.is_dir() and path.is_dir()):
         draft.replace(path)
-        return
-    if _exchange(draft, path):
-        return
-    path.rename(aside)
-    try:
-        draft.replace(path)
-    except OSError:
-        aside.rename(path)
-        raise
+    elif not _exchange(draft, path):
+        path.rename(aside)
+        try:
+            draft.replace(path)
+        except OSError:
+            aside.rename(path)
+            raise
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -202,14 +201,3 @@ def _exchange(one: Path, other: Path) -> bool:
     if error in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         return False
     raise OSError(error, os.strerror(error), str(other))
-
-
-def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Write a text file so that it is either whole or not there; `durable` as for `writing`."""
-    with writing(path, durable=durable) as draft:
-        draft.write_text(text, encoding="utf-8")
-
-
-def write_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Write indented JSON so that it is either whole or not there; NaN is refused."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", durable=durable)

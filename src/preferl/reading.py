@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from safetensors import SafetensorError
 
-from preferl.errors import CheckpointError, PreferlError, mismatch
+from preferl.errors import CheckpointError, PreferlError
 
 MOST_JSON: Final = 64 * 2**20
 """Bytes of a JSON file; what preferl writes as JSON is far smaller, since numbers lie in arrays."""
@@ -32,10 +32,7 @@ def reading(
         what: the file or folder.
         expected: what it should be.
         fix: what to do.
-        error: of which kind; those of this kind, raised in the block, stay as they are.
-
-    Raises:
-        PreferlError: of that kind.
+        error: its kind; errors of this kind, raised in the block, stay as they are.
     """
     try:
         yield
@@ -43,11 +40,11 @@ def reading(
         raise
     except DAMAGED as fault:
         got = f"{fault}".removesuffix(".") or type(fault).__name__
-        raise error(mismatch(f"{what}", expected=expected, got=got, fix=fix)) from fault
+        raise error.mismatch(f"{what}", expected=expected, got=got, fix=fix) from fault
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
+    """Read a JSON file.
 
     Raises:
         OSError: it cannot be read.
@@ -61,12 +58,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """What a JSON file holds, which is one object.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is larger than `MOST_JSON`, no JSON, or no object.
-    """
+    """Read a JSON file that holds one object; raises as `read_json`, and `ValueError` of others."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise ValueError(f"{type(found).__name__}, not an object of JSON")
@@ -74,7 +66,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """What a text of JSON says, in UTF-8 if it comes as bytes.
+    """Parse JSON, in UTF-8 if it comes as bytes.
 
     Raises:
         ValueError: it is none, or nested too deeply.

@@ -1,18 +1,17 @@
-"""What is chosen by a name: one table per kind of thing, for settings, commands and files alike.
+"""What has a name in settings, commands and files: one registry per kind of thing.
 
-A table says where the class of each name is, as `module:Name`, and where the dataclass of its
-settings is. Nothing is imported before it is asked for, so neither settings nor help load torch.
-A new thing is its class, its config and one line here; a module of your own calls `register`.
+It has the place of each name's class, as `module:Name`, and that of the dataclass of its settings.
+Nothing is imported before it is needed, so neither settings nor help load torch. A new thing is its
+class, its config and one line here; a module of your own calls `register`.
 """
 
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from preferl.errors import ConfigError
 from preferl.trust import admitted
@@ -21,22 +20,15 @@ Thing = str | Callable[..., Any]
 """A class or function: itself, or as `module:Name` where it is defined."""
 
 
-@final
-@dataclass(frozen=True)
-class Entry:
-    """What a name stands for.
-
-    Attributes:
-        target: class or function that makes the thing.
-        config: dataclass of its settings; None where it takes them itself.
-    """
+class Entry(NamedTuple):
+    """What makes a thing, and the dataclass of its settings; None where it takes them itself."""
 
     target: Thing
     config: Thing | None = None
 
 
 @final
-class Table:
+class Registry:
     """Names to what they stand for.
 
     Args:
@@ -63,45 +55,32 @@ class Table:
     def register(self, name: str, target: Thing, config: Thing | None = None) -> None:
         """Add a thing of your own, at the end of the module that defines it.
 
-        Files then name the thing and its module. Whoever reads them imports the module first, or
-        trusts it by name (see `preferl.trust`).
-
-        Args:
-            name: how settings, commands and files call it.
-            target: its class, or `module:Name`.
-            config: the dataclass of its settings, if it has one. One that loads no torch lets
-                commands read settings without waiting for it.
+        Settings, commands and files then call it by the name, and files also name its module.
+        Whoever reads them imports the module first, or trusts it by name (see `preferl.trust`). A
+        config that loads no torch lets commands read settings without waiting for it.
 
         Raises:
-            ConfigError: a name that stands for something else.
+            ConfigError: the name is that of another thing.
         """
-        entry, present = Entry(target, config), self._entries.get(name)
+        present = self._entries.get(name)
         if present is not None and _text(present.target) != _text(target):
             raise ConfigError.mismatch(
                 f"name of a {self._what}",
                 expected="one that is free",
                 got=f"{name!r}, which is {_text(present.target)}",
             )
-        self._entries[name] = entry
+        self._entries[name] = Entry(target, config)
 
     def remove(self, name: str) -> None:
         """Take a name out, if it is there."""
         self._entries.pop(name, None)
 
     def load(self, name: str) -> Any:
-        """The class or function of a name.
-
-        Raises:
-            ConfigError: no such name.
-        """
+        """The class or function of a name; raises `ConfigError` for an unknown one."""
         return _loaded(self._entry(name).target)
 
     def build(self, name: str, **parts: Any) -> Any:
         """Call the class or function of a name with those of the parts that it takes.
-
-        Args:
-            name: of the thing.
-            parts: all that things of this kind may need.
 
         Raises:
             ConfigError: no such name.
@@ -111,10 +90,7 @@ class Table:
         return target(**{key: part for key, part in parts.items() if key in taken})
 
     def config(self, name: str) -> type[Any]:
-        """The dataclass of a name's settings.
-
-        Args:
-            name: of the thing, or of its dataclass, as some files have it.
+        """The dataclass of a name's settings, or of that dataclass's own name, as some files have.
 
         Raises:
             ConfigError: no such name, or one without settings.
@@ -132,10 +108,7 @@ class Table:
         return _text(config) in self._by_config
 
     def name_of(self, config: object) -> str:
-        """The name of the thing whose settings these are.
-
-        Args:
-            config: the dataclass, or one of them.
+        """The name of the thing that has this dataclass, or an instance of it, as settings.
 
         Raises:
             ConfigError: settings of nothing here.
@@ -200,14 +173,10 @@ class Table:
 
 
 def imported(module: str, *, source: str) -> ModuleType:
-    """A module that a person trusts, imported for what it registers.
-
-    Args:
-        module: that `preferl.trust` lets pass.
-        source: where it was named, for messages.
+    """Import a module that `preferl.trust` lets pass, for what it registers.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: it is not there; the message has `source`, where it was named.
     """
     try:
         return import_module(module)
@@ -238,7 +207,7 @@ def _loaded(thing: Thing) -> Any:
     return getattr(import_module(module), name)
 
 
-SAMPLERS = Table(
+SAMPLERS = Registry(
     "sampler",
     {
         "uniform": Entry("preferl.feedback.sampling:UniformPairs"),
@@ -249,7 +218,7 @@ SAMPLERS = Table(
 """Called with segments, a count and a generator; built from `scorer`, `likelihood`, `acquisition`,
 `oversampling` and `asked`, as far as they take these."""
 
-ACQUISITIONS = Table(
+ACQUISITIONS = Registry(
     "acquisition",
     {
         "logit": Entry("preferl.feedback.acquisition:logit_variance"),
@@ -260,18 +229,7 @@ ACQUISITIONS = Table(
 )
 """Functions of the log-odds of candidate pairs."""
 
-_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
-
-TEACHERS = Table(
-    "teacher",
-    {
-        "scripted": Entry(_SCRIPTED, _SCRIPTED),
-        "prompt": Entry("preferl.feedback.prompt:PromptTeacher"),
-    },
-)
-"""Called with clips and a generator."""
-
-REWARD_MODELS = Table(
+REWARD_MODELS = Registry(
     "reward model",
     {
         "mlp": Entry("preferl.models.mlp:MLPReward", "preferl.models.configs:MLPRewardConfig"),
@@ -288,7 +246,7 @@ REWARD_MODELS = Table(
 )
 """Called with two spaces, the config and `seed=`."""
 
-ALGORITHMS = Table(
+ALGORITHMS = Registry(
     "algorithm",
     {
         "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithm_configs:PPOConfig"),
@@ -297,7 +255,7 @@ ALGORITHMS = Table(
 )
 """Algorithms of stable-baselines3; called as these are, with the settings by name."""
 
-OFFLINE_LEARNERS = Table(
+OFFLINE_LEARNERS = Registry(
     "offline learner",
     {
         "iql": Entry("preferl.offline.iql:IQL", "preferl.offline.learner_configs:IQLConfig"),
@@ -316,7 +274,7 @@ OFFLINE_LEARNERS = Table(
 `config`, `seed` or `seeds`, `steps` and `device`. `preferl.offline.config.POLICIES` says how each
 takes part in an offline run."""
 
-ENGINES = Table(
+ENGINES = Registry(
     "engine",
     {
         "one-block transformer": Entry("preferl.models.transformer_trace:OneBlock"),
@@ -329,13 +287,13 @@ the library works by the plain version."""
 
 
 def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
-    """The registered dataclass of a kind, by either name, from the table that has known ones too.
+    """The registered dataclass of a kind, by either name, from the registry of the known ones.
 
     Raises:
-        ConfigError: their table does not have it.
+        ConfigError: their registry does not have it.
     """
     others = list(known)
-    for table in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS, TEACHERS):
-        if any(map(table.has_config, others)):
-            return table.config(kind)
+    for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS):
+        if any(map(registry.has_config, others)):
+            return registry.config(kind)
     return None

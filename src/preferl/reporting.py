@@ -45,8 +45,7 @@ class JsonlSink:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
-                content = path.read_bytes()
-                os.truncate(path, content.rfind(b"\n") + 1)
+                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
             self._file = path.open("a", encoding="utf-8")
         except OSError as error:
             raise StorageError.mismatch(
@@ -55,8 +54,7 @@ class JsonlSink:
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Append one line: the numbers and, under `step`, the step."""
-        numbers = {name: float(value) for name, value in values.items()}
-        line = {name: v if math.isfinite(v) else None for name, v in numbers.items()}
+        line = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
         self._file.write(json.dumps(line | {"step": int(step)}, allow_nan=False) + "\n")
         self._file.flush()
 
@@ -67,11 +65,7 @@ class JsonlSink:
 
 @final
 class TensorBoardSink:
-    """Scalars for TensorBoard.
-
-    Args:
-        folder: where its event files go.
-    """
+    """Scalars for TensorBoard, as event files in a folder."""
 
     def __init__(self, folder: Path | str) -> None:
         tensorboard = require("torch.utils.tensorboard", extra="all")
@@ -96,11 +90,10 @@ class WandbSink:
 
     Args:
         project: the project there; that of `WANDB_PROJECT` if None, and "preferl" without one.
-        entity: the user or team it belongs to; that of `WANDB_ENTITY` if None.
+        entity: the user or team it belongs to.
         name: the run's name; drawn by the service if None.
         folder: where its local files go.
-        mode: `"online"`, `"offline"` to upload later with `wandb sync`, or `"disabled"`; that of
-            `WANDB_MODE` if None, and online without one.
+        mode: `"online"`, `"offline"` to upload later with `wandb sync`, or `"disabled"`.
 
     Raises:
         ConfigError: nobody is signed in, or the service refuses the run.
@@ -146,11 +139,7 @@ class WandbSink:
 
 @final
 class Sinks:
-    """Several sinks as one.
-
-    Args:
-        *sinks: all of them get every number; none at all makes a sink that forgets.
-    """
+    """Several sinks as one; none at all makes a sink that forgets."""
 
     def __init__(self, *sinks: MetricSink) -> None:
         self._sinks = sinks
@@ -161,7 +150,7 @@ class Sinks:
             sink.log(values, step)
 
     def close(self) -> None:
-        """Close each, even if one of them fails."""
+        """Close each; one that fails does not keep the others open."""
         with ExitStack() as stack:
             for sink in self._sinks:
                 stack.callback(sink.close)
@@ -174,11 +163,8 @@ PLACES = ("jsonl", "tensorboard", "wandb")
 def require_places(places: Sequence[str]) -> None:
     """Raise what `open_sinks` would raise of the places, before a folder is made.
 
-    Args:
-        places: some of `PLACES`, each at most once.
-
     Raises:
-        ConfigError: another place, or one twice.
+        ConfigError: another place than those of `PLACES`, or one twice.
         MissingExtraError: wandb is asked for and not installed.
     """
     if not set(places) <= set(PLACES) or len(set(places)) < len(places):
@@ -190,11 +176,9 @@ def require_places(places: Sequence[str]) -> None:
 
 
 def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
-    """One sink for the places that are named, all of them inside a run's folder.
+    """Open one sink for some of `PLACES`, all of them inside a run's folder.
 
-    Args:
-        places: some of `PLACES`; none at all makes a sink that forgets.
-        folder: of the run; its name is what Weights & Biases shows.
+    Weights & Biases shows the folder's name.
 
     Raises:
         ConfigError: another place, or wandb without anybody signed in.
@@ -211,7 +195,7 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
 
 
 def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
-    """What `JsonlSink` wrote, as columns of one row per line; NaN where a line lacks a name.
+    """Read what `JsonlSink` wrote: columns of one row per line, NaN where a line lacks a name.
 
     A last line that a crash cut off is left out.
 
@@ -236,8 +220,8 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
     rows: list[dict[str, float]] = []
     for line in text.split("\n")[:-1]:
         try:
-            values = {name: math.nan if v is None else v for name, v in parse_json(line).items()}
-            rows.append({str(name): float(value) for name, value in values.items()})
+            values = parse_json(line).items()
+            rows.append({str(name): math.nan if v is None else float(v) for name, v in values})
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise DataError.mismatch(
                 f"line {len(rows) + 1} of {path}", expected="a JSON object of numbers", got=line

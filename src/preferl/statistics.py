@@ -47,28 +47,16 @@ def sign_test(successes: int, trials: int) -> float:
 def bootstrap_interval(
     values: FloatArray, rng: np.random.Generator, *, resamples: int = 2000
 ) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean (Efron 1979).
-
-    Returns of episodes are seldom normal, and this does not take them to be.
+    """95 % percentile bootstrap interval of the mean (Efron 1979), which need not be normal.
 
     Args:
-        values: `[K]`, at least one. A single one says nothing of spread: both ends are it.
+        values: `[K]`, at least one. A single one shows no spread: both ends are it.
         rng: where the resamples come from.
         resamples: enough that the ends are steady to a few hundredths of a deviation.
     """
     rows = rng.integers(len(values), size=(resamples, len(values)))
     low, high = np.quantile(np.asarray(values, np.float64)[rows].mean(1), [0.025, 0.975])
     return float(low), float(high)
-
-
-def average_ranks(values: FloatArray) -> FloatArray:
-    """`[T]` ranks from 1, where equal values share the mean of their ranks.
-
-    >>> average_ranks(np.array([3.0, 1.0, 3.0])).tolist()
-    [2.5, 1.0, 2.5]
-    """
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[group])
 
 
 def pearson(first: FloatArray, second: FloatArray) -> float:
@@ -89,4 +77,8 @@ def spearman(first: FloatArray, second: FloatArray) -> float:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 27.0]))
     1.0
     """
-    return pearson(average_ranks(first), average_ranks(second))
+    ranks = []
+    for values in (first, second):
+        _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[group])
+    return pearson(*ranks)

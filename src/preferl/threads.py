@@ -1,4 +1,4 @@
-"""How many processor threads torch takes; more than there are free cost dearly."""
+"""How many processor threads torch takes; more than are free make it slow."""
 
 import os
 import sys

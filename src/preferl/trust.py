@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
-    """A name that was read somewhere, if what it makes Python import may be imported.
+    """Return a name that was read somewhere, if what it makes Python import may be imported.
 
     Everything that reads the id of an environment from a file or a database asks here, before
     gymnasium sees the id: for `module:Id` gymnasium imports the module.
@@ -45,7 +46,8 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
     if not isinstance(name, str):
         raise ConfigError.mismatch(f"name in {source}", expected="text", got=repr(name))
     for module in _modules_of(name):
-        if not (_needs_no_trust(module) or _is_below(module, trust)):
+        trusted = any(module == one or module.startswith(f"{one}.") for one in trust)
+        if not (trusted or _needs_no_trust(module)):
             raise ConfigError.mismatch(
                 f"{name!r}, which {source} names",
                 expected=f"a module that may be imported: of {', '.join(sorted(ALLOWED))}, or "
@@ -58,13 +60,9 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
 
 
 def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -> Any:
-    """The object that `module:Name` stands for, imported if its module may be.
+    """Import what `module:Name` stands for, if its module may be imported; `Name` may have dots.
 
-    Args:
-        name: `module:Name`; the name may have dots.
-        what: what the object is for, for the message.
-        source: where the name was read, for the message.
-        trust: modules that a person trusts.
+    Messages call it `what`, and name the `source` where it was read; `trust` as for `admitted`.
 
     Raises:
         ConfigError: a module that nobody trusts, or no such object.
@@ -75,25 +73,18 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
     module, attributes = _parts(name, what)
     admitted(name, source=source, trust=trust)
     try:
-        found: Any = import_module(module)
-        for attribute in attributes.split("."):
-            found = getattr(found, attribute)
+        return attrgetter(attributes)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError.mismatch(
             what, expected="module:Name", got=f"{name!r} ({error})"
         ) from error
-    return found
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
     """The modules beyond `ALLOWED` that a person names now; they may be in the current folder.
 
-    Where one is there and nowhere else, the folder is added at the end of Python's path, so that
-    nothing in it hides an installed module.
-
-    Args:
-        names: ids or `module:Name`, as typed.
-        trust: modules, as typed.
+    Names are ids or `module:Name`. Where a module is in that folder and nowhere else, the folder is
+    added at the end of Python's path, so that nothing in it hides an installed module.
 
     Raises:
         ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
@@ -179,10 +170,6 @@ def _needs_no_trust(module: str) -> bool:
     parts = module.split(".")
     is_public = not any(part.startswith("_") for part in parts)
     return parts[0] in ALLOWED and is_public and not _is_only_here(module)
-
-
-def _is_below(module: str, trust: Collection[str]) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in trust)
 
 
 def _is_only_here(module: str) -> bool:

@@ -1,8 +1,8 @@
-"""Numbered folders, each whole or not there: published rewards, checkpoints, answers under way.
+"""Numbered folders, each whole or not there: published rewards, checkpoints, pending answers.
 
 A program writes the next number beside its place and moves it there at once (see
-`preferl.files.writing`). A file in it lists the others with their digests, so that half of a
-folder is no whole one.
+`preferl.files.writing`). A file in it lists the others with their digests, which tell a whole
+folder from a part of one.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ LOGGER = logging.getLogger(__name__)
 
 VERSION: Final = re.compile(r"\d{5,}")
 
-_LEFT: Final = re.compile(r"\.\d{5,}\..+")
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 """What a writer leaves that was killed, and versions on their way out."""
 
 
@@ -59,7 +59,7 @@ def names_in(folder: Path | str) -> list[str]:
 
 def is_left(name: str) -> bool:
     """Whether a name in a folder of versions is that of a draft."""
-    return _LEFT.fullmatch(name) is not None
+    return _DRAFT.fullmatch(name) is not None
 
 
 def digests(path: Path) -> dict[str, tuple[int, str]]:
@@ -69,12 +69,7 @@ def digests(path: Path) -> dict[str, tuple[int, str]]:
 
 
 def require_whole(path: Path, files: Mapping[str, Any]) -> None:
-    """Raise `ValueError` unless the listed files of a version are as they were written.
-
-    Args:
-        path: of the version.
-        files: digests by name, or bytes and digests.
-    """
+    """Raise `ValueError` unless a version's files have the listed digests, or bytes and digests."""
     for name, listed in files.items():
         size, digest = _digest(inside(path, name))
         if listed not in (digest, [size, digest]):

@@ -70,6 +70,22 @@ def test_names_at_the_top_are_those_of_their_packages():
     assert imported_names("preferl") | {"__version__"} == listed == set(dir(preferl))
 
 
+def test_what_users_need_is_at_the_top_and_that_is_not_everything():
+    needed = {"FeedbackVecEnv", "FeedbackVectorEnv", "HumanPreferencesEnvWrapper", "Store"}
+    needed |= {"DecisionTransformer", "DTConfig", "FeedbackCallback", "FeedbackConfig"}
+    assert needed | {"StoredFeedback", "launch"} <= set(preferl.__all__)
+    assert len(preferl.__all__) <= 70
+
+
+@pytest.mark.parametrize("package", LISTING)
+def test_no_module_hides_a_name_that_is_imported_on_first_use(package):
+    module = import_module(package)
+    modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    for name in modules & set(module.__all__):
+        assert name in vars(module), f"import {name} at once, or the module hides it"
+        assert not inspect.ismodule(getattr(module, name))
+
+
 def test_other_names_are_refused_as_usual():
     with pytest.raises(AttributeError, match="module 'preferl' has no attribute 'Episode'"):
         preferl.Episode  # noqa: B018

@@ -1,6 +1,5 @@
 """`preferl annotate` and `preferl reward fit --store`: from episodes to a reward of people."""
 
-import io
 import json
 import subprocess
 import sys
@@ -8,14 +7,14 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from preferl.cli.annotate_create import episodes_of_run
-from preferl.cli.annotate_report import _people, _rich
+from preferl.cli.annotate_report import _people
+from preferl.cli.console import print_table
 from preferl.cli.main import main
 from preferl.data import load_comparisons, save_episodes
 from preferl.data.episodes import Episodes, join
-from preferl.errors import DataError
+from preferl.errors import DataError, MissingExtraError
 from preferl.store.questions import known_pairs
 from preferl.store.store import Store
 
@@ -112,18 +111,19 @@ def test_an_html_report(labels, tmp_path, capsys):
     assert ".html or .json" in capsys.readouterr().err
 
 
-def test_a_person_to_look_at_fits_into_eighty_columns():
+def test_a_person_to_look_at_fits_into_eighty_columns(monkeypatch, capsys):
     person = {
         "name": "Somebody with a long name", "answers": 1234, "median_ms": 3400.0,
         "tie_rate": 0.05, "left_rate": 0.9, "agreement": 0.8, "overlap": 120,
         "known_accuracy": 0.5, "known": 10, "consistency": 0.7, "repeats": 12,
         "reasons": ["known pairs", "one side"],
     }  # fmt: skip
-    shown = io.StringIO()
-    Console(file=shown, width=80).print(_rich(_people({"people": [person]})))
-    heads = shown.getvalue().splitlines()[2]
-    assert heads.split()[-4:] == ["known", "repeats", "look", "at"]
-    assert {"Somebody", "pairs,", "120", "12"} <= set(shown.getvalue().split())
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(*_people({"people": [person]}))
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[2].split()[-4:] == ["known", "repeats", "look", "at"]
+    assert {"Somebody", "pairs,", "120", "12"} <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_informative_pairs_come_from_a_reward(labels, recorded, tmp_path, capsys):
@@ -276,6 +276,14 @@ def test_episodes_of_an_offline_run(recorded, tmp_path):
     assert episodes_of_run(tmp_path / "offline").steps == 120
     with pytest.raises(DataError, match="save_episodes"):
         episodes_of_run(tmp_path)
+    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}):
+        (tmp_path / "offline/config.json").write_text(json.dumps(damaged))
+        with pytest.raises(DataError, match="save_episodes"):
+            episodes_of_run(tmp_path / "offline")
+    about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
+    (tmp_path / "offline/config.json").write_text(json.dumps(about))
+    with pytest.raises((DataError, MissingExtraError), match="such|minari"):
+        episodes_of_run(tmp_path / "offline")
 
 
 def test_help_loads_no_torch():

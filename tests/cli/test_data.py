@@ -1,6 +1,7 @@
 """`preferl data inspect` shows what is there and lets errors rise."""
 
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,8 @@ def _episodes() -> Episodes:
 
 def _rows(text: str) -> dict[str, str]:
     """Names and values of the tables that were printed."""
-    cells = [line.split("│") for line in text.splitlines() if line.count("│") == 3]
-    return {name.strip(): value.strip() for _, name, value, _ in cells}
+    cells = [re.split(r" {2,}", line.strip()) for line in text.splitlines()]
+    return {row[0]: row[1] for row in cells if len(row) == 2}
 
 
 def _demonstrations(folder: Path) -> Path:

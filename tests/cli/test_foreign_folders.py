@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.cli import runs
+from preferl.cli import online
 from preferl.cli.main import main
 from preferl.data import save_episodes
 from preferl.data.episodes import Episodes
@@ -226,7 +226,7 @@ def test_a_module_that_is_typed_or_trusted_is_used(folder, monkeypatch):
     def make(config, *_, **__):
         made.append(make_environments(config.env, 1, seed=0))
 
-    monkeypatch.setattr(runs, "run_with_progress", make)
+    monkeypatch.setattr(online, "run_with_progress", make)
     (folder.path / "settings.yaml").write_text("env: evilmod:X-v0\n")
     (folder.path / "others.yaml").write_text("env: othermod:Y-v0\n")
     for words in (

@@ -14,7 +14,7 @@ import tyro
 
 from preferl.cli.demo import HEIGHT, WIDTH, draw_pendulum, play_pendulums
 from preferl.cli.main import COMMANDS, main
-from preferl.cli.optional import plain_metavars
+from preferl.cli.options import plain_metavars
 
 
 def run(*words):

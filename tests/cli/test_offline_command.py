@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from preferl.cli.console import ProgressLine
 from preferl.cli.main import main
-from preferl.cli.offline import StageProgress
 
 
 def run(*words):
@@ -61,7 +61,7 @@ def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
         if doing.startswith("training"):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(StageProgress, "__call__", stop)
+    monkeypatch.setattr(ProgressLine, "__call__", stop)
     assert run(*small) == 130
     assert "--resume goes on" in capsys.readouterr().out
 

@@ -7,15 +7,12 @@ from urllib.parse import urlsplit
 
 import tyro
 
-from preferl.cli.labels import StoreConfig, begun, opened, require_store
-from preferl.cli.optional import Trust
+from preferl.cli.options import Crossing, Labels, StoreConfig, Trust, opened, require_store
 from preferl.errors import ConfigError
 
 PORT = 8765
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts that are another machine for everybody else."""
-
-Labels = Annotated[StoreConfig, tyro.conf.arg(name="")]
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class RenderConfig:
     Attributes:
         store: folder of the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database.
-        function: module:function that draws every clip, instead of what projects say.
+        function: module:function that draws every clip, in place of the projects' own way.
         trust: module that projects may import to draw clips, such as that of an environment of
             yours; may be given several times.
         once: end when there is nothing left to draw.
@@ -143,10 +140,10 @@ class ImportConfig:
         demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari
             data set.
         task: row of the table of tasks, for a D4RL file that needs one.
-        name: who is said to have answered; by default what the file or folder is called.
+        name: of whoever answered; by default that of the file or folder.
         owner: name for answers of whoever ran the server that exported them; refused without one.
         without_same: leave out answers about a clip and itself, which are refused otherwise.
-        length: steps per clip, where the labels do not say.
+        length: steps per clip, where the labels do not have it.
         crossing: what becomes of clips across an episode's end, in label folders.
     """
 
@@ -160,31 +157,32 @@ class ImportConfig:
     owner: str | None = None
     without_same: bool = False
     length: int | None = None
-    crossing: Literal["drop", "keep", "error"] | None = None
+    crossing: Crossing | None = None
 
 
 def run_serve(config: ServeConfig) -> None:
     """Serve until Ctrl-C."""
     import os
 
-    _say("Starting the page ...")  # what follows takes seconds
+    from preferl.cli.console import echo
+
+    echo("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
     from preferl.annotate.settings import AnnotateSettings
     from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 
     settings = AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
-    drawing = ("annotate", "render", *config.labels.words(), "--parent", str(os.getpid()))
-    drawing += trust_options(config.trust)
+    drawing = ("annotate", "render", *config.labels.options(), "--parent", str(os.getpid()))
     reported = os.environ.get(STATUS_FILE)
     with opened(config.labels) as (store, project):
         serve(
             store,
             project,
             settings,
-            render=drawing if config.render else (),
+            render=(*drawing, *trust_options(config.trust)) if config.render else (),
             open_browser=config.browser,
-            say=_say,
+            say=echo,
             status_file=Path(reported) if reported else None,
         )
 
@@ -193,6 +191,7 @@ def run_render(config: RenderConfig) -> None:
     """Draw until there is nothing left, or Ctrl-C."""
     import logging
 
+    from preferl.cli.console import echo
     from preferl.store.rendering import serve_rendering
     from preferl.trust import typed
 
@@ -207,87 +206,81 @@ def run_render(config: RenderConfig) -> None:
         once=config.once,
     )
     failed = f", {done.failed:,} could not be" if done.failed else ""
-    _say(f"{done.drawn:,} clips drawn{failed}.")
+    echo(f"{done.drawn:,} clips drawn{failed}.")
 
 
 def run_invite(config: InviteConfig) -> None:
-    """Print the link of a person, and what whoever sends it should know.
+    """Print the link of a person, and what whoever sends it should know."""
+    from preferl.cli.console import echo
 
-    Raises:
-        ConfigError: no such project or name, or one like that of whoever runs the server.
-    """
     with opened(config.labels) as (store, project):
         if config.revoke:
             name = store.people.revoke(project.id, config.name).name
             store.events.add(project.id, "revoked", detail={"name": name})
-            _say(f"The link of {name} has ended, and so have their sessions. Answers stay.")
+            echo(f"The link of {name} has ended, and so have their sessions. Answers stay.")
             return
         before = {person.name for person in store.people.all(project.id)}
+        uses = 1 if config.once else None
         person, secret = store.people.invite(
-            project.id,
-            config.name,
-            config.role,
-            hours=config.expires,
-            uses=1 if config.once else None,
+            project.id, config.name, config.role, hours=config.expires, uses=uses
         )
-        known = {"name": person.name, "role": config.role}
-        store.events.add(project.id, "invited", detail=known)
+        detail = {"name": person.name, "role": config.role}
+        store.events.add(project.id, "invited", detail=detail)
         served = store.events.last("served")
-    does = "looks on" if config.role == "spectator" else "answers"
-    _say(f"{person.name} ({config.role}) {does} here; this link is shown only now:")
     page = config.public_url or (served or {}).get("url") or f"http://localhost:{PORT}"
-    _say(f"{page.rstrip('/')}/join/{secret}")
+    does = "looks on" if config.role == "spectator" else "answers"
+    lines = [
+        f"{person.name} ({config.role}) {does} here; this link is shown only now:",
+        f"{page.rstrip('/')}/join/{secret}",
+    ]
     if config.once or config.expires is not None:
         hours = "" if config.expires is None else f" within {config.expires:g} hours"
-        _say(f"It opens{' once' if config.once else ''}{hours}.")
+        lines.append(f"It opens{' once' if config.once else ''}{hours}.")
     if person.name in before:
-        _say(f"The link that {person.name} had before has ended.")
+        lines.append(f"The link that {person.name} had before has ended.")
     if urlsplit(page).hostname in LOCAL:
-        _say(
-            "It opens on this machine only. For others say where they reach the page, as in "
-            "--public-url https://labels.example.org."
+        lines.append(
+            "It opens on this machine only. For others name the address at which they reach the "
+            "page, as in --public-url https://labels.example.org."
         )
     if config.public_url is None and served is None:
-        _say("The page was not served yet; if that is at another address, say --public-url.")
+        lines.append("The page was not served yet; if it has another address, use --public-url.")
+    echo("\n".join(lines))
 
 
 def run_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
+    from preferl.cli.console import echo
     from preferl.store.clip_folder import export_segments
     from preferl.store.exchange import export_answers
 
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)
-        _say(
+        echo(
             f"{count:,} rows in {config.path}: all that was ever answered, skipped or taken back. "
-            "Those with `counts` are what people say now."
+            "Those with `counts` are the answers that hold now."
         )
         if config.clips is not None:
             clips = export_segments(store, project.id, config.clips)
-            _say(f"{clips:,} clips in {config.clips}.")
+            echo(f"{clips:,} clips in {config.clips}.")
 
 
 def run_import(config: ImportConfig) -> None:
     """Read whatever the path holds."""
-    from preferl.data.sources.kinds import load_source
+    from preferl.cli.console import echo
+    from preferl.data.sources import load_source
     from preferl.store.exchange import import_answers
     from preferl.store.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
-    place = begun(config.labels) if config.new else opened(config.labels)
-    with place as (store, project):
+    named, length, crossing = config.name, config.length, config.crossing
+    with opened(config.labels, new=config.new) as (store, project):
+        about = (store, project.id, config.path)
         if kind == "export":
-            added = import_answers(
-                store,
-                project.id,
-                config.path,
-                clips=config.clips,
-                owner=config.owner,
-                without_same=config.without_same,
-            )
-            _say(f"{added.new:,} answers are new, {added.known:,} were there already.")
+            owner, same = config.owner, config.without_same
+            added = import_answers(*about, clips=config.clips, owner=owner, without_same=same)
+            echo(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return
-        about, named, length = (store, project.id, config.path), config.name, config.length
         given = config.demonstrations
         episodes = None if given is None else load_source(given, task=config.task)
         if kind == "table":
@@ -298,16 +291,15 @@ def run_import(config: ImportConfig) -> None:
             fix = "Give --demonstrations with the episodes that they count in."
             raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
         else:
-            crossing = config.crossing
             found = import_labels(*about, episodes, name=named, length=length, crossing=crossing)
-    _say(
+    echo(
         f"{found.new:,} answers by {', '.join(found.annotators)} about {found.clips:,} clips are "
         f"new, {found.known:,} were there already."
     )
 
 
 def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
-    """Told apart by the name, or by the columns of the first row."""
+    """What a path holds, by its name or by the columns of its first row."""
     from preferl.store.tables import read_table
 
     if path.is_dir():
@@ -316,9 +308,3 @@ def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
         return "drlhp"
     columns = next(iter(read_table(path)), {}).keys()
     return "table" if {"chosen", "rejected"} & columns else "export"
-
-
-def _say(text: str) -> None:
-    from rich.console import Console
-
-    Console().print(text, highlight=False, soft_wrap=True, markup=False)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from preferl.cli.labels import FOLDER, NAME
+from preferl.cli.options import FOLDER, NAME, StoreConfig, Trust, import_trusted
 from preferl.errors import ConfigError, DataError, PreferlError, require_in
-from preferl.reading import read_object
+from preferl.reading import read_object, reading
 
 if TYPE_CHECKING:
     from preferl.data.episodes import Episodes
     from preferl.data.segments import Segments
     from preferl.feedback.protocols import PairSampler
     from preferl.shapes import IntArray
+
+starting_point = import_trusted
 
 Sampler = Literal["uniform", "informative", "covering"]
 
@@ -58,6 +60,7 @@ class CreateConfig:
         pixels: or the name of the observation that holds pictures.
         elsewhere: make the project although its clips cannot be drawn on this machine.
         seed: of all draws.
+        trust: module of yours that registers the model of `reward`; may be given several times.
     """
 
     demonstrations: Path | None = None
@@ -84,42 +87,30 @@ class CreateConfig:
     pixels: str | None = None
     elsewhere: bool = False
     seed: int = 0
+    trust: Trust = ()
 
 
 def run_create(config: CreateConfig) -> None:
-    """Draw the questions, store them, and say what comes next.
-
-    Raises:
-        ConfigError: settings that do not go together, or a project that exists.
-        DataError: episodes that cannot be read, are too short, or cannot be drawn.
-    """
-    from rich.console import Console
-
-    from preferl.store.projects import ProjectSettings
+    """Draw the questions, store them, and print what comes next."""
+    from preferl.cli.console import echo
+    from preferl.store import ProjectSettings, Store
     from preferl.store.questions import known_pairs
-    from preferl.store.store import Store
     from preferl.trust import trust_options, typed
 
-    console = Console()
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
-    episodes = load_episodes_of(config)
+    episodes = _episodes(config)
+    taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
     settings = ProjectSettings(
-        title=config.title,
-        question=config.question,
+        **{name: getattr(config, name) for name in taken},
         instructions=_text(config.instructions),
-        fps=config.fps,
-        quorum=config.quorum,
-        qualification=config.qualification,
-        strength=config.strength,
-        budget=config.budget,
         frames=_frames(config, episodes),
     )
-    segments, pairs = draw_pairs(config, episodes)
+    segments, pairs = _draw_pairs(config, episodes)
     rng = np.random.default_rng([config.seed, 1])
     known = known_pairs(episodes, config.known, config.length, rng) if config.known else None
     trust = typed(config.env)
-    _try_to_draw(config, settings.frames or {}, segments, trust)
+    _require_drawable(config, settings.frames or {}, segments, trust)
     with Store.open(config.store, config.files) as store:
         project = store.projects.create(config.project, settings)
         if known is not None:
@@ -127,71 +118,58 @@ def run_create(config: CreateConfig) -> None:
             store.questions.ask(project.id, checks, both, purpose="known", known=right)
         store.questions.ask(project.id, segments, pairs)
         several = len(store.projects.all()) > 1
-    where = "" if config.store == FOLDER else f" --store {config.store}"
-    where += "" if config.files is None else f" --files {config.files}"
-    where += f" --project {config.project}" if several else ""
-    where += "".join(f" {word}" for word in trust_options(trust))
-    console.print(
+    place = StoreConfig(config.store, config.files).options()
+    words = place if config.store != FOLDER else place[2:]
+    words += ("--project", config.project) if several else ()
+    echo(
         f"{len(pairs):,} pairs of {config.length} steps from {len(episodes):,} episodes wait in "
         f"{config.store}, and {config.known} with a known answer.\n"
-        f"Answer them: preferl annotate serve{where}",
-        highlight=False,
-        soft_wrap=True,
+        f"Answer them: {' '.join(('preferl annotate serve', *words, *trust_options(trust)))}"
     )
 
 
-def load_episodes_of(config: CreateConfig) -> "Episodes":
+def _episodes(config: CreateConfig) -> "Episodes":
     """The episodes that a config names in one of three ways."""
-    from preferl.data.sources.kinds import load_source
+    from preferl.data.sources import load_source
 
-    named = {
-        "--demonstrations": config.demonstrations,
-        "--dataset": config.dataset,
-        "--run": config.run,
-    }
-    given = [option for option, value in named.items() if value is not None]
+    names = ("demonstrations", "dataset", "run")
+    given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) != 1:
-        raise ConfigError.mismatch(
-            "episodes", expected=f"one of {', '.join(named)}", got=given or "none"
-        )
+        expected = "one of --demonstrations, --dataset, --run"
+        raise ConfigError.mismatch("episodes", expected=expected, got=given or "none")
     if config.run is not None:
         return episodes_of_run(config.run)
     if config.dataset is not None:
-        return load_source(f"minari:{config.dataset.removeprefix('minari:')}")
+        return load_source(_minari(config.dataset))
     return load_source(config.demonstrations or "", task=config.task)
 
 
 def episodes_of_run(folder: Path) -> "Episodes":
-    """Episodes that a folder holds, or that the run in it was made from.
-
-    Raises:
-        DataError: it says of none.
-    """
-    from preferl.data.arrays import load_episodes
-    from preferl.data.sources.kinds import load_source
+    """Read the episodes that a folder holds, or that the run in it was made from."""
+    from preferl.data import load_episodes
+    from preferl.data.sources import load_source
 
     for place in (folder, folder / "episodes"):
         if (place / "about.json").is_file():
             return load_episodes(place)
-    try:
-        told = read_object(folder / "config.json")["config"]
-        told = told | (told.get("run") or told.get("config") or {})
-        source = told["demonstrations"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="a run from recorded episodes, or a folder that holds some",
-            got="neither",
-            fix="Save episodes with preferl.data.save_episodes, and name their folder.",
-        ) from error
-    return load_source(source, task=told.get("task"))
+    expected = "a run from recorded episodes, or a folder that holds some"
+    fix = "Save episodes with preferl.data.save_episodes, and name their folder."
+    with reading(folder, expected=expected, fix=fix, error=DataError):
+        settings = read_object(folder / "config.json")["config"]
+        settings |= settings.get("run") or settings.get("config") or {}
+        source = settings["demonstrations"] or _minari(settings["dataset"])
+    return load_source(source, task=settings.get("task"))
 
 
-def draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
+def _minari(dataset: str) -> str:
+    return f"minari:{dataset.removeprefix('minari:')}"
+
+
+def _draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
-    from preferl.data.segments import sample_segments
-    from preferl.feedback.sampling import segments_wanted
-    from preferl.store.clips import distinct_clips
+    from preferl.data import sample_segments
+    from preferl.feedback import segments_wanted
+    from preferl.store import distinct_clips
 
     rng = np.random.default_rng(config.seed)
     sampler = _sampler(config)
@@ -201,8 +179,7 @@ def draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, I
 
 
 def _sampler(config: CreateConfig) -> "PairSampler":
-    from preferl.feedback.coverage import CoveringPairs
-    from preferl.feedback.sampling import InformativePairs, UniformPairs
+    from preferl.registry import SAMPLERS
 
     if (config.sampler == "informative") != (config.reward is not None):
         raise ConfigError.mismatch(
@@ -211,12 +188,14 @@ def _sampler(config: CreateConfig) -> "PairSampler":
             got=config.reward,
             fix="Give --sampler informative together with --reward FOLDER.",
         )
+    parts: dict[str, Any] = {}
     if config.reward is not None:
         from preferl.training import load_reward
 
         reward = load_reward(config.reward / "reward")
-        return InformativePairs(reward.scores, likelihood=reward.likelihood)
-    return CoveringPairs() if config.sampler == "covering" else UniformPairs()
+        parts = {"scorer": reward.scores, "likelihood": reward.likelihood}
+    sampler: PairSampler = SAMPLERS.build(config.sampler, **parts)
+    return sampler
 
 
 def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
@@ -231,10 +210,10 @@ def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
         raise ConfigError(f"{error} {fix}") from error
 
 
-def _try_to_draw(
+def _require_drawable(
     config: CreateConfig, frames: dict[str, Any], segments: "Segments", trust: Collection[str]
 ) -> None:
-    """One picture, so that what is wrong is told now and not when people wait."""
+    """Draw one picture, so that what is wrong is known now and not when people wait."""
     from preferl.store.frames import frame_source
 
     if config.elsewhere:
@@ -252,7 +231,5 @@ def _try_to_draw(
 def _text(path: Path | None) -> str:
     if path is None:
         return ""
-    try:
+    with reading(path, expected="a text file", error=DataError):
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError.mismatch(f"{path}", expected="a text file", got=error) from error

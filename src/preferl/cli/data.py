@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from preferl.cli.options import Crossing
 
 if TYPE_CHECKING:
     from preferl.data import Comparisons, Episodes
@@ -26,7 +28,7 @@ class InspectConfig:
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
     length: int | None = None
     """Steps per labelled segment, where the label files do not say."""
-    crossing: Literal["error", "drop", "keep"] | None = None
+    crossing: Crossing | None = None
     """What becomes of labelled pairs that run across an episode's end. By default those of Uni-RLHF
     are kept, and those of the Preference Transformer are an error."""
     task: str | None = None
@@ -34,38 +36,27 @@ class InspectConfig:
 
 
 def run_inspect(config: InspectConfig) -> None:
-    """Print what the data are: counts, shapes, returns, and what the labels say.
-
-    Raises:
-        DataError: not data that preferl reads, or labels of another data set.
-    """
-    from preferl.data import Episodes
-    from preferl.data.sources import load_labels
-    from preferl.errors import ConfigError
-
-    found = _load(config)
-    if not isinstance(found, Episodes):
-        if config.labels is not None:
-            fix = "Give --labels with the episodes that they index."
-            raise ConfigError.mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
-        _print_table(f"Comparisons in {config.path}", _comparison_rows(found))
-        return
-    _print_table(f"Episodes in {config.path}", _episode_rows(found))
-    if config.labels is not None:
-        labelled = load_labels(config.labels, found, length=config.length, crossing=config.crossing)
-        _print_table(f"Labels in {config.labels}", _label_rows(labelled.report))
-
-
-def _load(config: InspectConfig) -> "Episodes | Comparisons":
-    """Comparisons from a folder of such, episodes from whatever else."""
+    """Print what the data are: counts, shapes, returns, and counts of labels."""
+    from preferl.cli.console import print_table
     from preferl.data import load_comparisons
     from preferl.data.arrays import load_arrays
-    from preferl.data.sources import load_source
+    from preferl.data.sources import load_labels, load_source
+    from preferl.errors import ConfigError
 
     place = Path(config.path)
     if (place / "about.json").is_file() and load_arrays(place)[1].get("kind") == "comparisons":
-        return load_comparisons(place)
-    return load_source(config.path, task=config.task)
+        rows = _comparison_rows(load_comparisons(place))
+        if config.labels is not None:
+            fix = "Give --labels with the episodes that they index."
+            raise ConfigError.mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
+        print_table(f"Comparisons in {config.path}", rows)
+        return
+    episodes = load_source(config.path, task=config.task)
+    print_table(f"Episodes in {config.path}", _episode_rows(episodes))
+    if config.labels is not None:
+        crossing = config.crossing
+        labels = load_labels(config.labels, episodes, length=config.length, crossing=crossing)
+        print_table(f"Labels in {config.labels}", _label_rows(labels.report))
 
 
 def _episode_rows(episodes: "Episodes") -> list[Row]:
@@ -85,12 +76,15 @@ def _episode_rows(episodes: "Episodes") -> list[Row]:
 
 def _comparison_rows(comparisons: "Comparisons") -> list[Row]:
     preference, segments = comparisons.preference, comparisons.segments
+    counts = {
+        "first preferred": preference > 0.5,
+        "second preferred": preference < 0.5,
+        "ties": preference == 0.5,
+        "declined": ~comparisons.answered,
+    }
     return [
         ("pairs", f"{len(comparisons):,}"),
-        ("first preferred", _share(int((preference > 0.5).sum()), len(comparisons))),
-        ("second preferred", _share(int((preference < 0.5).sum()), len(comparisons))),
-        ("ties", _share(int((preference == 0.5).sum()), len(comparisons))),
-        ("declined", _share(int((~comparisons.answered).sum()), len(comparisons))),
+        *((name, _share(int(rows.sum()), len(comparisons))) for name, rows in counts.items()),
         ("segments", f"{len(segments):,} of {segments.length} steps"),
         ("steps", f"{segments.steps:,}"),
         *_observation_rows(segments.observations),
@@ -99,13 +93,16 @@ def _comparison_rows(comparisons: "Comparisons") -> list[Row]:
 
 
 def _label_rows(report: "LabelReport") -> list[Row]:
+    counts = {
+        "first preferred": report.first,
+        "second preferred": report.second,
+        "ties": report.ties,
+        "across an episode's end": report.crossing,
+        "left out": report.dropped,
+    }
     return [
         ("pairs", f"{report.pairs:,}"),
-        ("first preferred", _share(report.first, report.pairs)),
-        ("second preferred", _share(report.second, report.pairs)),
-        ("ties", _share(report.ties, report.pairs)),
-        ("across an episode's end", _share(report.crossing, report.pairs)),
-        ("left out", _share(report.dropped, report.pairs)),
+        *((name, _share(count, report.pairs)) for name, count in counts.items()),
         ("steps per segment", f"{report.length}"),
     ]
 
@@ -130,14 +127,3 @@ def _spread(values: "Array") -> str:
     if not len(values):
         return "none"
     return " / ".join(f"{number:,.6g}" for number in (values.min(), median(values), values.max()))
-
-
-def _print_table(title: str, rows: list[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", show_header=False)
-    for name, value in rows:
-        table.add_row(Text(name), Text(value))
-    Console().print(table)

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
-from preferl.cli.offline import StageProgress, require_done
 from preferl.online.dataset_config import DatasetConfig
 
 if TYPE_CHECKING:
-    from preferl.evaluation.policies import Policy
+    from preferl.evaluation import Policy
 
 
 @dataclass(frozen=True)
@@ -34,23 +31,38 @@ class DataRecordConfig:
 
 def run_data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
+    from preferl.cli.console import ProgressLine, echo, print_table, require_done
     from preferl.online import record_dataset, use_threads
     from preferl.trust import typed
 
     typed(config.run.env)
     use_threads(1)
-    console = Console()
-    with StageProgress(console).running() as progress:
+    line = ProgressLine()
+    with line.running():
         result = record_dataset(
             config.run,
             config.out,
             policy=_offline_policy(config.run),
             minari=config.minari,
             resume=config.resume,
-            on_progress=progress,
+            on_progress=line,
         )
-    require_done(console, result, config.out)
-    _summarise(console, result, config.out)
+    require_done(result, config.out)
+    rows = [
+        (
+            tier["name"],
+            f"{tier['episodes']:,}",
+            f"{tier['steps']:,}",
+            f"{tier['return']['mean']:,.1f} ± {tier['return']['std']:,.1f}",
+            f"{tier['return']['min']:,.1f}",
+            f"{tier['return']['max']:,.1f}",
+        )
+        for tier in result["tiers"]
+    ]
+    heads = ("tier", "episodes", "steps", "return", "lowest", "highest")
+    print_table(f"Recorded in {result['env']}", rows, heads)
+    also = f" · Minari: {result['minari']}" if result["minari"] else ""
+    echo(f"Episodes: {config.out / 'episodes'}{also} ({result['seconds']:.0f} s).")
 
 
 def _offline_policy(config: DatasetConfig) -> "Policy | None":
@@ -61,28 +73,9 @@ def _offline_policy(config: DatasetConfig) -> "Policy | None":
 
     if config.policy is None or not (config.policy / "policy.json").is_file():
         return None
-    with reading(config.policy / "policy.json", expected="a file that says whose policy it is"):
+    with reading(config.policy / "policy.json", expected="a file that names the policy's learner"):
         about = read_object(config.policy / "policy.json")
     if "learner" not in about:
         return None
     kind = DecisionTransformerPolicy if about.get("kind") == KIND else OfflinePolicy
     return kind.load(config.policy, seed=config.seed)
-
-
-def _summarise(console: Console, result: dict[str, Any], out: Path) -> None:
-    table = Table(title=f"Recorded in {result['env']}")
-    for head in ("tier", "episodes", "steps", "return", "lowest", "highest"):
-        table.add_column(head, justify="left" if head == "tier" else "right")
-    for tier in result["tiers"]:
-        returns = tier["return"]
-        spread = f"{returns['mean']:,.1f} ± {returns['std']:,.1f}"
-        ends = (f"{returns['min']:,.1f}", f"{returns['max']:,.1f}")
-        counts = (f"{tier['episodes']:,}", f"{tier['steps']:,}")
-        table.add_row(tier["name"], *counts, spread, *ends)
-    console.print(table)
-    also = f" · Minari: {result['minari']}" if result["minari"] else ""
-    console.print(
-        f"Episodes: {out / 'episodes'}{also} ({result['seconds']:.0f} s).",
-        highlight=False,
-        soft_wrap=True,
-    )

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -70,7 +70,7 @@ def run_demo(config: DemoConfig) -> None:
     """Learn, compare with random and true-reward agents, write the report."""
     if config.people and not config.ask:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
-    from preferl.cli.runs import run_with_progress
+    from preferl.cli.online import run_with_progress
     from preferl.configs import from_json
     from preferl.online import JudgeConfig, OnlineConfig
     from preferl.presets import load_preset
@@ -88,27 +88,20 @@ def run_demo(config: DemoConfig) -> None:
     if config.comparisons is not None:
         run = replace(run, comparisons=config.comparisons)
     require_openable(config.out, resume=False)  # before people are asked
-    with _feedback(config, run.comparisons) as feedback:
+    with people_in_a_browser(config, run.comparisons) if config.people else nullcontext() as people:
         run_with_progress(
             run,
             judge,
             config.out,
             ask=config.ask,
-            show=show_pendulums,
-            feedback=feedback,
+            show=lambda clips, _: play_pendulums(np.asarray(clips.observations)),
+            feedback=people,
             true_reward=pendulum_reward,
         )
 
 
-def _feedback(config: DemoConfig, questions: int) -> AbstractContextManager[Any]:
-    if not config.people:
-        return nullcontext()
-    folder = config.out.with_name(f"{config.out.name}-labels")
-    return people_in_a_browser(folder, questions, fps=PEOPLE_FPS, browser=config.browser)
-
-
 def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
-    """Pendulum-v1's own reward of `[B, 3]` observations and `[B, 1]` torques, for judging only.
+    """Pendulum-v1's own reward of `[B, 3]` observations and `[B, 1]` torques, for the report alone.
 
     >>> pendulum_reward(np.array([[1.0, 0.0, 0.0]]), np.array([[0.0]]), None).tolist()
     [-0.0]
@@ -120,74 +113,52 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
 
 
 @contextmanager
-def people_in_a_browser(
-    folder: Path, questions: int, *, fps: int, browser: bool = True
-) -> "Iterator[StoredFeedback]":
+def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredFeedback]":
     """Feedback of whoever answers on the page, which is open as long as the block runs.
 
-    Args:
-        folder: of the labels; those of earlier runs stay, each run has a project of its own.
-        questions: that will be asked in all.
-        fps: at which clips play.
-        browser: open the page on this machine.
+    The labels are in a folder beside the run, where those of earlier runs stay; each run has a
+    project of its own.
     """
     from preferl.online.supervise import page_program
     from preferl.online.supervisor import Supervisor, say_on_terminal
     from preferl.store import Store, StoredFeedback
 
+    folder = config.out.with_name(f"{config.out.name}-labels")
     with Store.open(folder) as store:
         project = store.projects.create(
             f"pendulum-{len(store.projects.all()) + 1}",
             title="Pendulum",
             question=QUESTION,
             instructions=INSTRUCTIONS,
-            fps=fps,
+            fps=PEOPLE_FPS,
             budget=questions,
             repeat_share=0.0,  # every answer is one the agent waits for
             frames={"kind": "env", "env_id": "Pendulum-v1"},
         )
         shared = ("--store", str(folder), "--project", project.slug)
-        options = ("--port", "0", "--browser" if browser else "--no-browser")
+        options = ("--port", "0", "--browser" if config.browser else "--no-browser")
         page = page_program(shared, options, say_on_terminal)
         with Supervisor([page], folder / "logs", say=say_on_terminal):
             yield StoredFeedback(store, project.id, patience=inf)
 
 
-def show_pendulums(shown: Any, index: int) -> None:
-    """Play a pair of pendulum clips side by side in the terminal.
+def play_pendulums(observations: FloatArray) -> None:
+    """Play `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed, side by side."""
+    console = Console()
 
-    Args:
-        shown: one pair of clips, `[2, L]`.
-        index: how many pairs came before.
-    """
-    del index
-    play_pendulums(np.asarray(shown.observations))
+    def pair(frame: int) -> Columns:
+        clips = zip(("left", "right"), observations, strict=True)
+        return Columns(
+            [Panel(draw_pendulum(clip, frame), title=side, width=WIDTH + 4) for side, clip in clips]
+        )
 
-
-def play_pendulums(observations: FloatArray, console: Console | None = None) -> None:
-    """Play two pendulums at once, and leave their last frames with their paths.
-
-    Args:
-        observations: `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed.
-        console: where to draw; standard output if None.
-    """
-    console = console or Console()
     if not console.is_terminal:
-        console.print(_pair(observations, observations.shape[1] - 1))
+        console.print(pair(observations.shape[1] - 1))
         return
     with Live(console=console, refresh_per_second=FRAMES_PER_SECOND) as live:
         for frame in range(observations.shape[1]):
-            live.update(_pair(observations, frame))
+            live.update(pair(frame))
             time.sleep(1 / FRAMES_PER_SECOND)
-
-
-def _pair(observations: FloatArray, frame: int) -> Columns:
-    return Columns(
-        [
-            Panel(draw_pendulum(clip, frame), title=side, width=WIDTH + 4)
-            for side, clip in zip(("left", "right"), observations, strict=True)
-        ]
-    )
 
 
 def draw_pendulum(clip: FloatArray, frame: int) -> str:
@@ -197,18 +168,15 @@ def draw_pendulum(clip: FloatArray, frame: int) -> str:
     >>> "●" in lines[0], len(lines) == HEIGHT
     (True, True)
     """
+    tip = clip[frame, :2]  # cosine up and sine to the left, as gymnasium draws
+    marks = {
+        "·": clip[max(0, frame - 12) : frame, :2],
+        "•": np.linspace(0.2, 0.9, 8)[:, None] * tip,
+        "+": np.zeros((1, 2)),
+        "●": tip[None],
+    }
     canvas = np.full((HEIGHT, WIDTH), " ")
-    tips = clip[max(0, frame - 12) : frame, :2]
-    canvas[_cells(tips)] = "·"
-    rod = np.linspace(0.2, 0.9, 8)[:, None] * clip[frame, :2]
-    canvas[_cells(rod)] = "•"
-    canvas[_cells(np.zeros((1, 2)))] = "+"
-    canvas[_cells(clip[frame : frame + 1, :2])] = "●"
+    for mark, points in marks.items():
+        rows, columns = np.rint((1 - points) / 2 * (HEIGHT - 1, WIDTH - 1)).astype(int).T
+        canvas[rows, columns] = mark
     return "\n".join("".join(row) for row in canvas)
-
-
-def _cells(points: FloatArray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of `[n, 2]` points, cosine up and sine to the left as gymnasium draws."""
-    row = np.rint((1 - points[:, 0]) / 2 * (HEIGHT - 1)).astype(int)
-    column = np.rint((1 - points[:, 1]) / 2 * (WIDTH - 1)).astype(int)
-    return row, column

@@ -1,16 +1,21 @@
 """`preferl online`: learn from comparisons while acting."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from preferl.cli.optional import Trust, options_of
+from preferl.cli.options import Trust, import_trusted, options_of
 from preferl.errors import ConfigError
 from preferl.online import JudgeConfig, OnlineConfig
 from preferl.trust import admitted, typed
+
+if TYPE_CHECKING:
+    from preferl.feedback import Feedback
+    from preferl.online import IterationReport
 
 MOST_SETTINGS = 2**16
 """Bytes of a file of settings, which takes some 40 of them for each."""
@@ -25,14 +30,14 @@ class OnlineRunConfig:
 
     Attributes:
         run: what is learned, where and how.
-        judge: how the outcome is judged.
+        judge: how the outcome is evaluated.
         preset: settings to start from; the options given change them.
         config: a YAML or JSON file of settings to start from, such as a run's config.json.
         out: folder of the run; an older run there moves aside, unless it is resumed.
         resume: go on with the run in `out` that was interrupted.
         ask: put the questions to you at the terminal.
-        trust: module that the file of `config` may import, such as that of an environment of
-            yours; may be given several times.
+        trust: module of yours that registers a reward model or algorithm, or that the file of
+            `config` may import, such as that of an environment; may be given several times.
     """
 
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
@@ -46,36 +51,121 @@ class OnlineRunConfig:
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
-    """The config that `--preset` or `--config` names, for the other options to change.
-
-    Raises:
-        ConfigError: both, an unknown preset, a file that cannot be read as settings, or one whose
-            environment is of a module that nobody trusts.
-    """
+    """The config that `--preset` or `--config` names, for the other options to change."""
     from preferl.configs import from_json
     from preferl.presets import load_preset
 
-    preset, file = _option(arguments, "--preset"), _option(arguments, "--config")
+    preset, file = (
+        next(iter(options_of(arguments, name)), None) for name in ("--preset", "--config")
+    )
     if preset and file:
         raise ConfigError.mismatch(
             "settings", expected="--preset or --config", got="both", fix="Drop one."
         )
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
-    if file and "env" in settings and _option(arguments, "--env") is None:
+    if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
+    import_trusted(arguments)
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
 def run_online(config: OnlineRunConfig) -> None:
-    """Learn, judge, write the report, and print where it is."""
-    from preferl.cli.runs import run_with_progress
-
+    """Learn, evaluate, write the report, and print where it is."""
     typed(config.run.env, trust=config.trust)
     run_with_progress(config.run, config.judge, config.out, ask=config.ask, resume=config.resume)
 
 
-def _option(arguments: Sequence[str], name: str) -> str | None:
-    return next(iter(options_of(arguments, name)), None)
+def run_with_progress(
+    run: OnlineConfig,
+    judge: JudgeConfig,
+    out: Path,
+    *,
+    ask: bool = False,
+    show: Callable[[Any, int], None] | None = None,
+    feedback: "Feedback | None" = None,
+    true_reward: Any = None,
+    resume: bool | None = None,
+) -> None:
+    """Run, with a live line, a table at the end and the path of the report.
+
+    With `ask` the person at the terminal answers, to whom `show` presents each pair, by default as
+    sparklines. `resume` is None where a command cannot go on with the run that is in the folder.
+    The other arguments are those of `preferl.online.run_online`.
+    """
+    from preferl.cli.console import ProgressLine, echo
+    from preferl.feedback import PromptTeacher
+    from preferl.online import run_online, use_threads
+
+    use_threads(1)
+    who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
+    echo(
+        f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
+        f"{run.steps:,} steps, seed {run.seed}."
+    )
+    line = ProgressLine("learning", live=not (ask or feedback))
+    began = time.perf_counter()
+
+    def show_iteration(report: "IterationReport") -> None:
+        news = f"{report.comparisons} answers · return {report.mean_return:,.0f}"
+        if report.fit is not None:
+            news += f" · held-out accuracy {report.fit.validation_accuracy[-1]:.0%}"
+        line("learning", report.env_steps, run.steps, news)
+        if not line.live:
+            seconds = time.perf_counter() - began
+            echo(f"{report.env_steps:>9,} of {run.steps:,} steps · {seconds:4.0f} s · {news}")
+
+    with line.running():
+        line("learning", 0, run.steps, "first steps")
+        result = run_online(
+            run,
+            out,
+            judge=judge,
+            teacher=PromptTeacher(show=show) if ask else None,
+            feedback=feedback,
+            true_reward=true_reward,
+            on_iteration=show_iteration,
+            on_stage=lambda doing: line(doing, 1, 1),
+            resume=bool(resume),
+        )
+    _summarise(result, out, resumable=resume is not None)
+
+
+def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
+    from preferl.cli.console import echo, interrupt, print_table
+
+    if result["interrupted"]:
+        hint = " The same command with --resume goes on from there." if resumable else ""
+        interrupt(
+            f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
+            f"What there is lies in {out}.{hint}"
+        )
+    names = {
+        "random": "random policy",
+        "taught": f"taught by {result['comparisons']} comparisons",
+        "oracle": "trained on the true reward",
+    }
+    policies = result["policies"]
+    rows = [
+        (
+            names[name],
+            f"{policy['mean']:,.0f}",
+            f"{policy['interval'][0]:,.0f} to {policy['interval'][1]:,.0f}",
+            f"{min(policy['returns']):,.0f}",
+        )
+        for name, policy in policies.items()
+    ]
+    print_table(
+        f"True return of {result['env']}, {policies['taught']['episodes']} episodes each",
+        rows,
+        ("agent", "mean", "95 % interval", "worst"),
+        bold=list(policies).index("taught"),
+    )
+    accuracy = (result["reward"] or {}).get("accuracy")
+    if accuracy is None:
+        echo("The reward was not evaluated: the held-out clips do not differ in true return.")
+    else:
+        echo(f"The reward model answers {accuracy:.0%} of unseen questions rightly.")
+    echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
 
 
 def _entries(value: Any, known: dict[int, int]) -> int:

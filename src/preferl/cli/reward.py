@@ -1,19 +1,21 @@
-"""`preferl reward`: fit rewards to people's labels, and judge them."""
+"""`preferl reward`: fit rewards to people's labels, and evaluate them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from preferl.cli.optional import Trust, import_trusted
+from preferl.cli.options import Crossing, StoreConfig, Trust, import_trusted, opened
+from preferl.errors import ConfigError
 from preferl.training.reward_presets import RewardPreset, RewardSettings
 
 if TYPE_CHECKING:
     from preferl.data import Comparisons, Episodes
     from preferl.data.sources import LabelReport
     from preferl.training import FitCheckpoints, FitReport, RewardFunction
+
+starting_point = import_trusted
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class FitConfig:
     )
     task: str | None = None
     length: int | None = None
-    crossing: Literal["drop", "keep", "error"] | None = None
+    crossing: Crossing | None = None
     seed: int = 0
     device: str = "cpu"
     store: str | None = None
@@ -69,7 +71,7 @@ class FitConfig:
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Judge a fitted reward on labels it has not seen.
+    """Evaluate a fitted reward on labels it has not seen.
 
     Attributes:
         run: folder of the run that fitted it.
@@ -89,31 +91,22 @@ class EvaluateConfig:
     json: Path | None = None
     task: str | None = None
     length: int | None = None
-    crossing: Literal["drop", "keep", "error"] | None = None
+    crossing: Crossing | None = None
     trust: Trust = ()
-
-
-def starting_point(arguments: Sequence[str]) -> Any:
-    """What options change, once the modules are imported that name models of one's own."""
-    import_trusted(arguments)
-    return tyro.MISSING_NONPROP
 
 
 def run_fit(config: FitConfig) -> None:
     """Fit, save the reward and a report, and print how good it is on answers it left out."""
-    from rich.console import Console
-
-    from preferl.cli.reward_labels import labelled, publish
+    from preferl.cli.console import echo
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
     from preferl.training import FitCheckpoints, save_reward
     from preferl.training.device import usable_device
 
-    console = Console()
     require_openable(config.out, resume=config.resume)
-    episodes, comparisons, labels = labelled(config)
-    preset = preset_for(config, comparisons)
-    build_reward_model(preset.model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
+    episodes, comparisons, labels = _labelled(config)
+    model = _preset(config, comparisons).model
+    build_reward_model(model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
     usable_device(config.device)
     checkpoints = FitCheckpoints(config.out / "checkpoints", seconds=config.checkpoint_seconds)
     with open_run(
@@ -123,62 +116,111 @@ def run_fit(config: FitConfig) -> None:
         resume=config.resume,
         may_differ=("resume", "checkpoint_seconds", "trust"),
     ) as folder:
-        _say_labels(console, labels)
-        reward, report = _fit_in_sight(console, config, episodes, comparisons, checkpoints)
+        _echo_labels(labels)
+        reward, report = _fit_with_progress(config, episodes, comparisons, checkpoints)
         save_reward(folder.path("reward"), reward)
-        _write_page(folder.path("report.html"), config, episodes, reward, report, labels)
+        _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
         folder.result({"labels": labels.to_json(), "fit": report.to_json()})
         checkpoints.remove()
     if config.store is not None:
-        publish(config, report, folder.path("reward"))
+        _publish(config, report, folder.path("reward"))
     if report.left_out_accuracy is not None:
-        console.print(
+        echo(
             f"Accuracy on decided answers that were left out of training: {_left_out(report)}; "
-            f"on those trained on: {report.train_accuracy[-1]:.0%}.",
-            highlight=False,
-            soft_wrap=True,
+            f"on those trained on: {report.train_accuracy[-1]:.0%}."
         )
-    console.print(
+    echo(
         f"Fitted in {report.seconds:.1f} s. Reward: {folder.path('reward')} · "
-        f"report: {folder.path('report.html')}",
-        soft_wrap=True,
+        f"report: {folder.path('report.html')}"
     )
 
 
-def _fit_in_sight(
-    console: Any,
+def _labelled(config: FitConfig) -> "tuple[Episodes, Comparisons, LabelReport]":
+    """The answers that a config names, what the reward is scaled over, and counts."""
+    from preferl.data.sources import LabelReport, load_source
+    from preferl.store import StoredFeedback
+
+    if (config.store is None) == (config.labels is None):
+        expected = "--store, or --labels and --demonstrations"
+        got = "both" if config.store is not None else "neither"
+        raise ConfigError.mismatch("labels", expected=expected, got=got)
+    if config.store is None:
+        return _read(config)
+    with opened(StoreConfig(config.store, config.files, config.project)) as (store, project):
+        feedback = StoredFeedback(store, project.id, combine=config.combine)
+        comparisons = feedback.comparisons()
+    if config.demonstrations is None:
+        episodes = comparisons.segments.episodes()
+    else:
+        episodes = load_source(config.demonstrations, task=config.task)
+    preference = comparisons.preference
+    counts = LabelReport(
+        pairs=len(comparisons),
+        first=int((preference > 0.5).sum()),
+        second=int((preference < 0.5).sum()),
+        ties=int((preference == 0.5).sum()),
+        crossing=0,
+        dropped=0,
+        length=comparisons.segments.length,
+    )
+    return episodes, comparisons, counts
+
+
+def _read(config: "FitConfig | EvaluateConfig") -> "tuple[Episodes, Comparisons, LabelReport]":
+    """Episodes, the comparisons that a label folder makes of them, and counts."""
+    from preferl.data.sources import load_labels, load_source
+
+    if config.demonstrations is None or config.labels is None:
+        fix = "Give --demonstrations with the episodes that the labels count in."
+        raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
+    episodes = load_source(config.demonstrations, task=config.task)
+    found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+    return episodes, found.comparisons, found.report
+
+
+def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
+    """Show people how good the reward is that their answers made."""
+    place = StoreConfig(config.store or "", config.files, config.project)
+    with opened(place) as (store, project):
+        before = store.live.rewards(project.id)
+        store.live.publish_reward(
+            project.id,
+            1 + (before[-1].version if before else 0),
+            answers=report.pairs,
+            accuracy=report.left_out_accuracy,
+            interval=report.left_out_interval,
+            detail={"reward": str(reward)},
+        )
+
+
+def _fit_with_progress(
     config: FitConfig,
     episodes: "Episodes",
     comparisons: "Comparisons",
     checkpoints: "FitCheckpoints",
 ) -> "tuple[RewardFunction, FitReport]":
-    """Fit beside a bar; Ctrl-C says how to go on."""
-    from rich.progress import Progress
+    """Fit beside a bar; Ctrl-C prints how to go on."""
+    from preferl.cli.console import ProgressLine, interrupt
 
-    from preferl.cli.runs import INTERRUPTED
-
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        total = preset_for(config, comparisons).trainer.epochs
-        task = progress.add_task(f"fitting {len(comparisons)} answers", total=total)
-        try:
+    doing = f"fitting {len(comparisons)} answers"
+    epochs, line = _preset(config, comparisons).trainer.epochs, ProgressLine(doing)
+    try:
+        with line.running():
             return fit_reward(
                 config,
                 episodes,
                 comparisons,
-                on_epoch=lambda epoch, _: progress.update(task, completed=epoch),
+                on_epoch=lambda epoch, _: line(doing, epoch, epochs),
                 checkpoints=checkpoints,
             )
-        except KeyboardInterrupt:
-            console.print(
-                f"Stopped while fitting. The same command with --resume goes on in {config.out} "
-                "from its last checkpoint, or from the beginning where there is none yet.",
-                highlight=False,
-                soft_wrap=True,
-            )
-            raise SystemExit(INTERRUPTED) from None
+    except KeyboardInterrupt:
+        interrupt(
+            f"Stopped while fitting. The same command with --resume goes on in {config.out} "
+            "from its last checkpoint, or from the beginning where there is none yet."
+        )
 
 
-def preset_for(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
+def _preset(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
     """The model and trainer that a config comes to for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
     return config.reward.preset(length=length, answers=answers)
@@ -187,14 +229,11 @@ def preset_for(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
 def fit_reward(
     config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", **options: Any
 ) -> "tuple[RewardFunction, FitReport]":
-    """The reward that a config describes, scaled over all episodes, and how the fit went.
-
-    Options are those of `RewardPreset.fit`.
-    """
+    """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
     from preferl.models import infer_spaces
     from preferl.training import RewardFunction
 
-    model, report = preset_for(config, comparisons).fit(
+    model, report = _preset(config, comparisons).fit(
         comparisons,
         *infer_spaces(episodes.observations, episodes.actions),
         seed=config.seed,
@@ -204,7 +243,7 @@ def fit_reward(
     return RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
 
 
-def _write_page(
+def _write_report(
     path: Path,
     config: FitConfig,
     episodes: "Episodes",
@@ -212,14 +251,17 @@ def _write_page(
     fit: "FitReport",
     labels: "LabelReport",
 ) -> None:
-    """How the fit went, and what the reward says of the episode with the highest true return."""
+    """How the fit went, and the rewards of the episode with the highest true return."""
     from preferl.configs import to_json
     from preferl.evaluation.page import Fact, Report, Section, write_report
     from preferl.evaluation.summary import accuracy_figure, reward_figure
     from preferl.runs import versions
 
-    clips, source = config.demonstrations is None, getattr(config.demonstrations, "name", "")
     best = int(episodes.returns.argmax())
+    if config.demonstrations is None:
+        one, source = "clip", f"{len(episodes)} clips"
+    else:
+        one, source = "episode", f"{len(episodes)} episodes of {config.demonstrations.name}"
     figures = (
         accuracy_figure(
             {"trained on": fit.train_accuracy, "left out": fit.validation_accuracy},
@@ -231,22 +273,22 @@ def _write_page(
         reward_figure(
             reward,
             episodes[best : best + 1],
-            f"The learned reward of each step of {'a clip' if clips else 'an episode'} beside the "
-            "true one.",
-            f"{'Clip' if clips else 'Episode'} {best}, the one with the highest true return; the "
-            "band is the range of the members.",
+            f"The learned reward of each step of {'an' if one == 'episode' else 'a'} {one} beside "
+            "the true one.",
+            f"{one.capitalize()} {best}, the one with the highest true return; the band is the "
+            "range of the members.",
         ),
     )
-    named = config.project or config.store if config.labels is None else config.labels.name
-    told = f"{len(episodes)} clips" if clips else f"{len(episodes)} episodes of {source}"
+    accuracy, _, note = _left_out(fit).partition(" ")
     facts = (
-        Fact("Left-out accuracy", *_left_out_fact(fit)),
+        Fact("Left-out accuracy", accuracy, note),
         Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
         Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
     )
+    named = config.project or config.store if config.labels is None else config.labels.name
     page = Report(
         f"A reward from {named}",
-        lead=f"Fitted to {fit.pairs:,} answers about {told}. Left-out accuracy is the share of "
+        lead=f"Fitted to {fit.pairs:,} answers about {source}. Left-out accuracy is the share of "
         "decided answers, not learned from, that it predicts.",
         facts=facts,
         sections=(Section("The fit", figures=figures),),
@@ -256,26 +298,25 @@ def _write_page(
 
 
 def run_evaluate(config: EvaluateConfig) -> None:
-    """Judge, print a table, write the numbers where they were asked for."""
-    from rich.console import Console
-
-    from preferl.cli.reward_labels import read
+    """Evaluate, print a table, write the numbers where they were asked for."""
+    from preferl.cli.console import echo
     from preferl.evaluation import evaluate_reward
     from preferl.files import write_json
     from preferl.training import load_reward
 
-    console = Console()
     reward = load_reward(config.run / "reward")
-    episodes, comparisons, labels = read(config.demonstrations, config.labels, config)
-    report = evaluate_reward(reward, comparisons, episodes=episodes)
-    _say_labels(console, labels)
-    _print_report(console, report.to_json())
+    episodes, comparisons, labels = _read(config)
+    report = evaluate_reward(reward, comparisons, episodes=episodes).to_json()
+    _echo_labels(labels)
+    _print_report(report)
     if config.json is not None:
-        write_json(config.json, report.to_json() | {"labels": labels.to_json()})
-        console.print(f"Numbers: {config.json}")
+        write_json(config.json, report | {"labels": labels.to_json()})
+        echo(f"Numbers: {config.json}")
 
 
-def _say_labels(console: Any, labels: "LabelReport") -> None:
+def _echo_labels(labels: "LabelReport") -> None:
+    from preferl.cli.console import echo
+
     text = (
         f"{labels.pairs:,} labelled pairs of {labels.length} steps: {labels.first} first, "
         f"{labels.second} second, {labels.ties} equal."
@@ -283,28 +324,28 @@ def _say_labels(console: Any, labels: "LabelReport") -> None:
     if labels.crossing:
         fate = "dropped" if labels.dropped else "kept"
         text += f" {labels.crossing} of them run across an episode's end ({fate})."
-    console.print(text, highlight=False)
+    echo(text)
 
 
-def _print_report(console: Any, report: dict[str, Any]) -> None:
-    from rich.table import Table
+def _print_report(report: dict[str, Any]) -> None:
+    from preferl.cli.console import print_table
 
-    table = Table(title="Reward on these labels", show_header=False)
+    def formatted(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
     low, high = report["interval"]
     rows = {
-        "accuracy on decided answers": _percent(report["accuracy"]),
+        "accuracy on decided answers": formatted(report["accuracy"], ".1%"),
         "95 % interval": f"{low:.1%} to {high:.1%}",
         "decided answers": f"{report['decided']:,}",
         "equal answers": f"{report['ties']:,}",
-        "log loss (chance 0.693)": _decimal(report["log_loss"]),
-        "calibration error": _decimal(report["calibration"]["error"]),
-        "noise floor of its probabilities": _percent(report["likelihood"]["noise"]),
-        "scale of its logits": _decimal(report["likelihood"]["scale"]),
-        "Spearman with the true reward": _decimal(report["spearman"]),
+        "log loss (chance 0.693)": formatted(report["log_loss"], ".3f"),
+        "calibration error": formatted(report["calibration"]["error"], ".3f"),
+        "noise floor of its probabilities": formatted(report["likelihood"]["noise"], ".1%"),
+        "scale of its logits": formatted(report["likelihood"]["scale"], ".3f"),
+        "Spearman with the true reward": formatted(report["spearman"], ".3f"),
     }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console.print(table)
+    print_table("Reward on these labels", rows.items())
 
 
 def _left_out(fit: "FitReport") -> str:
@@ -313,21 +354,3 @@ def _left_out(fit: "FitReport") -> str:
         return "none"
     low, high = fit.left_out_interval
     return f"{fit.left_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
-
-
-def _left_out_fact(fit: "FitReport") -> tuple[str, str]:
-    if fit.left_out_accuracy is None or fit.left_out_interval is None:
-        return "–", "no answers were left out"
-    low, high = fit.left_out_interval
-    return (
-        f"{fit.left_out_accuracy:.0%}",
-        f"of {fit.judged:,} left out: between {low:.0%} and {high:.0%}",
-    )
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _decimal(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

@@ -1,17 +1,17 @@
 """`preferl reward serve`: the program that fits rewards to people's answers as they arrive."""
 
+import logging
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import tyro
 
-from preferl.cli.labels import StoreConfig, opened
-from preferl.cli.optional import Trust
-from preferl.cli.reward import starting_point as starting_point  # of this command, too
+from preferl.cli.options import Labels, StoreConfig, Trust, import_trusted, opened
 from preferl.online.service_config import ServiceConfig
 
 OLD_NAMES_OF = "ServiceConfig"
 """Config whose former names this command takes as options."""
+
+starting_point = import_trusted
 
 
 @tyro.conf.configure(tyro.conf.OmitArgPrefixes)
@@ -32,26 +32,24 @@ class RewardServeConfig:
     """
 
     service: ServiceConfig
-    labels: Annotated[StoreConfig, tyro.conf.arg(name="")] = field(default_factory=StoreConfig)
+    labels: Labels = field(default_factory=StoreConfig)
     trust: Trust = ()
 
 
 def run_reward_serve(config: RewardServeConfig) -> None:
     """Serve until Ctrl-C or a polite signal to end."""
-    import logging
     import signal
     import threading
 
     from preferl.online.service import serve_reward
 
+    logger = logging.getLogger(__name__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with opened(config.labels) as (store, project):
-        logging.getLogger(__name__).info(
-            "Waits for answers to %s; rewards go to %s.", project.slug, config.service.out
-        )
+        logger.info("Waits for answers to %s; rewards go to %s.", project.slug, config.service.out)
         version = serve_reward(config.service, store, project.id, stop=stop)
-    logging.getLogger(__name__).info("Stopped. The latest reward is version %d.", version)
+    logger.info("Stopped. The latest reward is version %d.", version)

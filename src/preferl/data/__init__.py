@@ -1,46 +1,35 @@
 """Experience as arrays: episodes, segments, comparisons, and where they come from (numpy only)."""
 
-from preferl.bounds import allow_large
-from preferl.data.arrays import (
-    content_id,
-    load_comparisons,
-    load_episodes,
-    save_comparisons,
-    save_episodes,
-)
-from preferl.data.comparisons import Comparisons, concatenate
-from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
-from preferl.data.splits import folds, split, split_off_episodes
-from preferl.data.tasks import TASKS, Task, find_task, normalised_score
-from preferl.data.to_minari import save_minari
-from preferl.data.windows import History, window_indices
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "TASKS",
-    "Clips",
-    "Comparisons",
-    "Episodes",
-    "History",
-    "Segments",
-    "Task",
-    "allow_large",
-    "concatenate",
-    "content_id",
-    "crosses_end",
-    "cut",
-    "find_task",
-    "folds",
-    "join",
-    "left_out",
-    "load_comparisons",
-    "load_episodes",
-    "normalised_score",
-    "sample_segments",
-    "save_comparisons",
-    "save_episodes",
-    "save_minari",
-    "split",
-    "split_off_episodes",
-    "window_indices",
-]
+from preferl._optional import lazily
+
+if TYPE_CHECKING:
+    from preferl.bounds import allow_large as allow_large
+    from preferl.data.arrays import content_id as content_id
+    from preferl.data.arrays import load_comparisons as load_comparisons
+    from preferl.data.arrays import load_episodes as load_episodes
+    from preferl.data.arrays import save_comparisons as save_comparisons
+    from preferl.data.arrays import save_episodes as save_episodes
+    from preferl.data.comparisons import Comparisons as Comparisons
+    from preferl.data.comparisons import concatenate as concatenate
+    from preferl.data.episodes import Episodes as Episodes
+    from preferl.data.episodes import join as join
+    from preferl.data.segments import Clips as Clips
+    from preferl.data.segments import Segments as Segments
+    from preferl.data.segments import crosses_end as crosses_end
+    from preferl.data.segments import cut as cut
+    from preferl.data.segments import left_out as left_out
+    from preferl.data.segments import sample_segments as sample_segments
+    from preferl.data.splits import folds as folds
+    from preferl.data.splits import split as split
+    from preferl.data.splits import split_off_episodes as split_off_episodes
+    from preferl.data.tasks import TASKS as TASKS
+    from preferl.data.tasks import Task as Task
+    from preferl.data.tasks import find_task as find_task
+    from preferl.data.tasks import normalised_score as normalised_score
+    from preferl.data.to_minari import save_minari as save_minari
+    from preferl.data.windows import History as History
+    from preferl.data.windows import window_indices as window_indices
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

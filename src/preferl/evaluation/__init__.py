@@ -3,61 +3,42 @@
 `plots` and `page` are imported by name, since they load matplotlib and Jinja2.
 """
 
-from preferl.data.tasks import normalised_score
-from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
-from preferl.evaluation.epic import epic_distance, markovian
-from preferl.evaluation.filming import film, frame_rate
-from preferl.evaluation.policies import PaidPolicy, Policy, RandomPolicy, on_raw_observations
-from preferl.evaluation.policy import PolicyReport, evaluate_policies, evaluate_policy
-from preferl.evaluation.reward_report import (
-    Calibration,
-    RewardReport,
-    calibration,
-    evaluate_reward,
-)
-from preferl.evaluation.rollout import SeededEpisodes, Step, rollout
-from preferl.feedback.step_rewards import (
-    CONTROLS,
-    Reward,
-    negated,
-    oracle,
-    random,
-    step_rewards,
-    zero,
-)
-from preferl.statistics import bootstrap_interval, spearman, wilson_interval
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CONTROLS",
-    "CORRECTIONS",
-    "Calibration",
-    "PaidPolicy",
-    "Policy",
-    "PolicyReport",
-    "RandomPolicy",
-    "Reward",
-    "RewardReport",
-    "SeededEpisodes",
-    "Step",
-    "bootstrap_interval",
-    "calibration",
-    "epic_distance",
-    "evaluate_policies",
-    "evaluate_policy",
-    "evaluate_reward",
-    "film",
-    "frame_rate",
-    "make_task_env",
-    "markovian",
-    "negated",
-    "normalised_score",
-    "on_raw_observations",
-    "oracle",
-    "random",
-    "rollout",
-    "spearman",
-    "step_rewards",
-    "task_env",
-    "wilson_interval",
-    "zero",
-]
+from preferl._optional import lazily
+from preferl.evaluation.rollout import rollout as rollout
+
+if TYPE_CHECKING:
+    from preferl.data.tasks import normalised_score as normalised_score
+    from preferl.evaluation.environments import CORRECTIONS as CORRECTIONS
+    from preferl.evaluation.environments import make_task_env as make_task_env
+    from preferl.evaluation.environments import task_env as task_env
+    from preferl.evaluation.epic import epic_distance as epic_distance
+    from preferl.evaluation.epic import markovian as markovian
+    from preferl.evaluation.filming import film as film
+    from preferl.evaluation.filming import frame_rate as frame_rate
+    from preferl.evaluation.policies import PaidPolicy as PaidPolicy
+    from preferl.evaluation.policies import Policy as Policy
+    from preferl.evaluation.policies import RandomPolicy as RandomPolicy
+    from preferl.evaluation.policies import on_raw_observations as on_raw_observations
+    from preferl.evaluation.policy import PolicyReport as PolicyReport
+    from preferl.evaluation.policy import evaluate_policies as evaluate_policies
+    from preferl.evaluation.policy import evaluate_policy as evaluate_policy
+    from preferl.evaluation.reward_report import Calibration as Calibration
+    from preferl.evaluation.reward_report import RewardReport as RewardReport
+    from preferl.evaluation.reward_report import calibration as calibration
+    from preferl.evaluation.reward_report import evaluate_reward as evaluate_reward
+    from preferl.evaluation.rollout import SeededEpisodes as SeededEpisodes
+    from preferl.evaluation.rollout import Step as Step
+    from preferl.feedback.step_rewards import CONTROLS as CONTROLS
+    from preferl.feedback.step_rewards import Reward as Reward
+    from preferl.feedback.step_rewards import negated as negated
+    from preferl.feedback.step_rewards import oracle as oracle
+    from preferl.feedback.step_rewards import random as random
+    from preferl.feedback.step_rewards import step_rewards as step_rewards
+    from preferl.feedback.step_rewards import zero as zero
+    from preferl.statistics import bootstrap_interval as bootstrap_interval
+    from preferl.statistics import spearman as spearman
+    from preferl.statistics import wilson_interval as wilson_interval
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

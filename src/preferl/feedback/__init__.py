@@ -1,71 +1,42 @@
 """Asking and answering: which pairs, when, and who answers (numpy only)."""
 
-from preferl.feedback.acquisition import (
-    Acquisition,
-    entropy,
-    label_variance,
-    logit_variance,
-    probability_variance,
-)
-from preferl.feedback.coverage import CoveringPairs, mean_observation
-from preferl.feedback.instant import InstantFeedback
-from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
-from preferl.feedback.prompt import PromptTeacher, sparklines
-from preferl.feedback.protocols import (
-    Feedback,
-    FeedbackInterrupted,
-    InputEndedError,
-    LastingFeedback,
-    PairSampler,
-    Scorer,
-    SingleAnswers,
-    Teacher,
-    WantsSegments,
-)
-from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
-from preferl.feedback.schedule import (
-    Schedule,
-    Turn,
-    apportion,
-    constant,
-    hyperbolic,
-    inverse_quadratic,
-    plan,
-)
-from preferl.feedback.scripted import ScriptedTeacher
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Acquisition",
-    "CoveringPairs",
-    "Feedback",
-    "FeedbackInterrupted",
-    "HasLikelihood",
-    "InformativePairs",
-    "InputEndedError",
-    "InstantFeedback",
-    "LastingFeedback",
-    "Likelihood",
-    "PairSampler",
-    "PromptTeacher",
-    "Schedule",
-    "Scorer",
-    "ScriptedTeacher",
-    "SingleAnswers",
-    "Teacher",
-    "Turn",
-    "UniformPairs",
-    "WantsSegments",
-    "apportion",
-    "constant",
-    "entropy",
-    "hyperbolic",
-    "inverse_quadratic",
-    "label_variance",
-    "likelihood_of",
-    "logit_variance",
-    "mean_observation",
-    "plan",
-    "probability_variance",
-    "segments_wanted",
-    "sparklines",
-]
+from preferl._optional import lazily
+
+if TYPE_CHECKING:
+    from preferl.feedback.acquisition import Acquisition as Acquisition
+    from preferl.feedback.acquisition import entropy as entropy
+    from preferl.feedback.acquisition import label_variance as label_variance
+    from preferl.feedback.acquisition import logit_variance as logit_variance
+    from preferl.feedback.acquisition import probability_variance as probability_variance
+    from preferl.feedback.coverage import CoveringPairs as CoveringPairs
+    from preferl.feedback.coverage import mean_observation as mean_observation
+    from preferl.feedback.instant import InstantFeedback as InstantFeedback
+    from preferl.feedback.likelihood import HasLikelihood as HasLikelihood
+    from preferl.feedback.likelihood import Likelihood as Likelihood
+    from preferl.feedback.likelihood import likelihood_of as likelihood_of
+    from preferl.feedback.prompt import PromptTeacher as PromptTeacher
+    from preferl.feedback.prompt import sparklines as sparklines
+    from preferl.feedback.protocols import Feedback as Feedback
+    from preferl.feedback.protocols import FeedbackInterrupted as FeedbackInterrupted
+    from preferl.feedback.protocols import InputEndedError as InputEndedError
+    from preferl.feedback.protocols import LastingFeedback as LastingFeedback
+    from preferl.feedback.protocols import PairSampler as PairSampler
+    from preferl.feedback.protocols import Scorer as Scorer
+    from preferl.feedback.protocols import SingleAnswers as SingleAnswers
+    from preferl.feedback.protocols import Teacher as Teacher
+    from preferl.feedback.protocols import WantsSegments as WantsSegments
+    from preferl.feedback.sampling import InformativePairs as InformativePairs
+    from preferl.feedback.sampling import UniformPairs as UniformPairs
+    from preferl.feedback.sampling import segments_wanted as segments_wanted
+    from preferl.feedback.schedule import Schedule as Schedule
+    from preferl.feedback.schedule import Turn as Turn
+    from preferl.feedback.schedule import apportion as apportion
+    from preferl.feedback.schedule import constant as constant
+    from preferl.feedback.schedule import hyperbolic as hyperbolic
+    from preferl.feedback.schedule import inverse_quadratic as inverse_quadratic
+    from preferl.feedback.schedule import plan as plan
+    from preferl.feedback.scripted import ScriptedTeacher as ScriptedTeacher
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

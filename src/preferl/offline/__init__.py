@@ -8,53 +8,24 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.offline.config import OfflineConfig
-    from preferl.offline.decision_policy import DecisionTransformerPolicy
-    from preferl.offline.decision_transformer import DecisionTransformer
-    from preferl.offline.dt_config import DTConfig, DTRConfig, SightConfig
-    from preferl.offline.hub_layout import load_decision_transformer
-    from preferl.offline.iql import IQL
-    from preferl.offline.learner import BehaviourCloning, OfflineLearner
-    from preferl.offline.learner_configs import CloningConfig, IQLConfig
-    from preferl.offline.pipeline import run_offline
-    from preferl.offline.policy import OfflinePolicy
-    from preferl.offline.sequences import SequenceCollator, Sequences
-    from preferl.offline.transitions import Transitions
-
-__all__ = [
-    "IQL",
-    "BehaviourCloning",
-    "CloningConfig",
-    "DTConfig",
-    "DTRConfig",
-    "DecisionTransformer",
-    "DecisionTransformerPolicy",
-    "IQLConfig",
-    "OfflineConfig",
-    "OfflineLearner",
-    "OfflinePolicy",
-    "SequenceCollator",
-    "Sequences",
-    "SightConfig",
-    "Transitions",
-    "load_decision_transformer",
-    "run_offline",
-]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "config": "OfflineConfig",
-        "decision_policy": "DecisionTransformerPolicy",
-        "decision_transformer": "DecisionTransformer",
-        "dt_config": "DTConfig DTRConfig SightConfig",
-        "hub_layout": "load_decision_transformer",
-        "iql": "IQL",
-        "learner": "BehaviourCloning OfflineLearner",
-        "learner_configs": "CloningConfig IQLConfig",
-        "pipeline": "run_offline",
-        "policy": "OfflinePolicy",
-        "sequences": "SequenceCollator Sequences",
-        "transitions": "Transitions",
-    },
-)
+    from preferl.offline.config import OfflineConfig as OfflineConfig
+    from preferl.offline.decision_policy import (
+        DecisionTransformerPolicy as DecisionTransformerPolicy,
+    )
+    from preferl.offline.decision_transformer import DecisionTransformer as DecisionTransformer
+    from preferl.offline.dt_config import DTConfig as DTConfig
+    from preferl.offline.dt_config import DTRConfig as DTRConfig
+    from preferl.offline.dt_config import SightConfig as SightConfig
+    from preferl.offline.hub_layout import load_decision_transformer as load_decision_transformer
+    from preferl.offline.iql import IQL as IQL
+    from preferl.offline.learner import BehaviourCloning as BehaviourCloning
+    from preferl.offline.learner import OfflineLearner as OfflineLearner
+    from preferl.offline.learner_configs import CloningConfig as CloningConfig
+    from preferl.offline.learner_configs import IQLConfig as IQLConfig
+    from preferl.offline.pipeline import run_offline as run_offline
+    from preferl.offline.policy import OfflinePolicy as OfflinePolicy
+    from preferl.offline.sequences import SequenceCollator as SequenceCollator
+    from preferl.offline.sequences import Sequences as Sequences
+    from preferl.offline.transitions import Transitions as Transitions
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

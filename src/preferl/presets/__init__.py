@@ -8,24 +8,19 @@ import yaml
 from preferl.errors import ConfigError
 
 
-def preset_names() -> list[str]:
-    """The presets there are.
-
-    >>> "pendulum" in preset_names()
-    True
-    """
-    found = files(__name__).iterdir()
-    return sorted(f.name.removesuffix(".yaml") for f in found if f.name.endswith(".yaml"))
-
-
 def load_preset(name: str) -> dict[str, Any]:
     """A preset as the fields of a config, for `preferl.configs.from_json`.
 
     Raises:
         ConfigError: no preset of that name.
+
+    >>> load_preset("pendulum")["env"]
+    'Pendulum-v1'
     """
-    if name not in preset_names():
-        raise ConfigError.mismatch("preset", expected=f"one of {preset_names()}", got=repr(name))
-    text = (files(__name__) / f"{name}.yaml").read_text(encoding="utf-8")
-    settings: dict[str, Any] = yaml.safe_load(text)
+    found = (file for file in files(__name__).iterdir() if file.name.endswith(".yaml"))
+    presets = {file.name.removesuffix(".yaml"): file for file in found}
+    if name not in presets:
+        expected = f"one of {sorted(presets)}"
+        raise ConfigError.mismatch("preset", expected=expected, got=repr(name))
+    settings: dict[str, Any] = yaml.safe_load(presets[name].read_text(encoding="utf-8"))
     return settings

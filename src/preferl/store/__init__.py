@@ -3,28 +3,24 @@
 `frames`, `rendering` and `exchange` are imported by name, since they load what draws and writes.
 """
 
-from preferl.store.clips import ClipStore, clip_ids, distinct_clips
-from preferl.store.feedback import StoredFeedback
-from preferl.store.live import Progress
-from preferl.store.people import Invitation
-from preferl.store.projects import ProjectSettings
-from preferl.store.queue import Claim, Question, Recorded
-from preferl.store.status import FitMetrics, ServiceState, Status
-from preferl.store.store import Store
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Claim",
-    "ClipStore",
-    "FitMetrics",
-    "Invitation",
-    "Progress",
-    "ProjectSettings",
-    "Question",
-    "Recorded",
-    "ServiceState",
-    "Status",
-    "Store",
-    "StoredFeedback",
-    "clip_ids",
-    "distinct_clips",
-]
+from preferl._optional import lazily
+
+if TYPE_CHECKING:
+    from preferl.store.clips import ClipStore as ClipStore
+    from preferl.store.clips import clip_ids as clip_ids
+    from preferl.store.clips import distinct_clips as distinct_clips
+    from preferl.store.feedback import StoredFeedback as StoredFeedback
+    from preferl.store.live import Progress as Progress
+    from preferl.store.people import Invitation as Invitation
+    from preferl.store.projects import ProjectSettings as ProjectSettings
+    from preferl.store.queue import Claim as Claim
+    from preferl.store.queue import Question as Question
+    from preferl.store.queue import Recorded as Recorded
+    from preferl.store.status import FitMetrics as FitMetrics
+    from preferl.store.status import ServiceState as ServiceState
+    from preferl.store.status import Status as Status
+    from preferl.store.store import Store as Store
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

@@ -3,67 +3,26 @@
 Names are imported when they are first used, so that contracts of feedback need no torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.testing.crowds import Crowd, CrowdConfig, simulate_crowd
-    from preferl.testing.feedback_contracts import (
-        check_feedback,
-        check_sampler,
-        check_teacher,
-        example_segments,
-    )
-    from preferl.testing.model_contracts import check_reward_model
-    from preferl.testing.worlds import (
-        CountingModel,
-        FadingModel,
-        PointWorld,
-        linear_reward,
-        make_comparisons,
-        make_episodes,
-        sample_steps,
-    )
-    from preferl.worlds.moving_dot import MovingDot
-
-__all__ = [
-    "CountingModel",
-    "Crowd",
-    "CrowdConfig",
-    "FadingModel",
-    "MovingDot",
-    "PointWorld",
-    "check_feedback",
-    "check_reward_model",
-    "check_sampler",
-    "check_teacher",
-    "example_segments",
-    "linear_reward",
-    "make_comparisons",
-    "make_episodes",
-    "sample_steps",
-    "simulate_crowd",
-]
-
-_MODULES = {
-    "preferl.testing.crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
-    "preferl.testing.feedback_contracts": (
-        "check_feedback",
-        "check_sampler",
-        "check_teacher",
-        "example_segments",
-    ),
-    "preferl.testing.model_contracts": ("check_reward_model",),
-    "preferl.worlds.moving_dot": ("MovingDot",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((m for m, names in _MODULES.items() if name in names), f"{__name__}.worlds")
-    return getattr(import_module(module), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    from preferl.testing.crowds import Crowd as Crowd
+    from preferl.testing.crowds import CrowdConfig as CrowdConfig
+    from preferl.testing.crowds import simulate_crowd as simulate_crowd
+    from preferl.testing.feedback_contracts import check_feedback as check_feedback
+    from preferl.testing.feedback_contracts import check_sampler as check_sampler
+    from preferl.testing.feedback_contracts import check_teacher as check_teacher
+    from preferl.testing.feedback_contracts import example_segments as example_segments
+    from preferl.testing.model_contracts import check_reward_model as check_reward_model
+    from preferl.testing.worlds import CountingModel as CountingModel
+    from preferl.testing.worlds import FadingModel as FadingModel
+    from preferl.testing.worlds import PointWorld as PointWorld
+    from preferl.testing.worlds import linear_reward as linear_reward
+    from preferl.testing.worlds import make_comparisons as make_comparisons
+    from preferl.testing.worlds import make_episodes as make_episodes
+    from preferl.testing.worlds import sample_steps as sample_steps
+    from preferl.worlds.moving_dot import MovingDot as MovingDot
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

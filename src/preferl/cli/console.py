@@ -1,0 +1,105 @@
+"""What commands print: lines, tables, progress, and after Ctrl-C how to go on."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Final, NoReturn, final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from preferl.cli.main import INTERRUPTED
+
+MOST: Final = 8
+"""Letters of a name that stay on one line of a narrow terminal."""
+
+
+def echo(text: str, style: str = "") -> None:
+    """Print lines as they are: long ones are not wrapped, and brackets are no markup."""
+    Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+
+
+def print_table(
+    title: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), bold: int | None = None
+) -> None:
+    """Print names and values, or cells below heads, as narrow as can be; numbers on the right."""
+    table = Table(
+        title=Text(title),
+        title_justify="left",
+        show_header=bool(heads),
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    rows = list(rows)
+    for number, cells in enumerate(zip(*rows, strict=True) if rows else [()] * len(heads)):
+        head = heads[number] if heads else ""
+        is_numeric = heads and number and all(cell[:1] in "0123456789-–" for cell in cells)
+        widest = max(map(len, cells), default=0)
+        table.add_column(
+            head,
+            justify="right" if is_numeric else "left",
+            overflow="fold",
+            min_width=len(head) if number else min(widest, MOST),
+        )
+    for number, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="bold" if number == bold else "")
+    Console().print(table)
+
+
+def interrupt(text: str) -> NoReturn:
+    """Print where a command stopped, and exit as shells do after Ctrl-C."""
+    echo(text)
+    raise SystemExit(INTERRUPTED)
+
+
+def require_done(result: dict[str, Any], out: Path) -> None:
+    """Exit as after Ctrl-C, with a line on how to go on, if that ended the run."""
+    if result["interrupted"]:
+        interrupt(
+            f"Stopped while {result['stage']}. What there is lies in {out}; "
+            "the same command with --resume goes on."
+        )
+
+
+@final
+class ProgressLine:
+    """A live line with a bar on a terminal, and one plain line per stage elsewhere.
+
+    Args:
+        doing: the first stage, for which no plain line is printed.
+        live: off where a person types in between.
+    """
+
+    def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
+        console = Console()
+        self.live = live and console.is_terminal
+        self._bar = Progress(
+            "{task.description}",
+            BarColumn(bar_width=24),
+            "{task.percentage:>3.0f} %",
+            TimeElapsedColumn(),
+            "left",
+            TimeRemainingColumn(),
+            "{task.fields[news]}",
+            console=console,
+            transient=True,
+        )
+        self._doing, self._task = doing, self._bar.add_task(doing, total=1, news="")
+
+    def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
+        """Show how far a stage is; a new one begins a new line."""
+        if doing != self._doing:
+            self._doing = doing
+            self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(doing, total=total, news=news)
+            if not self.live:
+                echo(f"{doing} ...")
+        self._bar.update(self._task, completed=done, total=total, news=news)
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Keep the line alive for a block."""
+        return self._bar if self.live else nullcontext()
