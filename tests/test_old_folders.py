@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from preferl.errors import CheckpointError
 from preferl.models import CNNRewardConfig, LSTMRewardConfig, PreferenceTransformerConfig
-from preferl.models.checkpoint import _config_from_json
+from preferl.models.build import _config_from_json
 from preferl.online import load_policy
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_checkpoint

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
-from preferl.models.tracing import trace_windows
+from preferl.models.base import trace_windows
 from preferl.models.transformer_trace import LastToken, OneBlock, Scales, embeddings
 from preferl.registry import ENGINES
 from preferl.training import RewardFunction

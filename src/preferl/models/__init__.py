@@ -15,8 +15,7 @@ if TYPE_CHECKING:
         RewardOutput,
         TracesEpisodes,
     )
-    from preferl.models.build import build_reward_model
-    from preferl.models.checkpoint import load_reward_model, save_reward_model
+    from preferl.models.build import build_reward_model, load_reward_model, save_reward_model
     from preferl.models.cnn import CNNReward
     from preferl.models.configs import (
         CNNRewardConfig,
@@ -65,8 +64,7 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "base": "ConfiguredReward EncodesLate RewardModel RewardOutput TracesEpisodes",
-        "build": "build_reward_model",
-        "checkpoint": "load_reward_model save_reward_model",
+        "build": "build_reward_model load_reward_model save_reward_model",
         "cnn": "CNNReward",
         "configs": (
             "CNNRewardConfig EnsembleConfig LSTMRewardConfig MLPRewardConfig "

@@ -1,7 +1,7 @@
 """Observations and actions as models see them: one vector per step, or bytes of pictures."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, final
 
@@ -11,18 +11,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
-from preferl.models.spaces import (
-    Channels,
-    channels_first,
-    feature_size,
-    is_image,
-    picture_shape,
-)
-from preferl.shapes import map_observations
+from preferl.models.spaces import Channels, channels_first, feature_size, is_image, picture_shape
+from preferl.shapes import take
 
 CLIP = 10.0
-"""Normalised features are cut off at this many deviations, so that a policy that wanders off
-cannot make the reward explode."""
+"""Deviations at which normalised features are cut off, so that a policy that wanders off cannot
+make the reward explode."""
 
 
 @final
@@ -31,11 +25,10 @@ class VectorEncoder(nn.Module):
 
     It has no parameters. Boxes are flattened and, with `normalise`, centred, scaled and cut off
     by statistics that `observe` sets and that are saved with the model; images are scaled to
-    [0, 1]; discrete values become one-hot vectors.
+    [0, 1]; discrete values become one-hot vectors. Without `use_actions` there are no features of
+    actions.
 
     Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
         size: `F`.
 
     Raises:
@@ -87,22 +80,20 @@ class VectorEncoder(nn.Module):
         rows = len(actions)
         if rows == 0:
             return
-        chunks = torch.arange(rows, device=actions.device).split(65_536)
-        total = sum(
-            self._part(observations, actions, c).sum(0, dtype=torch.float64) for c in chunks
-        )
-        mean = torch.as_tensor(total) / rows
-        squares = sum((self._part(observations, actions, c) - mean).square().sum(0) for c in chunks)
-        deviation = (torch.as_tensor(squares) / rows).sqrt()
+
+        def parts() -> Iterator[Tensor]:
+            for part in torch.arange(rows, device=actions.device).split(65_536):
+                yield self._raw(take(observations, part), actions[part])
+
+        mean = torch.as_tensor(sum(part.sum(0, dtype=torch.float64) for part in parts())) / rows
+        squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
+        deviation = (squares / rows).sqrt()
         # A feature that never moved has no scale: keep it as it is, about its mean.
         deviation = torch.where(deviation > 1e-6 * (1 + mean.abs()), deviation, 1.0)
         scaled = self.get_buffer("_scaled")
         self.mean.copy_(torch.where(scaled, mean, 0.0))
         self.deviation.copy_(torch.where(scaled, deviation, 1.0))
         self.count.fill_(rows)
-
-    def _part(self, observations: Any, actions: Tensor, rows: Tensor) -> Tensor:
-        return self._raw(map_observations(lambda a: a[rows], observations), actions[rows])
 
     def _raw(self, observations: Any, actions: Tensor) -> Tensor:
         parts = self._read_observations(observations)
@@ -124,17 +115,16 @@ Reader = Callable[[Any], list[Tensor]]
 
 
 def _reader(space: spaces.Space[Any]) -> Reader:
+    axes = len(space.shape or ())
     match space:
         case spaces.Dict():
             return partial(_of_keys, {key: _reader(part) for key, part in space.items()})
         case spaces.Discrete():
-            return partial(_of_number, int(space.start), int(space.n))
+            return partial(_of_choices, axes, [(int(space.start), int(space.n))])
         case spaces.MultiDiscrete():
             ranges = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
-            return partial(_of_numbers, len(space.shape), list(ranges))
-    if is_image(space):
-        return _of_picture
-    return _of_vector if len(space.shape or ()) == 1 else partial(_of_array, len(space.shape or ()))
+            return partial(_of_choices, axes, list(ranges))
+    return partial(_of_numbers, axes, 255 if is_image(space) else 1)
 
 
 def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
@@ -147,49 +137,36 @@ def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
     return [part for key, reader in readers.items() for part in reader(values[key])]
 
 
-def _of_number(start: int, count: int, values: Tensor) -> list[Tensor]:
-    return [F.one_hot(values.long() - start, count).float()]
-
-
-def _of_numbers(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> list[Tensor]:
+def _of_choices(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> list[Tensor]:
     flat = _flat(axes, values.long())
     return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
 
 
-def _of_picture(values: Tensor) -> list[Tensor]:
-    return [_flat(3, values).float() / 255]
-
-
-def _of_vector(values: Tensor) -> list[Tensor]:
-    return [values.float()]
-
-
-def _of_array(axes: int, values: Tensor) -> list[Tensor]:
-    return [_flat(axes, values).float()]
+def _of_numbers(axes: int, largest: int, values: Tensor) -> list[Tensor]:
+    numbers = (values if axes == 1 else _flat(axes, values)).float()
+    return [numbers if largest == 1 else numbers / largest]
 
 
 def _flat(axes: int, values: Tensor) -> Tensor:
-    """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
+    """`[..., *space]` to `[..., F]`; the size is named, since -1 fails where nothing is there."""
     shape = values.shape
     return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
 
 
 @final
 class PictureEncoder(nn.Module):
-    """Pictures stay the bytes they are; actions become numbers.
+    """Pictures stay the bytes they are; actions become numbers, with `use_actions`.
 
     It has neither parameters nor statistics. Bytes become floats only inside of the model, for
     one minibatch at a time, since floats of a whole training set take four times its memory.
 
     Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
         size: channels, height and width of what `planes` makes.
-        action_size: numbers that an action becomes; 0 where actions are not looked at.
-        late: features are those of a minibatch, made when it is gathered.
+        action_size: numbers that an action becomes; 0 where actions are not used.
+        late: see `EncodesLate`.
 
     Raises:
-        SpaceError: a space of another kind, or one that does not tell where its channels are.
+        SpaceError: a space of another kind, or one whose shape does not show where channels are.
 
     >>> import numpy as np
     >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
@@ -226,7 +203,7 @@ class PictureEncoder(nn.Module):
         self.register_buffer("_settings", settings, persistent=False)
 
     def forward(self, observations: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """`[..., *obs]` bytes as they are, and `[..., *act]` as floats `[..., A]` if looked at."""
+        """`[..., *obs]` bytes as they are, and `[..., *act]` as floats `[..., A]` if used."""
         features = {"pictures": observations}
         if self._actions is not None:
             features["actions"] = self._actions(actions, actions)

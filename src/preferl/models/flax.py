@@ -16,8 +16,6 @@ from preferl.models.transformer import PreferenceTransformer
 from preferl.reading import reading
 from preferl.shapes import Array
 
-PREFIXES = ("param:", "params/")
-
 
 def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> None:
     """Put the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
@@ -45,7 +43,10 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
     >>> model(torch.ones(1, 1, 2), torch.ones(1, 1, 1), torch.ones(1, 1, dtype=bool)).scores.item()
     3.0
     """
-    named = {_bare(name): array for name, array in _read(arrays).items()}
+    if not isinstance(arrays, Mapping):
+        with reading(arrays, expected="a .npz file of arrays"):
+            arrays = load_npz(Path(arrays))
+    named = {name.removeprefix("param:").removeprefix("params/"): a for name, a in arrays.items()}
     places = flax_places(model)
     _check(named, places)
     with torch.no_grad():
@@ -126,24 +127,9 @@ def _dense(name: str, linear: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield f"{name}/bias", linear.get_parameter("bias")
 
 
-def _read(arrays: Mapping[str, Array] | Path | str) -> Mapping[str, Array]:
-    if isinstance(arrays, Mapping):
-        return arrays
-    with reading(arrays, expected="a .npz file of arrays"):
-        return load_npz(Path(arrays))
-
-
-def _bare(name: str) -> str:
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
-
-
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
-    for what, names in (
-        ("missing", places.keys() - named.keys()),
-        ("unknown", named.keys() - places.keys()),
-    ):
+    missing, unknown = places.keys() - named.keys(), named.keys() - places.keys()
+    for what, names in (("missing", missing), ("unknown", unknown)):
         if names:
             raise CheckpointError.mismatch(
                 "Flax parameters",

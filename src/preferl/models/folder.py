@@ -1,7 +1,7 @@
 """Networks as folders: safetensors for numbers, JSON for settings, spaces and version.
 
-Reward models and policies lie in such folders. Nothing in one can be run, and whatever does not
-belong together is refused.
+Reward models and policies lie in such folders. Nothing in one can be run, and files that do not
+belong together are refused.
 """
 
 import json
@@ -27,13 +27,7 @@ SCALE = "deviation"
 
 
 class Saved(NamedTuple):
-    """What a folder holds.
-
-    Attributes:
-        about: all that its JSON file says.
-        spaces: of observations and of actions.
-        tensors: by name.
-    """
+    """What a folder holds: all of its JSON file, both spaces, and tensors by name."""
 
     about: dict[str, Any]
     spaces: tuple[spaces.Space[Any], spaces.Space[Any]]
@@ -51,7 +45,7 @@ class NetworkFolder:
     """How the networks of a kind lie in a folder.
 
     Attributes:
-        what: how errors call it.
+        what: its name in errors.
         weights: its file of tensors, by which such a folder is known.
         config: its file of JSON.
         format: version of the layout that files name; None where older ones do not.
@@ -85,19 +79,17 @@ class NetworkFolder:
 
         Args:
             path: the folder, replaced if it is one of this kind.
-            about: what else there is to say, as JSON.
+            about: the rest of its JSON file.
             tensors: by name.
-            observation_space: what observations look like.
-            action_space: what actions look like.
+            observation_space: of the network.
+            action_space: likewise.
 
         Raises:
-            SpaceError: spaces that files do not know.
+            SpaceError: spaces that cannot be saved.
             StorageError: the folder cannot be written to, or holds something else.
         """
         self.require_replaceable(Path(path))
-        layout = (
-            {} if self.format is None else {"format": self.format, "preferl": version("preferl")}
-        )
+        layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         written = layout | {
             **about,
             "observation_space": space_to_json(observation_space),
@@ -148,11 +140,7 @@ OFFLINE_POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json", fo
 
 
 def require_numbers(needed: int, there: int) -> None:
-    """Refuse a config whose model needs more numbers than were saved beside it.
-
-    Raises:
-        ValueError: it does.
-    """
+    """Raise `ValueError` if a config's model needs more numbers than were saved beside it."""
     if needed > there:
         raise ValueError(
             f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
@@ -163,8 +151,8 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
     """Refuse a state that is not exactly one of a model: nothing is converted or left out.
 
     Args:
-        what: how errors call the file.
-        got: names to tensors, as they were read.
+        what: the file's name in errors.
+        got: tensors by name, as they were read.
         expected: the same of a model that was built for them.
 
     Raises:
@@ -182,20 +170,16 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
             fix="The files belong to different models; restore the folder as a whole.",
         )
     for name, tensor in expected.items():
-        if tensor.dtype != got[name].dtype:
-            raise CheckpointError.mismatch(
-                f"{what}, {name}", expected=tensor.dtype, got=got[name].dtype
-            )
-    require_finite(what, got)
+        require_finite(what, {name: got[name]}, dtype=tensor.dtype)
 
 
 def require_finite(
     what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
-    """Refuse tensors with NaN or infinity, or scales that are not above 0.
+    """Refuse tensors with NaN or infinity, scales that are not above 0, or another type.
 
     Args:
-        what: how errors call the file.
+        what: the file's name in errors.
         tensors: by name.
         dtype: of all of them, where only one makes sense.
 
@@ -203,16 +187,15 @@ def require_finite(
         CheckpointError: naming the tensor.
     """
     for name, tensor in tensors.items():
-        if dtype is not None and tensor.dtype != dtype:
-            raise CheckpointError.mismatch(f"{what}, {name}", expected=dtype, got=tensor.dtype)
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError.mismatch(
-                f"{what}, {name}",
-                expected="finite numbers",
-                got=f"{int((~tensor.isfinite()).sum())} of {tensor.numel()} NaN or infinite",
-                fix="The training that wrote it diverged, or the file is damaged.",
-            )
-        if name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            raise CheckpointError.mismatch(
-                f"{what}, {name}", expected="numbers above 0", got=tensor.min().item()
-            )
+        expected: object = None
+        got: object = None
+        if dtype not in (None, tensor.dtype):
+            expected, got = dtype, tensor.dtype
+        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            strange = int((~tensor.isfinite()).sum())
+            expected, got = "finite numbers", f"{strange} of {tensor.numel()} NaN or infinite"
+        elif name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
+            expected, got = "numbers above 0", tensor.min().item()
+        if expected is not None:
+            fix = "The training that wrote it diverged, or the file is damaged."
+            raise CheckpointError.mismatch(f"{what}, {name}", expected=expected, got=got, fix=fix)

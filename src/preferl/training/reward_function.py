@@ -16,9 +16,8 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.combine import Combine, mean
-from preferl.models.base import RewardModel, last_rewards
+from preferl.models.base import RewardModel, last_rewards, trace_episodes
 from preferl.models.spaces import check_spaces
-from preferl.models.tracing import trace_episodes
 from preferl.shapes import (
     Array,
     BoolArray,

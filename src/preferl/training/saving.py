@@ -11,7 +11,7 @@ import numpy as np
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.models.checkpoint import load_reward_model, saving_reward_model
+from preferl.models.build import load_reward_model, saving_reward_model
 from preferl.reading import read_object, reading
 from preferl.training.reward_function import RewardFunction
 from preferl.training.scaling import RewardScaler
