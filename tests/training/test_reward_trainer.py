@@ -541,7 +541,7 @@ def test_nothing_to_learn_from_says_so(comparisons):
             fit(mlp(), empty)
         with pytest.raises(DataError, match="validation comparisons: expected at least one"):
             fit(mlp(), comparisons, empty)
-        with pytest.raises(DataError, match="comparisons to judge by: expected at least one"):
+        with pytest.raises(DataError, match="comparisons to evaluate on: expected at least one"):
             RewardTrainer(mlp(), seed=0).evaluate(empty)
 
 

@@ -107,7 +107,7 @@ def run_fit(config: FitConfig) -> None:
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
     from preferl.training import FitCheckpoints, save_reward
-    from preferl.training.device import usable_device
+    from preferl.training.configs import usable_device
 
     console = Console()
     require_openable(config.out, resume=config.resume)

@@ -14,9 +14,8 @@ numbers per head with `f_r`. No embedding, key or value of any other step is eve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -46,7 +45,7 @@ class OneBlock:
     @torch.no_grad()
     def __init__(self, model: "PreferenceTransformer") -> None:
         self._model = model
-        self._last = LastToken.of(model)
+        self._last = LastToken(model)
 
     def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
         """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
@@ -74,7 +73,6 @@ class OneBlock:
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Scales:
     """The two normalisations of states and actions, as quadratic forms of a step's features.
 
@@ -82,24 +80,15 @@ class Scales:
     `M (e + p)` with `c`: what depends on `e` alone, and what a place adds to that. Each is divided
     by the width. In double precision, since what they add up may cancel.
 
-    Attributes:
-        squares: `[2 F, F]` so that `squares·f`, times `f`, has the parts of both squared lengths.
-        sums: `[6, 2 F]` adds those parts up, for each form by kind; nothing for the last form.
-        places: `[6, F, H]` so that `f·places` is what each place adds.
-        offset: the squared length of `c`, and epsilon.
+    Args:
+        embeds: `[2, W, F]`; each feature but the last belongs either to a state or to an action.
+        place: `[W, H]`
+        norms: at first, and before attention.
     """
 
-    squares: Tensor
-    sums: Tensor
-    places: Tensor
-    offset: Tensor
-
-    @classmethod
-    def of(cls, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]) -> Self:
-        """Those of embeddings `[2, W, F]` and places `[W, H]`, both in double precision.
-
-        Each feature but the last belongs either to a state or to an action.
-        """
+    def __init__(
+        self, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]
+    ) -> None:
         steps, places = embeds[..., :-1], embeds[..., -1:] + place  # [2, W, F - 1], [2, W, H]
         c, width = _centred(norms[0].bias.double()[:, None]), len(place)
         (ce, me), (cp, mp) = ((_centred(x), _mixed(norms[0], x)) for x in (steps, places))
@@ -110,12 +99,12 @@ class Scales:
         alone = [cp.square().sum(1) + width * norms[0].eps, mp.square().sum(1)]
         alone.append(2 * (c.T @ mp)[:, 0])
         by_form = [torch.cat([e, p[:, None]], dim=1) for e, p in zip(of_steps, alone, strict=True)]
-        return cls(
-            squares=F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1),
-            sums=F.pad(torch.block_diag(kinds, kinds), (0, 0, 0, 2)),
-            places=torch.cat(by_form) / width,
-            offset=(c.square().sum() / width + norms[1].eps).float(),
-        )
+        # [2 F, F]: `squares·f`, times `f`, has the parts of both squared lengths.
+        self.squares = F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1)
+        # [6, 2 F]: adds those parts up, for each form by kind; nothing for the last form.
+        self.sums = F.pad(torch.block_diag(kinds, kinds), (0, 0, 0, 2))
+        self.places = torch.cat(by_form) / width  # [6, F, H]: `f·places` is what each place adds
+        self.offset = (c.square().sum() / width + norms[1].eps).float()
 
     def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
         """`α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
@@ -138,41 +127,21 @@ class Scales:
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class LastToken:
     """What the last state token of each window becomes; features have a 1 at their end for biases.
 
-    Attributes:
-        scales: of states and of actions.
-        state: `[F, W]` features to a state's embedding.
-        places: `[H + 1, W]` of time, row 0 for padding.
-        query: a normalised token to what each head asks of features as those of a state and of an
-            action, of places and of `c`: `[C, heads * N]`.
-        value: what each head gets of these to what is added to the token.
-        parts: how many of the `heads * N` are of features, places and `c`.
-        norms: of tokens at first, before attention and before the perceptron.
-        perceptron: of the block.
-        reward: of tokens.
+    Embeddings, normalisations and projections of a model are folded into one another. `query` maps
+    a normalised token to what each head asks of features as those of a state and of an action, of
+    places and of `c`, `[C, heads * N]`, and `value` what each head gets of these to what is added
+    to the token. `parts` has how many of the `heads * N` are of features, places and `c`.
     """
 
-    scales: Scales
-    state: Tensor
-    places: Tensor
-    query: Rows
-    value: Rows
-    parts: list[int]
-    norms: tuple[Rows, Rows, Rows]
-    perceptron: Rows
-    reward: Rows
-
-    @classmethod
-    def of(cls, model: "PreferenceTransformer") -> Self:
-        """Fold a model's embeddings, normalisations and projections into one another."""
+    def __init__(self, model: "PreferenceTransformer") -> None:
         block = model.blocks[0]
         norms = (model.input_norm, block.norm1)
         embeds = embeddings(model.state_embed, model.action_embed)  # [2, W, F]
-        time = model.time_embed.weight[: model.context + 1]
-        place = time[1:].double().T  # [W, H]
+        self.places = model.time_embed.weight[: model.context + 1]  # [H + 1, W], 0 for padding
+        place = self.places[1:].double().T  # [W, H]
         c = _centred(norms[0].bias.double()[:, None])
         sources = torch.cat([*(_mixed(norms[0], part) for part in (*embeds, place)), c], dim=1)
         sources = sources * norms[1].weight.double()[:, None]  # [W, N]
@@ -188,17 +157,19 @@ class LastToken:
         value = torch.einsum("ehd,hdn->hne", out, values)
         constant = v.flatten(0, 1) @ norms[1].bias.double() + v_bias  # probabilities add up to 1
         value_bias = out.flatten(1) @ constant + block.attn.out.bias
-        return cls(
-            scales=Scales.of(embeds, place, norms),
-            state=embeds[0].T.float().contiguous(),
-            places=time,
-            query=affine(_by_source(query, sizes).float(), _by_source(query_bias, sizes).float()),
-            value=affine(_by_source(value, sizes).T.float(), value_bias.float()),
-            parts=[heads * size for size in sizes],
-            norms=(normalisation(norms[0]), normalisation(norms[1]), normalisation(block.norm2)),
-            perceptron=perceptron(block.mlp),
-            reward=_reward(model),
-        )
+        self.scales = Scales(embeds, place, norms)
+        self.state = embeds[0].T.float().contiguous()  # [F, W] features to a state's embedding
+        self.query = affine(*(_by_source(part, sizes).float() for part in (query, query_bias)))
+        self.value = affine(_by_source(value, sizes).T.float(), value_bias.float())
+        self.parts = [heads * size for size in sizes]
+        self.norms = [normalisation(norm) for norm in (*norms, block.norm2)]
+        self.perceptron = perceptron(block.mlp)
+        if model.config.head == "plain":
+            head = perceptron(model.head)
+        else:
+            head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
+        first = partial(torch.select, dim=1, index=0)
+        self.reward = chain(normalisation(model.final_norm), head, first)
 
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
         """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
@@ -273,15 +244,6 @@ def perceptron(layers: Perceptron) -> Rows:
     """What `layers` do."""
     first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
     return chain(first, IN_PLACE[layers.activation], second)
-
-
-def _reward(model: "PreferenceTransformer") -> Rows:
-    """Tokens `[R, W]` after the block to rewards `[R]`."""
-    if model.config.head == "plain":
-        head = perceptron(model.head)
-    else:
-        head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
-    return chain(normalisation(model.final_norm), head, partial(torch.select, dim=1, index=0))
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.training.configs import AdaptivePenalty, RewardTrainerConfig
-    from preferl.training.fit import FitCheckpoints
-    from preferl.training.fit_report import FitReport
-    from preferl.training.learning_rate import CosineSchedule
+    from preferl.training.configs import AdaptivePenalty, CosineSchedule, RewardTrainerConfig
+    from preferl.training.fit import FitCheckpoints, FitReport
     from preferl.training.publish import PublishedReward, Publisher
-    from preferl.training.return_range import scale_by_return_range
-    from preferl.training.reward_function import RewardFunction, relabel
+    from preferl.training.reward_function import RewardFunction, load_reward, relabel, save_reward
     from preferl.training.reward_presets import RewardPreset, RewardSettings, reward_preset
     from preferl.training.reward_trainer import RewardTrainer
-    from preferl.training.saving import load_reward, save_reward
-    from preferl.training.scaling import RewardScaler
+    from preferl.training.scaling import RewardScaler, scale_by_return_range
 
 __all__ = [
     "AdaptivePenalty",
@@ -43,16 +39,12 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "configs": "AdaptivePenalty RewardTrainerConfig",
-        "fit": "FitCheckpoints",
-        "fit_report": "FitReport",
-        "learning_rate": "CosineSchedule",
+        "configs": "AdaptivePenalty CosineSchedule RewardTrainerConfig",
+        "fit": "FitCheckpoints FitReport",
         "publish": "PublishedReward Publisher",
-        "return_range": "scale_by_return_range",
-        "reward_function": "RewardFunction relabel",
+        "reward_function": "RewardFunction load_reward relabel save_reward",
         "reward_presets": "RewardPreset RewardSettings reward_preset",
         "reward_trainer": "RewardTrainer",
-        "saving": "load_reward save_reward",
-        "scaling": "RewardScaler",
+        "scaling": "RewardScaler scale_by_return_range",
     },
 )

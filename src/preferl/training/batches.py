@@ -29,27 +29,22 @@ def to_tensors(observations: Observations, device: torch.device | str) -> Any:
 
 
 MINIBATCH_BYTES = 2**26
-"""Observations that are gathered at once where models are judged."""
+"""Observations that are gathered at once for a forward without gradients."""
 
 
 def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
-    """What gives a model the features of segments, rows at a time.
+    """Features of segments on a model's device, to be gathered rows at a time.
 
     Args:
         model: whose encoder and device are used.
-        segments: windows; only observations and actions are looked at.
+        segments: windows; only observations and actions are used.
         observe: whether the encoder's statistics are set from these steps first.
 
     Raises:
         SpaceError: steps of another shape than the model was built for.
     """
-    check_spaces(
-        model.observation_space,
-        model.action_space,
-        segments.observations,
-        segments.actions,
-        what="comparisons",
-    )
+    steps = segments.observations, segments.actions
+    check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
     if isinstance(model.encoder, EncodesLate):
         return LateWindows(model, segments)
     return Windows(model, segments, observe=observe)
@@ -73,10 +68,9 @@ class LateWindows:
     @torch.no_grad()
     def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
-        clips = self._segments[rows.cpu().numpy()]
-        observations = to_tensors(clips.observations, self._device)
-        features = self._encoder(observations, to_tensor(clips.actions, self._device))
-        return features, to_tensor(clips.mask, self._device)
+        clips, device = self._segments[rows.cpu().numpy()], self._device
+        steps = to_tensors(clips.observations, device), to_tensor(clips.actions, device)
+        return self._encoder(*steps), to_tensor(clips.mask, device)
 
 
 @final
@@ -85,20 +79,19 @@ class Windows:
 
     Attributes:
         length: `L`.
-        at_once: windows that are judged at a time.
+        at_once: windows per forward without gradients.
     """
 
     at_once = 512
 
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
         device = model.device
-        observations = to_tensors(segments.observations, device)
-        actions = to_tensor(segments.actions, device)
+        steps = to_tensors(segments.observations, device), to_tensor(segments.actions, device)
         self.length = segments.length
         with torch.no_grad():
             if observe:
-                model.encoder.observe(observations, actions)
-            self._features = model.encoder(observations, actions)
+                model.encoder.observe(*steps)
+            self._features = model.encoder(*steps)
         self._start = torch.from_numpy(np.ascontiguousarray(segments.start)).to(device)
         self._real = torch.from_numpy(np.ascontiguousarray(segments.real)).to(device)
         self._offset = torch.arange(self.length, device=device)
@@ -134,12 +127,9 @@ AnyWindows = Windows | LateWindows
 @final
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Pairs, preferences and weights on a device.
+    """Pairs `[P, 2]`, preferences `[P]` and weights `[E, P]` on a device.
 
-    Attributes:
-        pairs: `[P, 2]`
-        preference: `[P]`
-        weight: `[E, P]` the answers' weights times each member's bootstrap counts.
+    Weights are those of the answers times each member's bootstrap counts.
     """
 
     pairs: Tensor
@@ -148,7 +138,7 @@ class Answers:
 
     @classmethod
     def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
-        """Those of comparisons, with bootstrap counts `[E, P]`."""
+        """Make those of comparisons, with bootstrap counts `[E, P]`."""
         return cls(
             torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device),
             to_tensor(comparisons.preference, device),
@@ -159,10 +149,16 @@ class Answers:
         return len(self.pairs)
 
     def __getitem__(self, rows: Tensor) -> Self:
-        """Some of them, in the order of `rows`."""
         return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows])
 
     def split(self, size: int) -> Iterator[Self]:
         """Parts of at most `size` answers, one after another, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
         return (type(self)(*part) for part in zip(*parts, strict=True))
+
+
+def held_out(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:
+    """Windows and answers that a model is validated on."""
+    ones = np.ones((1, len(comparisons)))
+    windows = gather_windows(model, comparisons.segments, observe=False)
+    return windows, Answers.of(comparisons, ones, model.device)
