@@ -25,11 +25,11 @@ class Block(nn.Module):
     """Attention and a perceptron, each added to the tokens it was given.
 
     Args:
-        width: numbers per token.
-        heads: of attention, a divisor of `width`.
+        width: numbers per token, a multiple of `heads`.
+        heads: of attention.
         activation: in the perceptron.
         dropout: share of probabilities, and of numbers added to tokens, dropped in training.
-        generator: where the weights come from.
+        generator: source of the weights.
     """
 
     def __init__(
@@ -49,12 +49,9 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
-        """Tokens `[B, S, W]` to what those that ask become, `[B, Q, W]`.
+        """Tokens `[B, S, W]` and their `causal_bias` to what those that ask become, `[B, Q, W]`.
 
-        Args:
-            tokens: `[B, S, W]`
-            bias: `[B or 1, 1, S, S]` as `causal_bias` makes it.
-            every: only the last of so many tokens asks; the others have keys and values only.
+        Only each last of `every` tokens asks; the others have keys and values only.
         """
         asking = slice(every - 1, None, every)
         normed = self.norm1(tokens)

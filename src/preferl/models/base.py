@@ -1,8 +1,8 @@
-"""What every reward model is: windows in, rewards per step and one score per segment out.
+"""Reward models: windows in, rewards per step and one score per segment out.
 
-An episode of `T` steps has `T` windows of up to `H` steps, one that ends at each step. Models that
-share work between windows have `TracesEpisodes` or `JudgesLast`; for all others each window is
-computed on its own. Both ways give the same numbers.
+A step's reward belongs to the window of up to `H` steps that ends there. Models that share work
+between windows have `TracesEpisodes` or `JudgesLast`; for all others each window is computed on its
+own. Both ways give the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.models.encoders import VectorEncoder
+from preferl.models.spaces import Space
 from preferl.shapes import BoolArray, leaves, take
 
 ROWS = 4096
@@ -22,11 +22,9 @@ ROWS = 4096
 
 
 class RewardOutput(NamedTuple):
-    """What a reward model gives for windows.
+    """Rewards `[E, B, L]` per step, and scores `[E, B]` per segment.
 
-    Attributes:
-        rewards: `[E, B, L]` per step; a policy gets the last one.
-        scores: `[E, B]` per segment; differences are preference logits.
+    A policy gets the last reward; differences of scores are preference logits.
     """
 
     rewards: Tensor
@@ -72,8 +70,7 @@ class RewardModel(nn.Module, ABC):
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]` from step rewards `[E, B, L]` alone, as `judge` makes them.
 
-        With it each distinct step is computed once, however many segments share it. It is called
-        only where `context == 1`.
+        Called only where `context == 1`, so that steps which segments share are computed once.
         """
 
     def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
@@ -81,14 +78,14 @@ class RewardModel(nn.Module, ABC):
         return self.judge(self.encoder(observations, actions), mask)
 
     @property
-    def observation_space(self) -> spaces.Space[Any]:
+    def observation_space(self) -> Space:
         """Space of observations."""
-        return cast("spaces.Space[Any]", self.encoder.observation_space)
+        return cast("Space", self.encoder.observation_space)
 
     @property
-    def action_space(self) -> spaces.Space[Any]:
+    def action_space(self) -> Space:
         """Space of actions."""
-        return cast("spaces.Space[Any]", self.encoder.action_space)
+        return cast("Space", self.encoder.action_space)
 
     @property
     def device(self) -> torch.device:
@@ -99,34 +96,24 @@ class RewardModel(nn.Module, ABC):
 class ConfiguredReward(RewardModel):
     """A reward model with a config; registered in `REWARD_MODELS`, it is saved and served.
 
-    A subclass names its default config, builds its networks, judges and pools.
+    A subclass builds its networks, judges and pools; `defaults` makes its config where none is
+    given.
 
-    Attributes:
-        config: the dataclass that is registered with the class.
-        defaults: makes the config where none is given.
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+        action_space: likewise.
+        config: shape; the dataclass that is registered with the class.
+        seed: of the initial weights.
+
+    Raises:
+        SpaceError: a space that has no encoding.
     """
 
     defaults: Callable[[], Any]
 
     def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: Any = None,
-        *,
-        seed: int,
+        self, observation_space: Space, action_space: Space, config: Any = None, *, seed: int
     ) -> None:
-        """Build the networks.
-
-        Args:
-            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            action_space: likewise.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
-
-        Raises:
-            SpaceError: a space that has no encoding.
-        """
         config = type(self).defaults() if config is None else config
         super().__init__(
             self.encode(observation_space, action_space, config),
@@ -137,9 +124,7 @@ class ConfiguredReward(RewardModel):
         self.build(torch.Generator().manual_seed(seed))
 
     @staticmethod
-    def encode(
-        observations: spaces.Space[Any], actions: spaces.Space[Any], config: Any
-    ) -> nn.Module:
+    def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
         """Make the encoder: a `VectorEncoder` unless a class overrides it."""
         return VectorEncoder(
             observations,
@@ -159,9 +144,6 @@ class EncodesLate(Protocol):
 
     They are made for each minibatch when it is gathered, so that a training set of pictures may
     be larger than memory.
-
-    Attributes:
-        late: marks such an encoder.
     """
 
     late: Literal[True]
@@ -205,7 +187,7 @@ def trace_episodes(model: RewardModel, features: Any, lengths: Tensor) -> Tensor
     """Rewards of the last step of the window that ends at each step, `[E, T]`.
 
     Args:
-        model: in evaluation mode, or dropout is drawn for each window anew.
+        model: in evaluation mode, or each window draws its own dropout.
         features: `[T, F]` of episodes end to end, or a dictionary of such.
         lengths: `[K]` steps of each episode; windows never cross from one to the next.
 
@@ -229,8 +211,8 @@ def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Ten
     for some in steps.split(max(1, ROWS // model.context)):
         mask = position[some, None] + back >= 0  # [B, H]
         rows = torch.where(mask, some[:, None] + back, some[:, None])
-        judged = model.judge(take(features, rows.to(model.device)), mask.to(model.device))
-        parts.append(judged.rewards[..., -1])
+        output = model.judge(take(features, rows.to(model.device)), mask.to(model.device))
+        parts.append(output.rewards[..., -1])
     return torch.cat(parts, dim=1)
 
 

@@ -41,16 +41,15 @@ STEPS = 1 << 16
 class Perceptrons(nn.Module):
     """`E` alike perceptrons on the same input, computed together.
 
+    Weights `[E, in, out]` and biases `[E, 1, out]` of each layer are distributed as those of
+    `nn.Linear`.
+
     Args:
         sizes: features, hidden units of each layer, outputs.
         members: `E`.
         activation: between layers.
         dropout: share of hidden units dropped in training, drawn for each member.
-        generator: where the weights come from, distributed as those of `nn.Linear`.
-
-    Attributes:
-        weights: one `[E, in, out]` per layer.
-        biases: one `[E, 1, out]` per layer.
+        generator: source of the weights.
     """
 
     def __init__(
@@ -131,9 +130,8 @@ def lecun_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Li
 def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
     """Set a share of numbers to 0 (Srivastava et al. 2014); in training only.
 
-    Returns:
-        The numbers, and the scale that still has to be applied to keep their mean: callers join
-        it with what comes next.
+    The scale that is returned has still to be applied to keep their mean: callers join it with what
+    comes next.
 
     >>> dropped, scale = drop(torch.ones(10_000), 0.1, training=True)
     >>> round(float(dropped.mean()) * scale, 1)
@@ -158,10 +156,8 @@ def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -
     Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
     `bernoulli_`. What it keeps is `kept_share` of all.
 
-    Args:
-        like: whose shape, type and device the result has.
-        share: of zeros, rounded to a multiple of `1 / STEPS`.
-        generator: where bits come from; the global stream of the device if None.
+    They have the shape, type and device of `like`, and bits from its device's global stream if
+    there is no generator.
     """
     decisions = like.numel()
     words = torch.empty(-(-decisions // 4), dtype=torch.int64, device=like.device)

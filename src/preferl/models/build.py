@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gymnasium import spaces
 from torch import Tensor
 
 from preferl.configs import from_json, to_json
@@ -14,44 +13,32 @@ from preferl.models.base import RewardModel
 from preferl.models.configs import EnsembleConfig, RewardModelConfig, least_numbers
 from preferl.models.ensemble import Ensemble
 from preferl.models.folder import REWARD_MODEL, require_numbers, require_state
+from preferl.models.spaces import Space
 from preferl.reading import reading
 from preferl.registry import REWARD_MODELS
 
 
 def build_reward_model(
-    config: RewardModelConfig,
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    *,
-    seed: int,
+    config: RewardModelConfig, observation_space: Space, action_space: Space, *, seed: int
 ) -> RewardModel:
     """Build the model that a config describes.
 
-    Args:
-        config: of a kind that `preferl.registry.REWARD_MODELS` has.
-        observation_space: of what the reward sees.
-        action_space: likewise.
-        seed: of the initial weights; members of an ensemble use the following numbers.
+    Members of an ensemble take their weights from `seed` and the following numbers.
 
     Raises:
-        ConfigError: a config of an unknown kind.
+        ConfigError: a config of a kind that `preferl.registry.REWARD_MODELS` does not have.
         ModelError: what is registered for the config makes no reward model.
         SpaceError: a space that has no encoding.
     """
     make = REWARD_MODELS.load(REWARD_MODELS.name_of(config))
     model = make(observation_space, action_space, config, seed=seed)
     if not isinstance(model, RewardModel):
-        got = type(model).__name__
-        raise ModelError.mismatch(f"{make}", expected="a RewardModel", got=got)
+        raise ModelError.mismatch(f"{make}", expected="a RewardModel", got=type(model).__name__)
     return model
 
 
 def build_ensemble(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    config: EnsembleConfig,
-    *,
-    seed: int,
+    observation_space: Space, action_space: Space, config: EnsembleConfig, *, seed: int
 ) -> Ensemble:
     """Build each model of an ensemble and join them."""
     of = observation_space, action_space
@@ -77,14 +64,10 @@ def config_of(model: RewardModel) -> RewardModelConfig:
 
 
 def save_reward_model(path: Path | str, model: RewardModel) -> None:
-    """Write a model with its input statistics as a folder, all or nothing.
-
-    Args:
-        path: the folder, replaced if it exists.
-        model: of a kind that `preferl.registry.REWARD_MODELS` has.
+    """Write a model with its input statistics as a folder, all or nothing; replace what it was.
 
     Raises:
-        ConfigError: a model of one's own class that nothing registers.
+        ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """

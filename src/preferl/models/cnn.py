@@ -1,10 +1,9 @@
 """A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
 
 import math
-from typing import Any, Final, final
+from typing import Final, final
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
@@ -12,6 +11,7 @@ from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, RewardOutput
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.encoders import PictureEncoder
+from preferl.models.spaces import Space
 
 SMALLEST: Final = 8
 """Pixels on a side below which there is nothing left after the first two layers."""
@@ -37,14 +37,12 @@ class CNNReward(ConfiguredReward):
     defaults = CNNRewardConfig
 
     @staticmethod
-    def encode(
-        observations: spaces.Space[Any], actions: spaces.Space[Any], config: CNNRewardConfig
-    ) -> PictureEncoder:
+    def encode(observations: Space, actions: Space, config: CNNRewardConfig) -> PictureEncoder:
         """Keep pictures as bytes: at least 8 x 8 pixels, any number of channels or stacked frames.
 
         Raises:
-            SpaceError: observations that are no pictures, pictures that do not tell where their
-                channels are or are too small, or actions that have no encoding.
+            SpaceError: observations that are no pictures, pictures that are too small or whose
+                shape does not show where channels are, or actions that have no encoding.
         """
         return PictureEncoder(
             observations, actions, channels=config.channels, use_actions=config.use_actions
@@ -110,13 +108,7 @@ class _Network(nn.Module):
 
 
 def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
-    """Layers for planes `[R, channels, height, width]`, and how many numbers they leave.
-
-    Their parameters hold nothing yet: `initialise` fills them.
-
-    Args:
-        size: channels, height and width.
-        config: kernels, strides and what follows each layer.
+    """Layers for planes `[R, *size]`, and how many numbers they leave; `initialise` fills them.
 
     Raises:
         SpaceError: pictures that are too small.

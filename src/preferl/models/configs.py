@@ -10,11 +10,9 @@ from itertools import pairwise
 from math import inf, lcm, prod
 from typing import Any, Literal
 
-from gymnasium import spaces
-
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_share
-from preferl.models.spaces import Channels, feature_size
+from preferl.models.spaces import Channels, Space, feature_size
 
 Activation = Literal["relu", "leaky_relu", "tanh", "gelu"]
 Head = Literal["preference", "plain"]
@@ -54,7 +52,7 @@ class MLPRewardConfig:
             require_in("hidden", units, 1, inf)
         _require(self, members=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least.
 
         >>> box = spaces.Box(-1, 1, (3,))
@@ -108,7 +106,7 @@ class CNNRewardConfig:
                 raise ConfigError.mismatch(name, expected=expected, got=sizes)
         _require(self, filters=1, hidden=1, members=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:  # noqa: ARG002  # as all have it
+    def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it
         """Parameters that its model has at least; the largest layer is the dense one."""
         sides = sorted(observations.shape or ())[-2:]
         kernels = self.filters * self.kernels[0] ** 2
@@ -146,7 +144,7 @@ class LSTMRewardConfig:
             raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
         _require(self, context=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
         seen = feature_size(observations) + feature_size(actions)
         return dense((seen, self.width, self.width // 2, self.width // 2))
@@ -198,7 +196,7 @@ class PreferenceTransformerConfig:
         if self.positions is not None:
             require_in("positions", self.positions, self.context, inf)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
         seen = feature_size(observations) + feature_size(actions)
         own = self.preference_width if self.head == "preference" else 0
@@ -217,7 +215,7 @@ class EnsembleConfig:
         """`E` of all of them together."""
         return sum(map(members_of, self.models))
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its models have at least."""
         return sum(least_numbers(part, observations, actions) for part in self.models)
 
@@ -241,9 +239,7 @@ def members_of(config: RewardModelConfig) -> int:
     return int(getattr(config, "members", 1))
 
 
-def least_numbers(
-    config: RewardModelConfig, observations: spaces.Space[Any], actions: spaces.Space[Any]
-) -> int:
+def least_numbers(config: RewardModelConfig, observations: Space, actions: Space) -> int:
     """A lower bound of a model's parameters; 0 where its config has none.
 
     Raises:

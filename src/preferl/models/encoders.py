@@ -11,7 +11,14 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
-from preferl.models.spaces import Channels, channels_first, feature_size, is_image, picture_shape
+from preferl.models.spaces import (
+    Channels,
+    Space,
+    channels_first,
+    feature_size,
+    is_image,
+    picture_shape,
+)
 from preferl.shapes import take
 
 CLIP = 10.0
@@ -23,13 +30,10 @@ make the reward explode."""
 class VectorEncoder(nn.Module):
     """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
 
-    It has no parameters. Boxes are flattened and, with `normalise`, centred, scaled and cut off
-    by statistics that `observe` sets and that are saved with the model; images are scaled to
-    [0, 1]; discrete values become one-hot vectors. Without `use_actions` there are no features of
-    actions.
-
-    Attributes:
-        size: `F`.
+    It has no parameters; `size` is `F`. Boxes are flattened and, with `normalise`, centred, scaled
+    and cut off by statistics that `observe` sets and that are saved with the model; images are
+    scaled to [0, 1]; discrete values become one-hot vectors. Without `use_actions` there are no
+    features of actions.
 
     Raises:
         SpaceError: a space of another kind.
@@ -45,8 +49,8 @@ class VectorEncoder(nn.Module):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
+        observation_space: Space,
+        action_space: Space,
         *,
         normalise: bool = True,
         use_actions: bool = True,
@@ -64,7 +68,7 @@ class VectorEncoder(nn.Module):
         self.register_buffer("mean", torch.zeros(self.size))
         self.register_buffer("deviation", torch.ones(self.size))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        # Looked up once: of a few rows, to tell spaces apart costs what the arithmetic does.
+        # Looked up once: for a few rows, finding a space's kind costs what the arithmetic does.
         self._read_observations = _reader(observation_space)
         self._read_actions = _reader(action_space)
 
@@ -102,7 +106,7 @@ class VectorEncoder(nn.Module):
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
-def _is_measured(space: spaces.Space[Any]) -> Tensor:
+def _is_measured(space: Space) -> Tensor:
     """`[F]` true for features that have a scale to normalise by: numbers, not categories."""
     if isinstance(space, spaces.Dict):
         return torch.cat([_is_measured(part) for part in space.values()])
@@ -114,7 +118,7 @@ Reader = Callable[[Any], list[Tensor]]
 """Values `[..., *space]` to features `[..., F]`, in parts that are yet to be joined."""
 
 
-def _reader(space: spaces.Space[Any]) -> Reader:
+def _reader(space: Space) -> Reader:
     axes = len(space.shape or ())
     match space:
         case spaces.Dict():
@@ -129,11 +133,8 @@ def _reader(space: spaces.Space[Any]) -> Reader:
 
 def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
     if not isinstance(values, Mapping) or set(values) != set(readers):
-        raise SpaceError.mismatch(
-            "observation",
-            expected=f"the keys {sorted(readers)}",
-            got=sorted(values) if isinstance(values, Mapping) else type(values),
-        )
+        got = sorted(values) if isinstance(values, Mapping) else type(values)
+        raise SpaceError.mismatch("observation", expected=f"the keys {sorted(readers)}", got=got)
     return [part for key, reader in readers.items() for part in reader(values[key])]
 
 
@@ -163,7 +164,6 @@ class PictureEncoder(nn.Module):
     Attributes:
         size: channels, height and width of what `planes` makes.
         action_size: numbers that an action becomes; 0 where actions are not used.
-        late: see `EncodesLate`.
 
     Raises:
         SpaceError: a space of another kind, or one whose shape does not show where channels are.
@@ -178,8 +178,8 @@ class PictureEncoder(nn.Module):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
+        observation_space: Space,
+        action_space: Space,
         *,
         channels: Channels = "auto",
         use_actions: bool = False,

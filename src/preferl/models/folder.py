@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
-from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.errors import CheckpointError, StorageError
 from preferl.files import writing
-from preferl.models.spaces import space_from_json, space_to_json
+from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 
 SCALE = "deviation"
@@ -30,7 +29,7 @@ class Saved(NamedTuple):
     """What a folder holds: all of its JSON file, both spaces, and tensors by name."""
 
     about: dict[str, Any]
-    spaces: tuple[spaces.Space[Any], spaces.Space[Any]]
+    spaces: tuple[Space, Space]
     tensors: dict[str, Tensor]
 
     @property
@@ -56,8 +55,24 @@ class NetworkFolder:
     config: str
     format: int | None = None
 
-    def require_replaceable(self, path: Path) -> None:
-        """Raise `StorageError` if saving at `path` would lose what is no such folder."""
+    @contextmanager
+    def saving(
+        self,
+        path: Path | str,
+        about: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        observation_space: Space,
+        action_space: Space,
+    ) -> Iterator[Path]:
+        """Write a folder, all or nothing, in place of one of its kind.
+
+        The JSON file gets `about` and the spaces; the block may put more files into the draft.
+
+        Raises:
+            SpaceError: spaces that cannot be saved.
+            StorageError: the folder cannot be written to, or holds something else.
+        """
+        path = Path(path)
         if path.is_dir() and any(path.iterdir()) and not (path / self.weights).is_file():
             raise StorageError.mismatch(
                 f"{path}",
@@ -65,30 +80,6 @@ class NetworkFolder:
                 got="a folder that holds something else",
                 fix="Choose another name: what is there would be replaced.",
             )
-
-    @contextmanager
-    def saving(
-        self,
-        path: Path | str,
-        about: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-    ) -> Iterator[Path]:
-        """Write a folder, all or nothing; the block may put more files into its draft.
-
-        Args:
-            path: the folder, replaced if it is one of this kind.
-            about: the rest of its JSON file.
-            tensors: by name.
-            observation_space: of the network.
-            action_space: likewise.
-
-        Raises:
-            SpaceError: spaces that cannot be saved.
-            StorageError: the folder cannot be written to, or holds something else.
-        """
-        self.require_replaceable(Path(path))
         layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         written = layout | {
             **about,
@@ -97,7 +88,7 @@ class NetworkFolder:
         }
         # Networks may share tensors, which safetensors writes but once.
         own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        with writing(Path(path)) as draft:
+        with writing(path) as draft:
             draft.mkdir()
             save_file(own, draft / self.weights)
             (draft / self.config).write_text(json.dumps(written, indent=2), encoding="utf-8")
@@ -150,14 +141,9 @@ def require_numbers(needed: int, there: int) -> None:
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Refuse a state that is not exactly one of a model: nothing is converted or left out.
 
-    Args:
-        what: the file's name in errors.
-        got: tensors by name, as they were read.
-        expected: the same of a model that was built for them.
-
     Raises:
-        CheckpointError: other names, shapes or types, NaN, infinity, or scales that are not
-            above 0.
+        CheckpointError: other names, shapes or types than `expected`, NaN, infinity, or scales
+            that are not above 0; it names `what`, the file.
     """
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
@@ -178,13 +164,8 @@ def require_finite(
 ) -> None:
     """Refuse tensors with NaN or infinity, scales that are not above 0, or another type.
 
-    Args:
-        what: the file's name in errors.
-        tensors: by name.
-        dtype: of all of them, where only one makes sense.
-
     Raises:
-        CheckpointError: naming the tensor.
+        CheckpointError: naming the file, `what`, and the tensor.
     """
     for name, tensor in tensors.items():
         expected: object = None

@@ -135,12 +135,9 @@ class LSTM(nn.Module):
         return torch.lstm(inputs, (state, state), weights, True, 1, 0.0, train, False, True)[0]
 
     def after_windows(self, inputs: Tensor, ends: Tensor, length: int) -> Tensor:
-        """Outputs `[B, units]` after windows of `length` rows, without gradients: all in place.
+        """Outputs `[B, units]` after windows of `length` rows, which end at rows `[B]`.
 
-        Args:
-            inputs: `[R, units]`, which windows may share.
-            ends: `[B]` last row of each window.
-            length: steps from a state of zeros.
+        Windows may share inputs `[R, units]`. Without gradients: everything is done in place.
         """
         given = torch.addmm(self.bias, inputs, self.input.T)  # [R, 4 * units]
         hidden, cell = given.new_zeros(2, len(ends), self.units).unbind()

@@ -10,15 +10,18 @@ from gymnasium import spaces
 from preferl.errors import DataError, SpaceError, require_one_of
 from preferl.shapes import Array, Observations
 
+Space = spaces.Space[Any]
+"""A gymnasium space of any kind."""
+
 Channels = Literal["auto", "last", "first"]
-"""Where pictures have their channels; "auto" tells from the shape."""
+"""Where pictures have their channels; "auto" infers it from the shape."""
 
 MOST_NUMBERS: Final = 2**22
 """Limit of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
 
 
-def feature_size(space: spaces.Space[Any]) -> int:
-    """How many features a space becomes.
+def feature_size(space: Space) -> int:
+    """Count the features that a space becomes.
 
     Raises:
         SpaceError: a space of a kind that has no encoding.
@@ -32,22 +35,19 @@ def feature_size(space: spaces.Space[Any]) -> int:
             return int(np.asarray(space.nvec).sum())
         case spaces.Dict():
             return sum(feature_size(part) for part in space.values())
-    raise SpaceError.mismatch(
-        "space",
-        expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-        got=space,
-        fix="Turn it into one of these with a gymnasium wrapper.",
-    )
+    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    fix = "Turn it into one of these with a gymnasium wrapper."
+    raise SpaceError.mismatch("space", expected=expected, got=space, fix=fix)
 
 
-def is_image(space: spaces.Space[Any]) -> bool:
+def is_image(space: Space) -> bool:
     """Whether a space holds 8-bit pictures."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
 def check_spaces(
-    expected_observations: spaces.Space[Any],
-    expected_actions: spaces.Space[Any],
+    expected_observations: Space,
+    expected_actions: Space,
     observations: Observations,
     actions: Array,
     *,
@@ -55,10 +55,10 @@ def check_spaces(
 ) -> None:
     """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
 
-    Shapes, keys and the range of whole numbers are looked at, not the bounds of boxes.
+    Shapes, keys and the range of whole numbers are checked, not the bounds of boxes.
     """
 
-    def check(name: str, space: spaces.Space[Any], array: Any) -> None:
+    def check(name: str, space: Space, array: Any) -> None:
         named = f"{name} of the {what}"
         got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
@@ -76,20 +76,15 @@ def check_spaces(
             size = space.n if isinstance(space, spaces.Discrete) else space.nvec
             strange = (array < space.start) | (array >= space.start + size)
             if strange.any():
-                raise SpaceError.mismatch(
-                    named,
-                    expected=f"values of {space}",
-                    got=array[strange].ravel()[0],
-                    fix="Build the model for a space that holds all values.",
-                )
+                got = array[strange].ravel()[0]
+                fix = "Build the model for a space that holds all values."
+                raise SpaceError.mismatch(named, expected=f"values of {space}", got=got, fix=fix)
 
     check("observations", expected_observations, observations)
     check("actions", expected_actions, actions)
 
 
-def infer_spaces(
-    observations: Observations, actions: Array
-) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Space]:
     """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
 
     Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
@@ -104,7 +99,7 @@ def infer_spaces(
     if not len(actions):
         raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
 
-    def infer(array: Any) -> spaces.Space[Any]:
+    def infer(array: Any) -> Space:
         if isinstance(array, Mapping):
             return spaces.Dict({key: infer(value) for key, value in array.items()})
         if array.dtype == np.uint8 and array.ndim in (3, 4, 5):
@@ -122,12 +117,11 @@ def infer_spaces(
     return infer(observations), infer(actions)
 
 
-def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> bool:
+def channels_first(space: Space, channels: Channels = "auto") -> bool:
     """Whether the pictures of a space have their channels before height and width.
 
-    Args:
-        space: bytes `[height, width]`, with channels on either end, or a stack of such pictures.
-        channels: "auto" takes the end of the shape that is smaller than both other sides.
+    Spaces are of bytes `[height, width]`, with channels on either end, or of stacks of such. "auto"
+    takes the end of the shape that is smaller than both other sides.
 
     Raises:
         ConfigError: another `channels`.
@@ -145,15 +139,12 @@ def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> boo
     first, middle, last = shape[-3:]
     if first < min(middle, last) or last < min(first, middle):
         return first < last
-    raise SpaceError.mismatch(
-        "pictures",
-        expected="channels on the end that is smaller than both sides",
-        got=f"shape {shape}",
-        fix='Set channels="last" or channels="first".',
-    )
+    expected = "channels on the end that is smaller than both sides"
+    fix = 'Set channels="last" or channels="first".'
+    raise SpaceError.mismatch("pictures", expected=expected, got=f"shape {shape}", fix=fix)
 
 
-def picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+def picture_shape(space: Space) -> tuple[int, ...]:
     """The shape of a space of pictures.
 
     Raises:
@@ -161,15 +152,12 @@ def picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
     """
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
-    raise SpaceError.mismatch(
-        "observation space",
-        expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
-        got=space,
-        fix="Take another model, such as MLPReward, or wrap the environment.",
-    )
+    expected = "pictures: a Box of uint8 [height, width], with channels, or a stack of such"
+    fix = "Take another model, such as MLPReward, or wrap the environment."
+    raise SpaceError.mismatch("observation space", expected=expected, got=space, fix=fix)
 
 
-def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+def space_to_json(space: Space) -> dict[str, Any]:
     """A gymnasium space as JSON.
 
     Raises:
@@ -196,7 +184,7 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     return about | {"dtype": str(space.dtype)}
 
 
-def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
+def space_from_json(data: dict[str, Any]) -> Space:
     """The space that `space_to_json` wrote.
 
     Raises:

@@ -35,7 +35,7 @@ ENGINE: Final = "one-block transformer"
 
 
 class Attention(NamedTuple):
-    """Where a `PreferenceTransformer` looks.
+    """Attention weights of a `PreferenceTransformer`.
 
     Attributes:
         layers: `[layers, B, heads, 2L, 2L]` shares of each block; a step's action stands before
@@ -118,10 +118,10 @@ class PreferenceTransformer(ConfiguredReward):
         rewards, engine = trace_beginnings(self, features, lengths), self._engine()
         for steps in full_windows(lengths, self.context, SPAN):
             if engine is None:
-                judged = trace_windows(self, features, lengths, steps)
+                some = trace_windows(self, features, lengths, steps)
             else:
-                judged = engine.full_windows(features, steps)
-            rewards[:, steps.to(rewards.device)] = judged
+                some = engine.full_windows(features, steps)
+            rewards[:, steps.to(rewards.device)] = some
         return rewards
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
@@ -146,7 +146,7 @@ class PreferenceTransformer(ConfiguredReward):
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
-        """Where the model looks in windows `[B, L, F]`; call it in evaluation mode."""
+        """Attention weights in windows `[B, L, F]`; call it in evaluation mode."""
         bias = causal_bias(mask.repeat_interleave(2, dim=1))
         tokens, layers = self._tokens(features, mask), []
         for block in self.blocks:

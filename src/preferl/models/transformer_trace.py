@@ -174,10 +174,7 @@ class LastToken:
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
         """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
 
-        Args:
-            features: `[R, F - 1]`
-            stride: rows between the first ones of two windows.
-            lengths: `[C]` how many of a window's rows, its first, are real; all if None.
+        Windows begin `stride` rows apart; their first `lengths`, `[C]`, rows are real, or all.
         """
         context = len(self.places) - 1
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]

@@ -33,12 +33,9 @@ MINIBATCH_BYTES = 2**26
 
 
 def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
-    """Features of segments on a model's device, to be gathered rows at a time.
+    """Features of segments by a model's encoder on its device, to be gathered rows at a time.
 
-    Args:
-        model: whose encoder and device are used.
-        segments: windows; only observations and actions are used.
-        observe: whether the encoder's statistics are set from these steps first.
+    With `observe`, the encoder's statistics are set from these steps first.
 
     Raises:
         SpaceError: steps of another shape than the model was built for.
@@ -54,15 +51,12 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
 class LateWindows:
     """Windows into a block of steps that stays where it is, encoded when they are gathered.
 
-    Attributes:
-        length: `L`.
-        at_once: windows whose observations fit into `MINIBATCH_BYTES`.
+    `at_once` windows have observations that fit into `MINIBATCH_BYTES`.
     """
 
     def __init__(self, model: RewardModel, segments: Segments) -> None:
-        self.length = segments.length
         step = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves(segments.observations))
-        self.at_once = max(1, MINIBATCH_BYTES // max(1, step * self.length))
+        self.at_once = max(1, MINIBATCH_BYTES // max(1, step * segments.length))
         self._segments, self._encoder, self._device = segments, model.encoder, model.device
 
     @torch.no_grad()
@@ -75,14 +69,10 @@ class LateWindows:
 
 @final
 class Windows:
-    """The features of a block of steps on a device, made once, and windows into them.
-
-    Attributes:
-        length: `L`.
-        at_once: windows per forward without gradients.
-    """
+    """The features of a block of steps on a device, made once, and windows into them."""
 
     at_once = 512
+    """Windows per forward without gradients."""
 
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
         device = model.device

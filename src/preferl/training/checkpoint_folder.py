@@ -84,16 +84,13 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping[str, Any]) -> Path:
-    """Write a checkpoint to the disk; earlier ones go when this one is whole.
+    """Write a checkpoint to the disk and return its folder; earlier ones go when it is whole.
 
     Args:
         folder: of one run's checkpoints alone; made if it is not there.
-        state: what `write_state` takes.
+        state: for `write_state`.
         steps: that the run has made.
-        run: what has to be the same for it to resume, as JSON.
-
-    Returns:
-        The checkpoint's own folder.
+        run: JSON that has to be the same for it to resume.
 
     Raises:
         CheckpointError: the newest checkpoint there is damaged.
@@ -118,11 +115,7 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
 
 
 def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint:
-    """Read the newest checkpoint of a run that was begun in the same way.
-
-    Args:
-        folder: into which `write_checkpoint` wrote.
-        run: as it was then.
+    """Read the newest checkpoint that `write_checkpoint` wrote of the same `run`.
 
     Raises:
         CheckpointError: there is none, it is damaged, or it is of another run.
@@ -218,13 +211,10 @@ def _read_about(path: Path) -> dict[str, Any]:
 
 
 def write_state(folder: Path, state: Any) -> None:
-    """Write a state into an existing folder.
+    """Write a state into an existing folder, a draft of `preferl.files.writing`.
 
-    Args:
-        folder: on the way to its place, see `preferl.files.writing`.
-        state: None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
-            generators, tensors, episodes, segments, comparisons, reports of fits and iterations,
-            and `RewardFunction`s that can be saved.
+    It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
+    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved.
 
     Raises:
         ConfigError: something else, by its place in the state.
@@ -298,11 +288,8 @@ class _Writer:
                 return value if math.isfinite(value) else _tagged("float", str(value))
             case None | bool() | int() | str():
                 return value
-        raise ConfigError.mismatch(
-            where,
-            expected="numbers, text, arrays, tensors, generators, or lists of such",
-            got=type(value).__name__,
-        )
+        expected = "numbers, text, arrays, tensors, generators, or lists of such"
+        raise ConfigError.mismatch(where, expected=expected, got=type(value).__name__)
 
     def _mapping(self, value: Mapping[Any, Any], where: str) -> Any:
         encoded = [[key, self.encode(item, f"{where}.{key}")] for key, item in value.items()]

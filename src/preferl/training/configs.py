@@ -185,10 +185,7 @@ def require_validation(
 ) -> None:
     """Raise `ConfigError` where settings need answers that are not trained on and there are none.
 
-    Args:
-        config: of a trainer.
-        members: `E`; the bootstraps of several have out-of-bag answers.
-        held_out: whether there are validation comparisons.
+    Such answers are validation comparisons, or those that a bootstrap of several members leaves.
     """
     if held_out or (config.bootstrap and members > 1):
         return

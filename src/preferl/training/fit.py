@@ -23,11 +23,7 @@ from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
-from preferl.functional.preference import (
-    preference_accuracy,
-    preference_loss,
-    preference_probability,
-)
+from preferl.functional import preference_accuracy, preference_loss, preference_probability
 from preferl.shapes import FloatArray
 from preferl.statistics import wilson_interval
 from preferl.training.batches import Answers, gather_windows, held_out
@@ -42,6 +38,9 @@ OnEpoch = Callable[[int, dict[str, float]], None]
 SECONDS: Final = 60.0
 """Between two checkpoints. One takes tens of milliseconds, so that this costs less than a
 thousandth of a fit, and a killed program loses a minute at most, or one epoch that takes longer."""
+
+MOVING: Final = ("history", "update", "best", "best_epoch", "best_state", "over", "seconds")
+"""What a fit itself changes from epoch to epoch."""
 
 PRIOR_ANSWERS: Final = 10.0
 """Answers that the configured noise counts as much as, so that few answers cannot move it far."""
@@ -232,28 +231,20 @@ class Fit:
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
-        return {
+        parts = {
             "model": self._model.state_dict(),
             "trainer": self._trainer.snapshot(),
             "dropout": dropout_stream(self._model.device).get_state(),
-            "history": self._history,
-            "update": self._update,
-            "best": self._best,
-            "best_epoch": self._best_epoch,
-            "best_state": self._best_state,
-            "over": self._over,
-            "seconds": self._seconds,
         }
+        return parts | {name: getattr(self, f"_{name}") for name in MOVING}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a snapshot of an equal fit."""
         self._model.load_state_dict(state["model"])
         self._trainer.restore(state["trainer"])
         dropout_stream(self._model.device).set_state(state["dropout"])
-        self._history, self._update = list(state["history"]), int(state["update"])
-        self._best, self._best_epoch = float(state["best"]), int(state["best_epoch"])
-        self._best_state, self._over = state["best_state"], bool(state["over"])
-        self._seconds = float(state["seconds"])
+        for name in MOVING:
+            setattr(self, f"_{name}", state[name])
 
     def _advance(self, on_epoch: OnEpoch | None) -> None:
         metrics, config, trainer = self._train_epoch(), self._config, self._trainer
@@ -358,17 +349,16 @@ def fit_likelihood(
 ) -> Likelihood:
     """The noise and scale that maximise the likelihood of answers times a weak prior.
 
-    The prior is around the configured noise and a scale of 1. Members that may vote on an answer
-    give their mean probability, as those of an ensemble do. Ties do not count: they mean that two
-    clips are alike, not that answers are random.
+    The prior is around the configured noise, the result without answers, and a scale of 1. Ties do
+    not count: they mean that two clips are alike, not that answers are random.
 
     Args:
         logits: `[E, P]`
-        preference: `[P]` in [0, 1].
-        weight: `[P]` how much each answer counts.
-        votes: `[E, P]` true where a member has not been trained on an answer.
-        noise: configured share of random answers, in [0, 1): the result without answers, and
-            nearly so with few.
+        preference: `[P]`
+        weight: `[P]`
+        votes: `[E, P]` true where a member has not been trained on an answer: the mean
+            probability of these members counts.
+        noise: configured share of random answers, in [0, 1).
     """
     counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (weight > 0)
     if not counts.any():

@@ -13,11 +13,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, final
 
-from gymnasium import spaces
-
 from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import write_json, writing
-from preferl.models.spaces import space_from_json, space_to_json
+from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
@@ -81,15 +79,8 @@ def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
     return Version(1, load_reward(path, device=device), {})
 
 
-def write_spaces(
-    folder: Path | str, observations: spaces.Space[Any], actions: spaces.Space[Any]
-) -> None:
-    """Write an agent's spaces beside its rewards, so that whoever fits them need not guess.
-
-    Args:
-        folder: of all versions; made if it is not there.
-        observations: as the reward will be given them.
-        actions: of the agent.
+def write_spaces(folder: Path | str, observations: Space, actions: Space) -> None:
+    """Write the spaces that a reward will see into its folder, so that whoever fits it knows them.
 
     Raises:
         StorageError: the folder cannot be written to.
@@ -99,7 +90,7 @@ def write_spaces(
     write_json(Path(folder) / SPACES, about)
 
 
-def read_spaces(folder: Path | str) -> tuple[spaces.Space[Any], spaces.Space[Any]] | None:
+def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
     """The observation and action spaces that `write_spaces` wrote; None if nobody did.
 
     Raises:
@@ -121,23 +112,10 @@ def publish(
     metrics: Mapping[str, Any] = _NOTHING,
     keep: int = KEEP,
 ) -> int:
-    """Publish one reward; a program that publishes again and again holds a `Publisher`.
+    """Publish one reward and return its number, by a `Publisher` of its own.
 
-    Args:
-        folder: of all versions; made if it is not there.
-        reward: a model of this library, combined by `mean` or `lower_bound`.
-        version: its number, above all earlier ones; the next one by default.
-        metrics: for readers, as JSON.
-        keep: versions that stay, at least 1; older ones are removed.
-
-    Returns:
-        Its number.
-
-    Raises:
-        ConfigError: a number that is not above the earlier ones, metrics that JSON cannot hold,
-            or a reward that cannot be saved.
-        StorageError: the folder cannot be written to, is full, or belongs to another publisher;
-            nothing is published then.
+    A program that publishes again and again holds a `Publisher`. Arguments and errors are those of
+    the class and of its `publish`.
     """
     with Publisher(folder, keep=keep) as publisher:
         return publisher.publish(reward, version=version, metrics=metrics)
@@ -149,7 +127,7 @@ class Publisher:
 
     Args:
         folder: of all versions; made if it is not there.
-        keep: versions that stay, at least 1.
+        keep: versions that stay, at least 1; older ones are removed.
 
     Raises:
         ConfigError: nothing would be kept.
@@ -178,13 +156,18 @@ class Publisher:
         metrics: Mapping[str, Any] = _NOTHING,
         beside: Callable[[Path], None] = lambda _: None,
     ) -> int:
-        """Publish a version, as `publish` does.
+        """Publish a version and return its number.
 
         Args:
-            reward: what to publish.
-            version: its number; the next one by default.
+            reward: a model of this library, combined by `mean` or `lower_bound`.
+            version: its number, above all earlier ones; the next one by default.
             metrics: for readers, as JSON.
             beside: writes more files into the version's folder, for the publisher's own use.
+
+        Raises:
+            ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
+                hold, or a reward that cannot be saved.
+            StorageError: the folder cannot be written to, or is full; nothing is published then.
         """
         newest = max(versions(self.folder), default=0)
         number = newest + 1 if version is None else version

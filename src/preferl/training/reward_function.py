@@ -8,13 +8,11 @@ from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from preferl.data.episodes import Episodes
@@ -25,9 +23,9 @@ from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.models.base import RewardModel, last_rewards, trace_episodes
 from preferl.models.build import load_reward_model, saving_reward_model
-from preferl.models.spaces import check_spaces
+from preferl.models.spaces import Space, check_spaces
 from preferl.reading import read_object, reading
-from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 from preferl.training.batches import to_tensor, to_tensors
 from preferl.training.scaling import RewardScaler
 
@@ -80,11 +78,9 @@ class RewardFunction:
         likelihood: Likelihood | None = None,
     ) -> None:
         if scaler is not None and scaler.mean.shape != (model.members,):
-            raise ConfigError.mismatch(
-                "scaler",
-                expected=f"statistics of the model's {model.members} members",
-                got=f"shape {scaler.mean.shape}",
-            )
+            expected = f"statistics of the model's {model.members} members"
+            got = f"shape {scaler.mean.shape}"
+            raise ConfigError.mismatch("scaler", expected=expected, got=got)
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._encoder = self._model.encoder
         self._last = last_rewards(self._model)
@@ -96,12 +92,12 @@ class RewardFunction:
         self.members = model.members
 
     @property
-    def observation_space(self) -> spaces.Space[Any]:
+    def observation_space(self) -> Space:
         """Space of observations."""
         return self._model.observation_space
 
     @property
-    def action_space(self) -> spaces.Space[Any]:
+    def action_space(self) -> Space:
         """Space of actions."""
         return self._model.action_space
 
@@ -111,13 +107,7 @@ class RewardFunction:
         return deepcopy(self._model).requires_grad_(True)
 
     def scaled(self, episodes: Episodes, *, target: float = 1.0, centre: bool = True) -> Self:
-        """The same with rewards of zero mean and a chosen deviation over these episodes.
-
-        Args:
-            episodes: steps like those that a policy will make, for example the latest.
-            target: deviation of each member's rewards.
-            centre: whether the mean becomes zero.
-        """
+        """The same with a `RewardScaler` fitted to these episodes, for example the latest."""
         rewards = self.member_rewards(episodes)
         return self.with_scaler(RewardScaler.fit(rewards, target=target, centre=centre))
 
@@ -155,9 +145,10 @@ class RewardFunction:
         Raises:
             SpaceError: episodes of another shape than the model was built for.
         """
-        self._check(episodes.observations, episodes.actions)
+        steps = episodes.observations, episodes.actions
+        check_spaces(self.observation_space, self.action_space, *steps)
         if self.context == 1:
-            return self._step_rewards(episodes.observations, episodes.actions)
+            return self._step_rewards(*steps)
         return self._history_rewards(episodes)
 
     def scores(self, segments: Segments) -> FloatArray:
@@ -168,7 +159,8 @@ class RewardFunction:
         Raises:
             SpaceError: segments of another shape than the model was built for.
         """
-        self._check(segments.observations, segments.actions)
+        steps = segments.observations, segments.actions
+        check_spaces(self.observation_space, self.action_space, *steps)
         if self.context == 1:
             return self._pooled_scores(segments)
         clips = (segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length))
@@ -176,7 +168,9 @@ class RewardFunction:
         return np.concatenate(parts, axis=1)
 
     def _pooled_scores(self, segments: Segments) -> FloatArray:
-        needed = segments.select(slice(None)) if _sparse(segments) else segments
+        # Where windows can cover only a part of a much larger block, the rest is left alone.
+        sparse = len(segments) * segments.length < segments.steps
+        needed = segments.select(slice(None)) if sparse else segments
         rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
         parts = [
             self._model.pool(
@@ -204,15 +198,17 @@ class RewardFunction:
     @torch.inference_mode()
     def _history_rewards(self, episodes: Episodes) -> FloatArray:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
-        for some in _groups(episodes.lengths):
-            lengths = episodes.lengths[some]
-            end = int(episodes.ends[some][-1])
-            steps = slice(end - int(lengths.sum()), end)
+        # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
+        group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
+        steps = slice(0)
+        cuts = np.flatnonzero(np.diff(group)) + 1
+        for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
+            steps = slice(steps.stop, steps.stop + int(lengths.sum()))
             features = self._encoder(
                 to_tensors(take(episodes.observations, steps), self._device),
                 to_tensor(episodes.actions[steps], self._device),
             )
-            traced = trace_episodes(self._model, features, torch.from_numpy(np.array(lengths)))
+            traced = trace_episodes(self._model, features, torch.from_numpy(lengths.copy()))
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
 
@@ -231,22 +227,13 @@ class RewardFunction:
         rewards, scores = self._model(*steps, to_tensor(mask, device))
         return rewards.cpu().numpy(), scores.cpu().numpy()
 
-    def _check(self, observations: Observations, actions: Array) -> None:
-        check_spaces(self.observation_space, self.action_space, observations, actions)
-
 
 def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
     """The same episodes, each step with the reward that `reward` gives it and its history.
 
-    A step's reward is the model's output at the last step of the window that ends there, exactly
-    as an agent would get it while acting.
-
-    Args:
-        episodes: what was recorded; not changed.
-        reward: a `RewardFunction`, a control, or a plain function of observations and actions.
-
-    Returns:
-        Episodes whose `rewards` are `[T]` float32; all other arrays are shared.
+    It is the model's output at the last step of the window that ends there, exactly as an agent
+    would get it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may
+    also be a control, or a plain function of observations and actions.
 
     Raises:
         SpaceError: episodes of another shape than the reward was built for.
@@ -259,14 +246,10 @@ def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
 
 
 def save_reward(path: Path | str, reward: RewardFunction) -> None:
-    """Write a reward with its scale as a folder, all or nothing.
-
-    Args:
-        path: the folder, replaced if it exists.
-        reward: combined by `mean` or `lower_bound`.
+    """Write a reward with its scale as a folder, all or nothing; replace what it was.
 
     Raises:
-        ConfigError: a way of combining members that has no name, or a model of one's own class.
+        ConfigError: not combined by `mean` or `lower_bound`, or a model that nothing registers.
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """
@@ -276,12 +259,9 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
     elif isinstance(combine, partial) and combine.func is lower_bound().func:
         combined = {"kind": "lower_bound", **combine.keywords}
     else:
-        raise ConfigError.mismatch(
-            "combine",
-            expected="mean or lower_bound(k)",
-            got=combine,
-            fix="Save the model with save_reward_model and combine its members in code.",
-        )
+        expected = "mean or lower_bound(k)"
+        fix = "Save the model with save_reward_model and combine its members in code."
+        raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
     scale = scaler and {
         "mean": scaler.mean.tolist(),
         "deviation": scaler.deviation.tolist(),
@@ -295,12 +275,9 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
 def load_reward(
     path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
 ) -> RewardFunction:
-    """Read a reward; its numbers are those of the reward that was saved.
+    """Read a reward that `save_reward` wrote; its numbers are the same.
 
-    Args:
-        path: the folder that `save_reward` wrote.
-        device: where the model goes.
-        trust: modules that may be imported, as for `load_reward_model`.
+    `device` and `trust` are those of `load_reward_model`.
 
     Raises:
         CheckpointError: no such folder, a damaged one, or a model of an unknown class.
@@ -338,15 +315,3 @@ def _chunks(count: int, size: int) -> list[slice]:
     """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
-
-
-def _groups(lengths: IntArray) -> list[slice]:
-    """Neighbouring episodes of about `TRACED` steps in all; an episode is never cut."""
-    group = (np.cumsum(lengths) - lengths) // TRACED
-    cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(lengths)]
-    return [slice(*pair) for pair in pairwise(cuts) if pair[0] < pair[1]]
-
-
-def _sparse(segments: Segments) -> bool:
-    """Whether the windows can cover only a part of a much larger block of steps."""
-    return len(segments) * segments.length < segments.steps

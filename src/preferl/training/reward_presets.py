@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
-from gymnasium import spaces
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.splits import split
@@ -25,6 +24,7 @@ from preferl.models.configs import (
     RewardModelConfig,
     members_of,
 )
+from preferl.models.spaces import Space
 from preferl.registry import REWARD_MODELS
 from preferl.training.configs import (
     CosineSchedule,
@@ -70,9 +70,7 @@ class RewardPreset:
     def with_budget(self, updates: int, answers: int) -> Self:
         """The same in about so many optimiser updates, its schedule shortened to fit them.
 
-        Args:
-            updates: at least 1; whole epochs are made, one at least.
-            answers: that will be given to `fit`, held-out ones included.
+        Whole epochs are made, one at least. `answers` are those for `fit`, held-out ones included.
 
         Raises:
             ConfigError: a budget below one update.
@@ -85,28 +83,18 @@ class RewardPreset:
     def fit(
         self,
         comparisons: Comparisons,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
+        observation_space: Space,
+        action_space: Space,
         *,
         seed: int,
         device: str = "cpu",
         on_epoch: "OnEpoch | None" = None,
         checkpoints: "FitCheckpoints | None" = None,
     ) -> "tuple[RewardModel, FitReport]":
-        """Build the model and train it.
+        """Build the model and train it on what is not held out.
 
-        Args:
-            comparisons: answers, from which `held_out` is taken.
-            observation_space: of the segments.
-            action_space: likewise.
-            seed: of weights, bootstraps, order, dropout and of what is held out.
-            device: "cpu", "cuda" or "auto".
-            on_epoch: called with each epoch's number and metrics.
-            checkpoints: keep the fit between epochs, and resume the one that is there.
-
-        Raises:
-            CheckpointError, ConfigError, DataError, SpaceError: as `RewardTrainer` and the model
-                do.
+        Weights, bootstraps, order, dropout and the held-out answers come from `seed`; other
+        arguments and errors are those of `RewardTrainer` and the model.
         """
         from preferl.models.build import build_reward_model  # here, so that settings load no torch
         from preferl.training.reward_trainer import RewardTrainer
@@ -158,11 +146,7 @@ class RewardSettings:
     precision: Precision | None = None
 
     def preset(self, *, length: int, answers: int) -> RewardPreset:
-        """The preset with these changes.
-
-        Args:
-            length: `L` steps per labelled segment.
-            answers: that there are to train on.
+        """The preset with these changes, for `L` steps per segment and answers to train on.
 
         Raises:
             ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
@@ -196,15 +180,13 @@ class RewardSettings:
 def reward_preset(name: str, *, length: int) -> RewardPreset:
     """The preset of a name.
 
-    Args:
-        name: "mlp" is this library's default, three members that allow for noise, and "cnn" the
-            same for pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and
-            "pt" are the published models with their optimisers, schedules and 10,000 epochs, and
-            "pt-readme" is the transformer without preference attention, as the command of its
-            published code trains it. They hold a tenth of the answers out and keep the best
-            state, where the originals chose by answers they had trained on. Any other name of
-            `preferl.registry.REWARD_MODELS` is that model as its config has it, trained as "mlp".
-        length: `L` steps per labelled segment; a model with history looks back as far.
+    "mlp" is this library's default, three members that allow for noise, and "cnn" the same for
+    pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and "pt" are the published
+    models with their optimisers, schedules and 10,000 epochs, and "pt-readme" is the transformer
+    without preference attention, as the command of its published code trains it. They hold a tenth
+    of the answers out and keep the best state, where the originals chose by answers they had
+    trained on. Any other name of `preferl.registry.REWARD_MODELS` is that model as its config has
+    it, trained as "mlp". A model with history sees `length` steps, those of a labelled segment.
 
     Raises:
         ConfigError: no such name.

@@ -81,9 +81,9 @@ class RewardTrainer:
         """Train on comparisons.
 
         Args:
-            train: declined answers in it count for nothing.
+            train: declined answers in it do not count.
             validation: held out, for early stopping and the choice of the best epoch.
-            epochs: instead of the config's, for a longer first fit; at least 1.
+            epochs: at least 1; those of the config if None.
             on_epoch: called with each epoch's number and metrics.
             checkpoints: keep the fit between epochs, and resume the one that is there.
 
@@ -102,12 +102,9 @@ class RewardTrainer:
             validation = _answered("validation comparisons", validation)
         length = max(part.segments.length for part in (train, validation) if part is not None)
         if 1 < self.model.context < length:
-            raise ConfigError.mismatch(
-                "segment length",
-                expected=f"at most the model's context {self.model.context}",
-                got=length,
-                fix="Give the model a longer context or cut shorter segments.",
-            )
+            expected = f"at most the model's context {self.model.context}"
+            fix = "Give the model a longer context or cut shorter segments."
+            raise ConfigError.mismatch("segment length", expected=expected, got=length, fix=fix)
         validated = validation is not None
         require_validation(self.config, members=self.model.members, held_out=validated)
         if self._initial is not None:
@@ -124,12 +121,10 @@ class RewardTrainer:
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Loss (mean over members) and accuracy (of the members' mean) on comparisons.
+        """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
 
-        Args:
-            comparisons: not trained on, or else the numbers are too good.
-            likelihood: of the probabilities, such as `FitReport.likelihood`; None takes the
-                config's noise, under which training minimises the loss.
+        The likelihood may be `FitReport.likelihood`; None takes the config's noise, under which
+        training minimises the loss.
 
         Raises:
             DataError: no answered comparisons.
@@ -207,13 +202,7 @@ class RewardTrainer:
 
 
 def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
-    """Write a trainer's state, without its model, into an existing folder.
-
-    Args:
-        folder: where the model is saved as well.
-        trainer: between two fits.
-        notes: anything else to save, as JSON.
-    """
+    """Write a trainer's state and notes as JSON into the folder in which its model is saved."""
     state = trainer.snapshot()
     tensors = {
         f"{number}.{name}": value.detach().cpu().contiguous()
@@ -227,15 +216,9 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
 
 
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
-    """Restore a trainer from a folder; its next fit is that of the trainer that was saved.
+    """Restore what `save_trainer` wrote and return its notes; the next fit is that of the original.
 
-    Args:
-        folder: into which `save_trainer` wrote.
-        trainer: with a model of the same shape, the same config and the same seed.
-        model: as it was saved; its numbers are copied.
-
-    Returns:
-        The notes.
+    The trainer has the same config and seed, and gets the numbers of `model`, which was saved.
 
     Raises:
         CheckpointError: no such files, damaged ones, or those of another model; the trainer is

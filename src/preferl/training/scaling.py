@@ -42,11 +42,9 @@ class RewardScaler:
             raise ConfigError.mismatch("target deviation", expected=expected, got=self.target)
         whole = np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()
         if self.mean.shape != self.deviation.shape or not (whole and (self.deviation > 0).all()):
-            raise DataError.mismatch(
-                "RewardScaler",
-                expected="finite means and deviations above 0, [E] each",
-                got=f"{self.mean} and {self.deviation}",
-            )
+            expected = "finite means and deviations above 0, [E] each"
+            got = f"{self.mean} and {self.deviation}"
+            raise DataError.mismatch("RewardScaler", expected=expected, got=got)
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
@@ -78,6 +76,7 @@ def scale_by_return_range(
 
     `R_max` and `R_min` are the highest and the lowest return of the episodes. Where all returns
     are the same there is no range to divide by: rewards then keep their scale, with a warning.
+    Rewards keep their precision too; all other arrays are shared.
 
     Args:
         episodes: relabelled experience; not changed.
@@ -86,9 +85,6 @@ def scale_by_return_range(
             that the data show. Without a task nothing is shifted.
         learned: whether the rewards are learned ones (the default). False scales the
             environment's own as the same papers do: some tasks only shift them.
-
-    Returns:
-        Episodes whose `rewards` are `[T]` in the precision they had; all else is shared.
 
     Raises:
         ConfigError: an unknown task, or an `M` that is not above 0.
