@@ -131,7 +131,7 @@ def run_fit(config: FitConfig) -> None:
         checkpoints.remove()
     if config.store is not None:
         publish(config, report, folder.path("reward"))
-    if report.left_out_accuracy is not None:
+    if report.held_out_accuracy is not None:
         console.print(
             f"Accuracy on decided answers that were left out of training: {_left_out(report)}; "
             f"on those trained on: {report.train_accuracy[-1]:.0%}.",
@@ -309,18 +309,18 @@ def _print_report(console: Any, report: dict[str, Any]) -> None:
 
 def _left_out(fit: "FitReport") -> str:
     """The accuracy on answers left out, how many they are, and how sure that is."""
-    if fit.left_out_accuracy is None or fit.left_out_interval is None:
+    if fit.held_out_accuracy is None or fit.held_out_interval is None:
         return "none"
-    low, high = fit.left_out_interval
-    return f"{fit.left_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
+    low, high = fit.held_out_interval
+    return f"{fit.held_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
 
 
 def _left_out_fact(fit: "FitReport") -> tuple[str, str]:
-    if fit.left_out_accuracy is None or fit.left_out_interval is None:
+    if fit.held_out_accuracy is None or fit.held_out_interval is None:
         return "–", "no answers were left out"
-    low, high = fit.left_out_interval
+    low, high = fit.held_out_interval
     return (
-        f"{fit.left_out_accuracy:.0%}",
+        f"{fit.held_out_accuracy:.0%}",
         f"of {fit.judged:,} left out: between {low:.0%} and {high:.0%}",
     )
 

@@ -55,8 +55,8 @@ def publish(config: "FitConfig", report: "FitReport", reward: Path) -> None:
             project.id,
             1 + (before[-1].version if before else 0),
             answers=report.pairs,
-            accuracy=report.left_out_accuracy,
-            interval=report.left_out_interval,
+            accuracy=report.held_out_accuracy,
+            interval=report.held_out_interval,
             detail={"reward": str(reward)},
         )
 

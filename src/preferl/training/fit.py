@@ -88,14 +88,14 @@ class FitReport:
     likelihood: Likelihood = field(default_factory=Likelihood)
 
     @property
-    def left_out_accuracy(self) -> float | None:
+    def held_out_accuracy(self) -> float | None:
         """Validation accuracy of the epoch whose state remains; None without any."""
         return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
 
     @property
-    def left_out_interval(self) -> tuple[float, float] | None:
+    def held_out_interval(self) -> tuple[float, float] | None:
         """Its 95 % Wilson interval."""
-        accuracy = self.left_out_accuracy
+        accuracy = self.held_out_accuracy
         if accuracy is None:
             return None
         right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
