@@ -54,9 +54,9 @@ class Block(nn.Module):
         Only each last of `every` tokens asks; the others have keys and values only.
         """
         asking = slice(every - 1, None, every)
-        normed = self.norm1(tokens)
-        if torch.is_autocast_enabled(tokens.device.type):  # once for all products it goes into
-            normed = normed.to(torch.get_autocast_dtype(tokens.device.type))
+        normed, device = self.norm1(tokens), tokens.device.type
+        if torch.is_autocast_enabled(device):  # once for all products that they go into
+            normed = normed.to(torch.get_autocast_dtype(device))
         attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
         tokens = self._add(tokens[:, asking], attended)
         return self._add(tokens, self.mlp(self.norm2(tokens)))

@@ -57,16 +57,12 @@ class NetworkFolder:
 
     @contextmanager
     def saving(
-        self,
-        path: Path | str,
-        about: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
-        observation_space: Space,
-        action_space: Space,
+        self, path: Path | str, about: Mapping[str, Any], tensors: Mapping[str, Tensor], *of: Space
     ) -> Iterator[Path]:
         """Write a folder, all or nothing, in place of one of its kind.
 
-        The JSON file gets `about` and the spaces; the block may put more files into the draft.
+        The JSON file gets `about` and the spaces `of` observations and of actions; the block may
+        put more files into the draft.
 
         Raises:
             SpaceError: spaces that cannot be saved.
@@ -81,11 +77,8 @@ class NetworkFolder:
                 fix="Choose another name: what is there would be replaced.",
             )
         layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
-        written = layout | {
-            **about,
-            "observation_space": space_to_json(observation_space),
-            "action_space": space_to_json(action_space),
-        }
+        spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
+        written = {**layout, **about, **dict(spaces)}
         # Networks may share tensors, which safetensors writes but once.
         own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
         with writing(path) as draft:

@@ -82,12 +82,17 @@ class Windows:
             if observe:
                 model.encoder.observe(*steps)
             self._features = model.encoder(*steps)
-        self._start = torch.from_numpy(np.ascontiguousarray(segments.start)).to(device)
-        self._real = torch.from_numpy(np.ascontiguousarray(segments.real)).to(device)
+        self._start, self._real = (to_tensor(a, device) for a in (segments.start, segments.real))
         self._offset = torch.arange(self.length, device=device)
         self._all = torch.ones(1, dtype=torch.bool, device=device)
         full = len(segments) > 0 and bool((segments.real == self.length).all())
-        self._windows = map_observations(self._unfold, self._features) if full else None
+        # Every window that begins in the block, `[T - L + 1, L, ...]`, as a view: a window taken
+        # from it is one block of memory to copy, not `L` rows to look up.
+        self._windows = None
+        if full:
+            self._windows = map_observations(
+                lambda f: f.contiguous().unfold(0, self.length, 1).movedim(-1, 1), self._features
+            )
 
     def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
@@ -99,16 +104,6 @@ class Windows:
         index = torch.maximum(start[:, None] + self._offset - missing, start[:, None])
         mask = self._offset >= missing
         return map_observations(lambda features: features[index], self._features), mask
-
-    def _unfold(self, features: Tensor) -> Tensor:
-        """`[T, ...]` seen as every window that begins in it, `[T - L + 1, L, ...]`.
-
-        A window taken from it is one block of memory to copy, not `L` rows to look up.
-        """
-        features = features.contiguous()
-        step, *rest = features.stride()
-        count = len(features) - self.length + 1
-        return features.as_strided((count, self.length, *features.shape[1:]), (step, step, *rest))
 
 
 AnyWindows = Windows | LateWindows
@@ -129,11 +124,8 @@ class Answers:
     @classmethod
     def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
         """Make those of comparisons, with bootstrap counts `[E, P]`."""
-        return cls(
-            torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device),
-            to_tensor(comparisons.preference, device),
-            to_tensor(bootstrap * comparisons.weight, device),
-        )
+        columns = comparisons.pairs, comparisons.preference, bootstrap * comparisons.weight
+        return cls(*(to_tensor(column, device) for column in columns))
 
     def __len__(self) -> int:
         return len(self.pairs)
