@@ -15,7 +15,7 @@ import numpy as np
 from faults_agent import digest
 from faults_trial import Trial
 
-from preferl.training.versions import read_version, version_folder, versions
+from preferl.training.publish import read_version, version_folder, versions
 
 Fault = Callable[[Trial], dict[str, Any]]
 """Returns what it has done."""

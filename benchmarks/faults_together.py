@@ -31,7 +31,7 @@ from preferl.errors import CheckpointError, StorageError
 from preferl.runs import versions as package_versions
 from preferl.store import Store
 from preferl.store.schema import Answer, Query
-from preferl.training.versions import read_version, versions
+from preferl.training.publish import read_version, versions
 
 RESULTS = Path(__file__).parent / "results" / "faults_together.json"
 LONGEST, THINK_SECONDS = 5.0, 0.02

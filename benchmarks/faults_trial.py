@@ -28,7 +28,7 @@ from preferl.online.supervise import launch
 from preferl.online.supervisor import SuperviseConfig
 from preferl.store import Store
 from preferl.store.schema import Answer, Query
-from preferl.training.versions import read_version, versions
+from preferl.training.publish import read_version, versions
 
 HERE = Path(__file__).parent
 PEOPLE, THINK_SECONDS = 3, 0.3

@@ -32,7 +32,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     RewardModel,
 )
-from preferl.models.tracing import trace_windows
+from preferl.models.base import trace_windows
 from preferl.training import RewardFunction, relabel
 
 OBSERVATION, ACTION = 11, 3  # as Hopper

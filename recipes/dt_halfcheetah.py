@@ -40,7 +40,7 @@ from preferl.offline import (
 from preferl.online import DatasetConfig, record_dataset
 from preferl.runs import versions
 from preferl.training import scale_by_return_range
-from preferl.training.precision import fast_precision
+from preferl.training.configs import fast_precision
 
 RESULTS = Path(__file__).parent / "results" / "dt_halfcheetah.csv"
 STEPS, UPDATES, EPISODES = 5_000, 10_000, 20

@@ -10,11 +10,11 @@ from safetensors.numpy import save_file
 
 from preferl.errors import CheckpointError
 from preferl.models import CNNRewardConfig, LSTMRewardConfig, PreferenceTransformerConfig
-from preferl.models.checkpoint import _config_from_json
+from preferl.models.build import _config_from_json
 from preferl.online import load_policy
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_checkpoint
-from preferl.training.versions import read_version
+from preferl.training.publish import read_version
 from preferl.versioned import versions
 
 BOX = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [2], "dtype": "float32"}

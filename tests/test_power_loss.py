@@ -21,8 +21,7 @@ from preferl.runs import RunFolder
 from preferl.store.store import stored_key
 from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
-from preferl.training.publish import PublishedReward, publish
-from preferl.training.versions import versions
+from preferl.training.publish import PublishedReward, publish, versions
 
 
 @dataclass(frozen=True)

@@ -50,14 +50,15 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
     """Ctrl-C in the middle of the epoch after so many in all."""
-    plain = Fit._adapt
+    plain = Fit._train_epoch
 
-    def adapt(self: Fit, metrics: dict[str, float]) -> None:
-        if self.epoch > epochs:
+    def train(self: Fit) -> dict[str, float]:
+        metrics = plain(self)
+        if self.epoch >= epochs:
             raise KeyboardInterrupt
-        plain(self, metrics)
+        return metrics
 
-    monkeypatch.setattr(Fit, "_adapt", adapt)
+    monkeypatch.setattr(Fit, "_train_epoch", train)
 
 
 def test_a_stopped_fit_goes_on_to_the_same_reward(data, tmp_path, monkeypatch, capsys):

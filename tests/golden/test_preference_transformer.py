@@ -16,7 +16,7 @@ from preferl.functional import preference_logits, preference_loss
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig, load_flax
 from preferl.models.flax import flax_places
 from preferl.shapes import BoolArray
-from preferl.training.learning_rate import CosineSchedule
+from preferl.training.configs import CosineSchedule
 
 SMALL = ["pt_small_ws", "pt_small_mlp"]
 DEFAULT = ["pt_default256_ws", "pt_default256_mlp"]

@@ -39,8 +39,8 @@ from preferl.offline.dt_config import DTRConfig
 from preferl.online.saving import load_policy
 from preferl.store.tables import read_table
 from preferl.training import load_reward
-from preferl.training.state_files import read_state
-from preferl.training.versions import read_version
+from preferl.training.checkpoint_folder import read_state
+from preferl.training.publish import read_version
 
 Case = tuple[Callable[[Path], object], Callable[[Any], object]]
 """Writes a file or folder at a path; reads what it has written."""

@@ -68,11 +68,14 @@ from preferl.store.tables import writing_table
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import example_segments
 from preferl.training import RewardFunction, load_reward, save_reward
-from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
-from preferl.training.publish import publish
+from preferl.training.checkpoint_folder import (
+    read_checkpoint,
+    read_state,
+    write_checkpoint,
+    write_state,
+)
+from preferl.training.publish import publish, read_version
 from preferl.training.scaling import RewardScaler
-from preferl.training.state_files import read_state, write_state
-from preferl.training.versions import read_version
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
 PICTURES = spaces.Box(0, 255, (10, 10, 3), np.uint8)

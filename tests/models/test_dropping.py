@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from preferl.models.dropping import drop, dropout, kept
+from preferl.models.blocks import drop, dropout, kept
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ def test_channels_are_on_the_smaller_end(shape, first):
 
 @pytest.mark.parametrize("shape", [(16, 16, 16), (16, 64, 16), (64, 3, 64)])
 def test_a_shape_that_does_not_tell_is_asked_about(shape):
-    with pytest.raises(SpaceError, match='Say channels="last" or channels="first"'):
+    with pytest.raises(SpaceError, match='Set channels="last" or channels="first"'):
         channels_first(frames(*shape))
     assert channels_first(frames(*shape), "first")
     assert not channels_first(frames(*shape), "last")

@@ -22,8 +22,13 @@ from preferl.models import (
     PreferenceTransformerConfig,
     RewardModel,
 )
-from preferl.models.base import TracesEpisodes
-from preferl.models.tracing import full_windows, positions, trace_episodes, trace_windows
+from preferl.models.base import (
+    TracesEpisodes,
+    full_windows,
+    positions,
+    trace_episodes,
+    trace_windows,
+)
 from preferl.testing import FadingModel
 from preferl.training import RewardFunction, relabel
 from preferl.training import reward_function as module
@@ -141,7 +146,7 @@ def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
     expected = trace_episodes(model, features, lengths)
     for name in SPANS:
         monkeypatch.setattr(name, span)
-    monkeypatch.setattr("preferl.models.tracing.ROWS", span)
+    monkeypatch.setattr("preferl.models.base.ROWS", span)
     monkeypatch.setattr(module, "TRACED", span)
     torch.testing.assert_close(trace_episodes(model, features, lengths), expected)
     rewards = RewardFunction(model).member_rewards(episodes(LENGTHS))

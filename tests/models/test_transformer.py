@@ -125,7 +125,7 @@ def test_dropout_is_drawn_in_training_at_three_places_and_not_in_the_preference(
         drawn.append(tuple(like.shape))
         return torch.ones_like(like)
 
-    for module in ("dropping", "attention"):
+    for module in ("blocks", "attention"):
         monkeypatch.setattr(f"preferl.models.{module}.kept", all_kept)
     model.train().judge(features, mask)
     tokens, probabilities, residual = (6, 16, 16), (24, 8, 16), (6, 8, 16)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
-from preferl.models.tracing import trace_windows
+from preferl.models.base import trace_windows
 from preferl.models.transformer_trace import LastToken, OneBlock, Scales, embeddings
 from preferl.registry import ENGINES
 from preferl.training import RewardFunction
@@ -43,7 +43,7 @@ def test_scales_are_those_of_two_normalisations():
     with torch.no_grad():
         embeds = embeddings(model.state_embed, model.action_embed)
         ones = torch.cat([rows, torch.ones(9, 1)], dim=1)
-        alpha, beta = Scales.of(embeds, place, (first, second))(ones.T)
+        alpha, beta = Scales(embeds, place, (first, second))(ones.T)
         kinds = [model.state_embed(rows[:, :3]), model.action_embed(rows[:, 3:])]
     assert alpha.shape == beta.shape == (6, 2, 4)
     for window, kind, at in itertools.product(range(6), range(2), range(4)):
@@ -79,7 +79,7 @@ def test_windows_are_judged_alike_whatever_stands_beside_them():
     model = model_of(4, 2, width=16, heads=2, context=5)
     features = steps(30, 6)
     with torch.no_grad():
-        last = LastToken.of(model)
+        last = LastToken(model)
         together, alone = last(features), [last(features[i : i + 5]) for i in range(26)]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 

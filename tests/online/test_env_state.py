@@ -14,7 +14,7 @@ from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecNo
 from preferl.errors import CheckpointError
 from preferl.online.env_state import env_state, put_env_back
 from preferl.online.feedback_env import RecordsStates
-from preferl.training.state_files import read_state, write_state
+from preferl.training.checkpoint_folder import read_state, write_state
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")
 MUJOCO = ("HalfCheetah-v5", "Ant-v5", "Humanoid-v5", "Reacher-v5")

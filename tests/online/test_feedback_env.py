@@ -30,8 +30,7 @@ from preferl.online.vector_env import FeedbackVectorEnv
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import RewardFunction, relabel, save_reward
-from preferl.training.publish import PublishedReward, publish
-from preferl.training.versions import told_spaces
+from preferl.training.publish import PublishedReward, publish, read_spaces
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
@@ -301,7 +300,7 @@ def test_collecting_through_a_store_touches_no_disk_while_acting(
             for _ in range(160):
                 env.step(env.action_space.sample()[None].repeat(2, axis=0))
         assert env.save()
-        assert told_spaces(tmp_path / "rewards") == (env.observation_space, env.action_space)
+        assert read_spaces(tmp_path / "rewards") == (env.observation_space, env.action_space)
         counts = env.counts
         env.close()
         assert counts is not None

@@ -39,8 +39,7 @@ from preferl.online import (
 from preferl.online.checkpoint import resume_run, save_run
 from preferl.training import checkpoint_folder
 from preferl.training.checkpoint_folder import has_run
-from preferl.training.publish import publish
-from preferl.training.versions import version_folder, versions
+from preferl.training.publish import publish, version_folder, versions
 
 # Episodes of CartPole end when they end; the warning has tests of its own.
 pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")

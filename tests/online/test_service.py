@@ -17,9 +17,8 @@ from preferl.online.service_config import ServiceConfig
 from preferl.online.sides import TRAIN, sides
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import half_of_the_cores, torch_threads
-from preferl.training.publish import PublishedReward
+from preferl.training.publish import PublishedReward, read_version, write_spaces
 from preferl.training.reward_presets import RewardSettings
-from preferl.training.versions import read_version, tell_spaces
 
 
 @pytest.fixture
@@ -152,7 +151,7 @@ def test_questions_of_old_rewards_are_asked_no_more_where_that_is_wanted(world, 
 
 def test_told_spaces_are_those_of_the_model(world, config):
     told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
-    tell_spaces(config.out, *told)
+    write_spaces(config.out, *told)
     world.ask_and_answer(12)
     serve_once(config, world)
     reward = read_version(config.out, 1).reward
@@ -164,14 +163,14 @@ def test_spaces_that_are_told_later_make_another_version_without_another_answer(
     world.ask_and_answer(12)
     with Serving(config, world) as service:
         wait_for(lambda: service.told == [1])
-        tell_spaces(config.out, *told)
+        write_spaces(config.out, *told)
         wait_for(lambda: service.told == [1, 2])
         time.sleep(0.2)
     assert service.told == [1, 2]
     reward = read_version(config.out, 2).reward
     assert (reward.observation_space, reward.action_space) == told
     others = (spaces.Box(-8, 8, (3,)), told[1])
-    tell_spaces(config.out, *others)
+    write_spaces(config.out, *others)
     ((number, metrics),) = serve_once(config, world)
     assert (number, metrics["answers"]) == (3, 12), "also where it was told while it was away"
 

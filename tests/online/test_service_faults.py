@@ -16,9 +16,8 @@ from answered_store import Answering
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
 from preferl.store.store import Store
-from preferl.training.publish import PublishedReward
+from preferl.training.publish import PublishedReward, versions
 from preferl.training.reward_presets import RewardSettings
-from preferl.training.versions import versions
 
 KILLS = int(os.environ.get("PREFERL_KILLS", "10"))
 

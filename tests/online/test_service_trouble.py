@@ -16,8 +16,7 @@ from preferl.errors import StorageError
 from preferl.online import service as serving
 from preferl.online.service import serve_reward
 from preferl.store.store import Store
-from preferl.training.publish import PublishedReward, Publisher
-from preferl.training.versions import version_folder, versions
+from preferl.training.publish import PublishedReward, Publisher, version_folder, versions
 
 
 @pytest.fixture

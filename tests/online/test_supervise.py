@@ -19,7 +19,7 @@ from preferl.online.supervisor import SuperviseConfig, Supervisor
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
-from preferl.training.versions import versions
+from preferl.versioned import versions
 
 FAST = SuperviseConfig(
     start_seconds=20, stop_seconds=2, look_seconds=0.02, first_pause=0.05, longest_pause=0.2

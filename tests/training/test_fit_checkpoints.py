@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
-from preferl.training.versions import versions
+from preferl.versioned import versions
 
 KINDS = list(CONFIGS)
 

@@ -24,7 +24,7 @@ from preferl.training import (
     reward_preset,
     save_reward,
 )
-from preferl.training.likelihood import fit_likelihood
+from preferl.training.fit import fit_likelihood
 
 
 def answers_of(likelihood: Likelihood, logits: torch.Tensor, seed: int = 0) -> torch.Tensor:

@@ -18,16 +18,18 @@ from preferl.models import MLPReward, MLPRewardConfig
 from preferl.runs import lock as folder_lock
 from preferl.runs.lock import FolderLock
 from preferl.training import publish as publishing
-from preferl.training.publish import LOCK, PublishedReward, Publisher, publish
-from preferl.training.reward_function import RewardFunction
-from preferl.training.saving import save_reward
-from preferl.training.versions import (
+from preferl.training.publish import (
+    LOCK,
+    PublishedReward,
+    Publisher,
     newest_reward,
-    tell_spaces,
-    told_spaces,
+    publish,
+    read_spaces,
     version_folder,
     versions,
+    write_spaces,
 )
+from preferl.training.reward_function import RewardFunction, save_reward
 
 OBSERVATIONS, ACTIONS = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
 STEP = (np.ones((1, 1, 3)), np.ones((1, 1, 1)), np.ones((1, 1), bool))
@@ -331,12 +333,12 @@ def test_closing_waits_for_no_disk_that_hangs(tmp_path, monkeypatch):
 
 
 def test_spaces_are_left_for_who_fits(tmp_path):
-    assert told_spaces(tmp_path) is None
-    tell_spaces(tmp_path / "rewards", OBSERVATIONS, spaces.Discrete(4))
-    assert told_spaces(tmp_path / "rewards") == (OBSERVATIONS, spaces.Discrete(4))
+    assert read_spaces(tmp_path) is None
+    write_spaces(tmp_path / "rewards", OBSERVATIONS, spaces.Discrete(4))
+    assert read_spaces(tmp_path / "rewards") == (OBSERVATIONS, spaces.Discrete(4))
     (tmp_path / "rewards" / "spaces.json").write_text("{}")
     with pytest.raises(CheckpointError, match="two spaces"):
-        told_spaces(tmp_path / "rewards")
+        read_spaces(tmp_path / "rewards")
 
 
 def wait_for(condition, seconds=10.0):

@@ -277,8 +277,8 @@ def test_out_of_bag_numbers_by_hand(comparisons):
     assert 0 < seen.sum() < 20
     assert report.validation_accuracy[0] == pytest.approx(right[seen].mean())
     assert report.judged == seen.sum()
-    assert report.left_out_accuracy == report.validation_accuracy[0]
-    assert report.left_out_interval == wilson_interval(int(right[seen].sum()), int(seen.sum()))
+    assert report.held_out_accuracy == report.validation_accuracy[0]
+    assert report.held_out_interval == wilson_interval(int(right[seen].sum()), int(seen.sum()))
     everyone = (q.mean(0) > 0.5) == (comparisons.preference == 1)
     assert report.train_accuracy[0] == pytest.approx(everyone.mean())
 
@@ -288,7 +288,7 @@ def test_without_anything_held_out_there_is_no_validation(comparisons):
     assert np.isnan(report.validation_loss).all()
     assert np.isnan(report.validation_accuracy).all()
     assert report.judged == 0
-    assert report.left_out_accuracy is report.left_out_interval is None
+    assert report.held_out_accuracy is report.held_out_interval is None
     assert report.best_epoch == 3
     assert report.to_json()["validation_loss"] == [None, None, None]
 
@@ -541,7 +541,7 @@ def test_nothing_to_learn_from_says_so(comparisons):
             fit(mlp(), empty)
         with pytest.raises(DataError, match="validation comparisons: expected at least one"):
             fit(mlp(), comparisons, empty)
-        with pytest.raises(DataError, match="comparisons to judge by: expected at least one"):
+        with pytest.raises(DataError, match="comparisons to evaluate on: expected at least one"):
             RewardTrainer(mlp(), seed=0).evaluate(empty)
 
 

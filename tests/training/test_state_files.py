@@ -14,7 +14,7 @@ from preferl.data.segments import Segments
 from preferl.errors import CheckpointError, ConfigError
 from preferl.models import MLPReward
 from preferl.training import RewardFunction
-from preferl.training.state_files import LARGE_BYTES, read_state, write_state
+from preferl.training.checkpoint_folder import LARGE_BYTES, read_state, write_state
 
 
 def back(value: Any, folder: Any) -> Any:

@@ -101,7 +101,7 @@ def run_fit(config: FitConfig) -> None:
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
     from preferl.training import FitCheckpoints, save_reward
-    from preferl.training.device import usable_device
+    from preferl.training.configs import usable_device
 
     require_openable(config.out, resume=config.resume)
     episodes, comparisons, labels = _labelled(config)
@@ -124,7 +124,7 @@ def run_fit(config: FitConfig) -> None:
         checkpoints.remove()
     if config.store is not None:
         _publish(config, report, folder.path("reward"))
-    if report.left_out_accuracy is not None:
+    if report.held_out_accuracy is not None:
         echo(
             f"Accuracy on decided answers that were left out of training: {_left_out(report)}; "
             f"on those trained on: {report.train_accuracy[-1]:.0%}."
@@ -187,8 +187,8 @@ def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
             project.id,
             1 + (before[-1].version if before else 0),
             answers=report.pairs,
-            accuracy=report.left_out_accuracy,
-            interval=report.left_out_interval,
+            accuracy=report.held_out_accuracy,
+            interval=report.held_out_interval,
             detail={"reward": str(reward)},
         )
 
@@ -350,7 +350,7 @@ def _print_report(report: dict[str, Any]) -> None:
 
 def _left_out(fit: "FitReport") -> str:
     """The accuracy on answers left out, how many they are, and how sure that is."""
-    if fit.left_out_accuracy is None or fit.left_out_interval is None:
+    if fit.held_out_accuracy is None or fit.held_out_interval is None:
         return "none"
-    low, high = fit.left_out_interval
-    return f"{fit.left_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"
+    low, high = fit.held_out_interval
+    return f"{fit.held_out_accuracy:.0%} of {fit.judged:,} (95 % interval {low:.0%} to {high:.0%})"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from preferl.models.base import RewardOutput as RewardOutput
     from preferl.models.base import TracesEpisodes as TracesEpisodes
     from preferl.models.build import build_reward_model as build_reward_model
-    from preferl.models.checkpoint import load_reward_model as load_reward_model
-    from preferl.models.checkpoint import save_reward_model as save_reward_model
+    from preferl.models.build import load_reward_model as load_reward_model
+    from preferl.models.build import save_reward_model as save_reward_model
     from preferl.models.cnn import CNNReward as CNNReward
     from preferl.models.configs import CNNRewardConfig as CNNRewardConfig
     from preferl.models.configs import EnsembleConfig as EnsembleConfig

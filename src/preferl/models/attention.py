@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from preferl.models.blocks import IN_PLACE, lecun_linear
+from preferl.models.blocks import IN_PLACE, drop, kept, lecun_linear
 from preferl.models.configs import Activation
-from preferl.models.dropping import drop, kept
 
 UNSEEN = -1e4
 """Logit of what may not be looked at: its share is exactly 0, unless there is nothing else."""
@@ -23,7 +22,15 @@ saves almost half of it all; fewer rows make products too small to be efficient.
 
 @final
 class Block(nn.Module):
-    """Attention and a perceptron, each added to the tokens it was given."""
+    """Attention and a perceptron, each added to the tokens it was given.
+
+    Args:
+        width: numbers per token, a multiple of `heads`.
+        heads: of attention.
+        activation: in the perceptron.
+        dropout: share of probabilities, and of numbers added to tokens, dropped in training.
+        generator: source of the weights.
+    """
 
     def __init__(
         self,
@@ -34,15 +41,6 @@ class Block(nn.Module):
         dropout: float,
         generator: torch.Generator,
     ) -> None:
-        """Initialise weights from `generator`.
-
-        Args:
-            width: numbers per token.
-            heads: of attention, a divisor of `width`.
-            activation: in the perceptron.
-            dropout: share of probabilities, and of numbers added to tokens, dropped in training.
-            generator: where the weights come from.
-        """
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.attn = SelfAttention(width, heads, dropout=dropout, generator=generator)
@@ -51,15 +49,14 @@ class Block(nn.Module):
         self.dropout = dropout
 
     def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
-        """Tokens `[B, S, W]` to what those that ask become, `[B, Q, W]`.
+        """Tokens `[B, S, W]` and their `causal_bias` to what those that ask become, `[B, Q, W]`.
 
-        Args:
-            tokens: `[B, S, W]`
-            bias: `[B or 1, 1, S, S]` as `causal_bias` makes it.
-            every: only the last of so many tokens asks; the others have keys and values only.
+        Only each last of `every` tokens asks; the others have keys and values only.
         """
         asking = slice(every - 1, None, every)
-        normed = _as_products(self.norm1(tokens))
+        normed, device = self.norm1(tokens), tokens.device.type
+        if torch.is_autocast_enabled(device):  # once for all products that they go into
+            normed = normed.to(torch.get_autocast_dtype(device))
         attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
         tokens = self._add(tokens[:, asking], attended)
         return self._add(tokens, self.mlp(self.norm2(tokens)))
@@ -83,12 +80,10 @@ class SelfAttention(nn.Module):
         self.out = lecun_linear(width, width, generator)
 
     def forward(self, asking: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
-        """What tokens `[B, Q, W]`, all or each last of several, get of tokens `[B, S, W]`.
+        """What tokens `asking`, `[B, Q, W]`, get of `tokens`, `[B, S, W]`, which hold them.
 
-        Args:
-            asking: `[B, Q, W]`
-            tokens: `[B, S, W]`
-            bias: `[B or 1, 1, Q, S]` added to logits; whatever follows a token is unseen.
+        They are all of these, or each last of several. `bias`, `[B or 1, 1, Q, S]`, is added to
+        logits; whatever follows a token is unseen.
         """
         width = tokens.shape[-1]
         weights, biases = (p.split([width, 2 * width]) for p in self.qkv.parameters())
@@ -106,8 +101,7 @@ class SelfAttention(nn.Module):
     def shares(self, tokens: Tensor, bias: Tensor) -> Tensor:
         """`[B, heads, S, S]` how much each of tokens `[B, S, W]` looks at each; rows sum to 1."""
         query, key, _ = (_of_heads(part, self.heads) for part in self.qkv(tokens).chunk(3, dim=-1))
-        logits = query @ key.mT / math.sqrt(query.shape[-1])
-        return (logits + bias).softmax(-1)
+        return (query @ key.mT / math.sqrt(query.shape[-1]) + bias).softmax(-1)
 
 
 @final
@@ -187,27 +181,15 @@ class Perceptron(nn.Module):
 def causal_bias(real: Tensor) -> Tensor:
     """`[B, 1, S, S]` 0 where a token may look: at real ones before it, and at itself.
 
-    Itself even if it is no real one, so that there is no row that sees nothing. If all are real,
-    one bias `[1, 1, S, S]` serves all windows.
-
-    Args:
-        real: `[B, S]`
+    Itself even if it is padding, so that no row sees nothing. If all tokens of `real`, `[B, S]`,
+    are real, one bias `[1, 1, S, S]` serves all windows.
     """
     if bool(real.all()):
         real = real[:1]
     size = real.shape[1]
     before = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
     itself = torch.eye(size, dtype=torch.bool, device=real.device)
-    seen = (before & real[:, None, None]) | itself
-    return torch.where(seen, 0.0, UNSEEN)
-
-
-def _as_products(tokens: Tensor) -> Tensor:
-    """Tokens in the precision of products, once for all products that they go into."""
-    kind = tokens.device.type
-    if torch.is_autocast_enabled(kind):
-        return tokens.to(torch.get_autocast_dtype(kind))
-    return tokens
+    return torch.where((before & real[:, None, None]) | itself, 0.0, UNSEEN)
 
 
 def _parts(rows: int) -> list[tuple[int, int]]:
@@ -224,5 +206,5 @@ def _of_heads(tokens: Tensor, heads: int) -> Tensor:
 
 def _of_rows(tokens: Tensor, heads: int) -> Tensor:
     """`[B * heads, S, D]` to `[B, S, W]`."""
-    rows, size, width = tokens.shape
-    return tokens.view(rows // heads, heads, size, width).transpose(1, 2).flatten(2)
+    by_window = tokens.view(len(tokens) // heads, heads, *tokens.shape[1:])
+    return by_window.transpose(1, 2).flatten(2)

@@ -1,58 +1,47 @@
-"""What every reward model is: windows in, rewards per step and one score per segment out."""
+"""Reward models: windows in, rewards per step and one score per segment out.
+
+A step's reward belongs to the window of up to `H` steps that ends there. Models that share work
+between windows have `TracesEpisodes` or `JudgesLast`; for all others each window is computed on its
+own. Both ways give the same numbers.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.models.encoders import VectorEncoder
-from preferl.shapes import BoolArray
+from preferl.models.spaces import Space
+from preferl.shapes import BoolArray, leaves, take
+
+ROWS = 4096
+"""Steps computed at once: enough to keep the processor busy, few enough for its cache."""
 
 
 class RewardOutput(NamedTuple):
-    """What a reward model says about windows.
+    """Rewards `[E, B, L]` per step, and scores `[E, B]` per segment.
 
-    Attributes:
-        rewards: `[E, B, L]` per step; the last may be paid to a policy.
-        scores: `[E, B]` per segment; differences are preference logits.
+    A policy gets the last reward; differences of scores are preference logits.
     """
 
     rewards: Tensor
     scores: Tensor
 
 
-class Encoder(Protocol):
-    """Observations and actions to features, without parameters; a `nn.Module` with buffers."""
-
-    observation_space: spaces.Space[Any]
-    action_space: spaces.Space[Any]
-
-    def __call__(self, observations: Any, actions: Tensor) -> Any:
-        """`[..., *obs]` and `[..., *act]` to features `[..., F]`, or a dictionary of such."""
-        ...
-
-    def observe(self, observations: Any, actions: Tensor) -> None:
-        """Set input statistics from all steps of a training set, each step once.
-
-        The trainer calls this once per fit, so neither repeated epochs nor validation data nor
-        queries can move them.
-        """
-        ...
-
-
 class RewardModel(nn.Module, ABC):
     """Windows of observations and actions to rewards and scores, for every member at once.
 
-    A model is an encoder, which has no parameters, and a body that judges features. Features of
-    a training set are made once and gathered by index for each minibatch. A single network is an
-    ensemble of one: the member axis `E` is always present.
+    Features of a training set are encoded once and gathered by index for each minibatch. A single
+    network is an ensemble of one: the member axis `E` is always present.
 
     Attributes:
-        encoder: spaces, input statistics, and what a step becomes.
+        encoder: module without parameters that maps observations `[..., *obs]` and actions
+            `[..., *act]` to features `[..., F]`, or a dictionary of such. It has both spaces, and
+            `observe(observations, actions)`, to which the trainer gives all steps of the training
+            set once per fit: the only data that move input statistics.
         context: `H`, how many steps a reward may see; 1 means Markovian.
         members: `E`.
         config: from which `build_reward_model` makes a model of the same shape, for kinds in
@@ -69,7 +58,7 @@ class RewardModel(nn.Module, ABC):
 
     @abstractmethod
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
-        """Rewards and scores of encoded windows.
+        """Compute rewards and scores of encoded windows.
 
         Args:
             features: `[B, L, F]`, or a dictionary of such, as the encoder makes them.
@@ -81,8 +70,7 @@ class RewardModel(nn.Module, ABC):
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]` from step rewards `[E, B, L]` alone, as `judge` makes them.
 
-        It lets each distinct step be scored once, however many segments share it. Only models
-        with `context == 1` are asked.
+        Called only where `context == 1`, so that steps which segments share are computed once.
         """
 
     def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
@@ -90,14 +78,14 @@ class RewardModel(nn.Module, ABC):
         return self.judge(self.encoder(observations, actions), mask)
 
     @property
-    def observation_space(self) -> spaces.Space[Any]:
-        """What observations look like."""
-        return cast("spaces.Space[Any]", self.encoder.observation_space)
+    def observation_space(self) -> Space:
+        """Space of observations."""
+        return cast("Space", self.encoder.observation_space)
 
     @property
-    def action_space(self) -> spaces.Space[Any]:
-        """What actions look like."""
-        return cast("spaces.Space[Any]", self.encoder.action_space)
+    def action_space(self) -> Space:
+        """Space of actions."""
+        return cast("Space", self.encoder.action_space)
 
     @property
     def device(self) -> torch.device:
@@ -106,37 +94,26 @@ class RewardModel(nn.Module, ABC):
 
 
 class ConfiguredReward(RewardModel):
-    """A reward model that a config describes; registered in a table, it is saved and served.
+    """A reward model with a config; registered in `REWARD_MODELS`, it is saved and served.
 
-    A subclass says which config is its default, builds its networks, judges and pools.
+    A subclass builds its networks, judges and pools; `defaults` makes its config where none is
+    given.
 
-    Attributes:
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+        action_space: likewise.
         config: shape; the dataclass that is registered with the class.
-        defaults: makes the config where none is given.
+        seed: of the initial weights.
+
+    Raises:
+        SpaceError: a space that has no encoding.
     """
 
-    config: Any
     defaults: Callable[[], Any]
 
     def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        config: Any = None,
-        *,
-        seed: int,
+        self, observation_space: Space, action_space: Space, config: Any = None, *, seed: int
     ) -> None:
-        """Build the networks.
-
-        Args:
-            observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-            action_space: likewise.
-            config: shape; the defaults if None.
-            seed: of the initial weights.
-
-        Raises:
-            SpaceError: a space that has no encoding.
-        """
         config = type(self).defaults() if config is None else config
         super().__init__(
             self.encode(observation_space, action_space, config),
@@ -147,10 +124,8 @@ class ConfiguredReward(RewardModel):
         self.build(torch.Generator().manual_seed(seed))
 
     @staticmethod
-    def encode(
-        observations: spaces.Space[Any], actions: spaces.Space[Any], config: Any
-    ) -> nn.Module:
-        """What steps become; features of any common space as numbers, unless a class says else."""
+    def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
+        """Make the encoder: a `VectorEncoder` unless a class overrides it."""
         return VectorEncoder(
             observations,
             actions,
@@ -169,9 +144,6 @@ class EncodesLate(Protocol):
 
     They are made for each minibatch when it is gathered, so that a training set of pictures may
     be larger than memory.
-
-    Attributes:
-        late: says so.
     """
 
     late: Literal[True]
@@ -179,15 +151,10 @@ class EncodesLate(Protocol):
 
 @runtime_checkable
 class TracesEpisodes(Protocol):
-    """A reward model that pays whole episodes with less work than a window per step."""
+    """A reward model that computes whole episodes with less work than a window per step."""
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
-        """Rewards of the last step of the window that ends at each step, `[E, T]`.
-
-        Args:
-            features: `[T, F]` of episodes end to end, or a dictionary of such.
-            lengths: `[K]` steps of each episode; windows never cross from one to the next.
-        """
+        """Rewards `[E, T]`, as `trace_episodes` gives them."""
         ...
 
 
@@ -199,19 +166,87 @@ The mask is an array, since what is to be computed depends on it."""
 
 @runtime_checkable
 class JudgesLast(Protocol):
-    """A reward model that judges the last step of windows with less work than all steps."""
+    """A reward model that computes the last step of windows with less work than all steps."""
 
     def last_rewards(self) -> LastRewards:
-        """Prepared once for weights as they are now; it gives what `judge` does."""
+        """Prepare, once for the present weights, a function that gives what `judge` does."""
         ...
 
 
 def last_rewards(model: RewardModel) -> LastRewards:
-    """What a policy is paid by a model whose weights no longer change."""
-    return model.last_rewards() if isinstance(model, JudgesLast) else partial(_judged, model)
+    """A function for rewards of windows' last steps, by a model whose weights no longer change."""
+    return model.last_rewards() if isinstance(model, JudgesLast) else partial(_judge_last, model)
 
 
 @torch.no_grad()
-def _judged(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
-    seen = torch.tensor(mask, device=model.device)
-    return model.judge(features, seen).rewards[..., -1]
+def _judge_last(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
+    return model.judge(features, torch.tensor(mask, device=model.device)).rewards[..., -1]
+
+
+def trace_episodes(model: RewardModel, features: Any, lengths: Tensor) -> Tensor:
+    """Rewards of the last step of the window that ends at each step, `[E, T]`.
+
+    Args:
+        model: in evaluation mode, or each window draws its own dropout.
+        features: `[T, F]` of episodes end to end, or a dictionary of such.
+        lengths: `[K]` steps of each episode; windows never cross from one to the next.
+
+    >>> from gymnasium.spaces import Box
+    >>> from preferl.models import MLPReward
+    >>> model = MLPReward(Box(-1, 1, (2,)), Box(-1, 1, (1,)), seed=0)
+    >>> trace_episodes(model, torch.zeros(5, 3), torch.tensor([2, 3])).shape
+    torch.Size([1, 5])
+    """
+    if isinstance(model, TracesEpisodes):
+        return model.trace(features, lengths)
+    return trace_windows(model, features, lengths, torch.arange(len(leaves(features)[0])))
+
+
+@torch.no_grad()
+def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Tensor) -> Tensor:
+    """The same `[E, B]` for rows `steps` `[B]` only, each window computed on its own."""
+    position = positions(lengths)
+    back = torch.arange(1 - model.context, 1)
+    parts = []
+    for some in steps.split(max(1, ROWS // model.context)):
+        mask = position[some, None] + back >= 0  # [B, H]
+        rows = torch.where(mask, some[:, None] + back, some[:, None])
+        output = model.judge(take(features, rows.to(model.device)), mask.to(model.device))
+        parts.append(output.rewards[..., -1])
+    return torch.cat(parts, dim=1)
+
+
+@torch.no_grad()
+def trace_beginnings(model: RewardModel, features: Any, lengths: Tensor) -> Tensor:
+    """Rewards of the first `H` steps of each episode by one pass over them; `[E, T]`, else 0.
+
+    Only for models whose reward of a step is the same in all windows that begin together, however
+    many steps follow.
+    """
+    rewards = torch.zeros(model.members, int(lengths.sum()), device=model.device)
+    starts = lengths.cumsum(0) - lengths
+    seen = lengths.clamp(max=model.context)
+    for some in torch.arange(len(lengths)).split(max(1, ROWS // model.context)):
+        longest = int(seen[some].max())
+        ahead = torch.arange(longest) - (longest - seen[some, None])  # [k, longest]
+        mask = (ahead >= 0).to(model.device)
+        rows = (starts[some, None] + ahead.clamp(min=0)).to(model.device)
+        rewards[:, rows[mask]] = model.judge(take(features, rows), mask).rewards[:, mask]
+    return rewards
+
+
+def full_windows(lengths: Tensor, context: int, span: int) -> Iterator[Tensor]:
+    """Steps after the first `H` of their episode, in parts that lie within `span` rows."""
+    late = (positions(lengths) >= context).nonzero()[:, 0]
+    _, counts = torch.unique_consecutive(late // span, return_counts=True)
+    return iter(late.split(counts.tolist()))
+
+
+def positions(lengths: Tensor) -> Tensor:
+    """`[T]` how many steps of its episode came before each.
+
+    >>> positions(torch.tensor([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    starts = lengths.cumsum(0) - lengths
+    return torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)

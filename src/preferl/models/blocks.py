@@ -1,4 +1,4 @@
-"""Parts that several networks share."""
+"""Parts that several networks share: activations, perceptrons, initial weights and dropout."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,8 +18,8 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
 }
 
-# The input of these is not needed for their gradient, so it makes room for their output: there is
-# a third less memory to fill, which is what the time of small layers goes to.
+# The gradient of these does not need their input, so it makes room for their output: there is a
+# third less memory to fill, which takes most of the time of small layers.
 IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
     "relu": torch.relu_,
     "leaky_relu": F.leaky_relu_,
@@ -30,18 +30,26 @@ MANY_ROWS = 1024
 """Rows from which a processor is faster with one product after another than with batched ones,
 since what a member works on then stays in its cache. With fewer, it is calls that cost."""
 
-
 CUT = 0.87962566103423978
 """Deviation of a standard normal cut off at two deviations."""
+
+STEPS = 1 << 16
+"""Dropout shares are rounded to one in so many: a decision takes two bytes of a random number."""
 
 
 @final
 class Perceptrons(nn.Module):
     """`E` alike perceptrons on the same input, computed together.
 
-    Attributes:
-        weights: one `[E, in, out]` per layer.
-        biases: one `[E, 1, out]` per layer.
+    Weights `[E, in, out]` and biases `[E, 1, out]` of each layer are distributed as those of
+    `nn.Linear`.
+
+    Args:
+        sizes: features, hidden units of each layer, outputs.
+        members: `E`.
+        activation: between layers.
+        dropout: share of hidden units dropped in training, drawn for each member.
+        generator: source of the weights.
     """
 
     def __init__(
@@ -53,25 +61,18 @@ class Perceptrons(nn.Module):
         dropout: float,
         generator: torch.Generator,
     ) -> None:
-        """Initialise every member as `nn.Linear` would, from `generator`.
-
-        Args:
-            sizes: features, hidden units of each layer, outputs.
-            members: `E`.
-            activation: between layers.
-            dropout: share of hidden units dropped in training, drawn for each member.
-            generator: where the weights come from.
-        """
         super().__init__()
         self.activation: Activation = activation
         self.dropout = dropout
+
+        def uniform(rows: int, fan_in: int, out: int) -> nn.Parameter:
+            bound = 1 / math.sqrt(fan_in)
+            numbers = torch.empty(members, rows, out)
+            return nn.Parameter(numbers.uniform_(-bound, bound, generator=generator))
+
         layers = list(pairwise(sizes))
-        self.weights = nn.ParameterList(
-            _uniform((members, fan_in, out), fan_in, generator) for fan_in, out in layers
-        )
-        self.biases = nn.ParameterList(
-            _uniform((members, 1, out), fan_in, generator) for fan_in, out in layers
-        )
+        self.weights = nn.ParameterList(uniform(inputs, inputs, out) for inputs, out in layers)
+        self.biases = nn.ParameterList(uniform(1, inputs, out) for inputs, out in layers)
 
     def forward(self, features: Tensor) -> Tensor:
         """`[R, in]` to `[E, R, out]`."""
@@ -103,11 +104,6 @@ class Perceptrons(nn.Module):
         return hidden
 
 
-def _uniform(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> nn.Parameter:
-    bound = 1 / math.sqrt(fan_in)
-    return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
-
-
 def lecun_normal_(weight: Tensor, generator: torch.Generator) -> Tensor:
     """Fill `[out, in]` with normal numbers of variance `1 / in`, cut off at two deviations.
 
@@ -129,3 +125,52 @@ def lecun_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Li
         lecun_normal_(layer.weight, generator)
         layer.bias.zero_()
     return layer
+
+
+def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
+    """Set a share of numbers to 0 (Srivastava et al. 2014); in training only.
+
+    The scale that is returned has still to be applied to keep their mean: callers join it with what
+    comes next.
+
+    >>> dropped, scale = drop(torch.ones(10_000), 0.1, training=True)
+    >>> round(float(dropped.mean()) * scale, 1)
+    1.0
+    """
+    if not training or not share:
+        return numbers, 1.0
+    if not numbers.is_cpu or torch.compiler.is_compiling():
+        return F.dropout(numbers, share), 1.0
+    return numbers * kept(numbers, share), 1 / (1 - share)
+
+
+def dropout(numbers: Tensor, share: float, training: bool) -> Tensor:
+    """The same with its scale applied, for float32: bfloat16 would round the scale."""
+    dropped, scale = drop(numbers, share, training)
+    return dropped if scale == 1.0 else dropped * scale
+
+
+def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
+    """Ones, and zeros in place of a share of them.
+
+    Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
+    `bernoulli_`. What it keeps is `kept_share` of all.
+
+    They have the shape, type and device of `like`, and bits from its device's global stream if
+    there is no generator.
+    """
+    decisions = like.numel()
+    words = torch.empty(-(-decisions // 4), dtype=torch.int64, device=like.device)
+    words.random_(-(2**63), None, generator=generator)  # None is the end: all bits are random
+    parts = words.view(torch.int16)[:decisions].view(like.shape)
+    ones = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+    return torch.ge(parts, round(share * STEPS) - STEPS // 2, out=ones)
+
+
+def kept_share(share: float) -> float:
+    """The share of ones that `kept` makes of a share of zeros, once that is rounded.
+
+    >>> kept_share(0.25)
+    0.75
+    """
+    return 1 - round(share * STEPS) / STEPS

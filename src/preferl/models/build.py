@@ -1,58 +1,49 @@
-"""Configs to reward models and back, by the table of all kinds."""
+"""Reward models from configs and folders, and back, by the table of all kinds."""
 
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from gymnasium import spaces
+from torch import Tensor
 
+from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError, ModelError
 from preferl.models.base import RewardModel
-from preferl.models.configs import EnsembleConfig, RewardModelConfig
+from preferl.models.configs import EnsembleConfig, RewardModelConfig, least_numbers
 from preferl.models.ensemble import Ensemble
+from preferl.models.folder import REWARD_MODEL, require_numbers, require_state
+from preferl.models.spaces import Space
+from preferl.reading import reading
 from preferl.registry import REWARD_MODELS
 
 
 def build_reward_model(
-    config: RewardModelConfig,
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    *,
-    seed: int,
+    config: RewardModelConfig, observation_space: Space, action_space: Space, *, seed: int
 ) -> RewardModel:
     """Build the model that a config describes.
 
-    Args:
-        config: of a kind that `preferl.registry.REWARD_MODELS` has.
-        observation_space: what observations look like.
-        action_space: what actions look like.
-        seed: of the initial weights; members of an ensemble use the following numbers.
+    Members of an ensemble take their weights from `seed` and the following numbers.
 
     Raises:
-        ConfigError: a config of an unknown kind.
+        ConfigError: a config of a kind that `preferl.registry.REWARD_MODELS` does not have.
         ModelError: what is registered for the config makes no reward model.
         SpaceError: a space that has no encoding.
     """
     make = REWARD_MODELS.load(REWARD_MODELS.name_of(config))
     model = make(observation_space, action_space, config, seed=seed)
     if not isinstance(model, RewardModel):
-        got = type(model).__name__
-        raise ModelError.mismatch(f"{make}", expected="a RewardModel", got=got)
+        raise ModelError.mismatch(f"{make}", expected="a RewardModel", got=type(model).__name__)
     return model
 
 
 def build_ensemble(
-    observation_space: spaces.Space[Any],
-    action_space: spaces.Space[Any],
-    config: EnsembleConfig,
-    *,
-    seed: int,
+    observation_space: Space, action_space: Space, config: EnsembleConfig, *, seed: int
 ) -> Ensemble:
     """Build each model of an ensemble and join them."""
-    return Ensemble(
-        [
-            build_reward_model(part, observation_space, action_space, seed=seed + index)
-            for index, part in enumerate(config.models)
-        ]
-    )
+    of = observation_space, action_space
+    numbered = enumerate(config.models, seed)
+    return Ensemble([build_reward_model(part, *of, seed=number) for number, part in numbered])
 
 
 def config_of(model: RewardModel) -> RewardModelConfig:
@@ -72,6 +63,82 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     return config
 
 
+def save_reward_model(path: Path | str, model: RewardModel) -> None:
+    """Write a model with its input statistics as a folder, all or nothing; replace what it was.
+
+    Raises:
+        ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
+        StorageError: the folder cannot be written to, or holds something else than a model,
+            which would be lost.
+    """
+    with saving_reward_model(path, model):
+        pass
+
+
+@contextmanager
+def saving_reward_model(path: Path | str, model: RewardModel) -> Iterator[Path]:
+    """The same; the block may put more files into the folder's draft."""
+    about = {"model": _config_to_json(config_of(model))}
+    of = model.observation_space, model.action_space
+    with REWARD_MODEL.saving(path, about, _own_state(model), *of) as draft:
+        yield draft
+
+
+def load_reward_model(
+    path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
+) -> RewardModel:
+    """Read a model; every number is the one that was saved.
+
+    Args:
+        path: the folder that `save_reward_model` wrote.
+        device: where the model goes.
+        trust: modules that may be imported where the model is of a class of your own; one that
+            is imported already need not be named (see `preferl.trust`).
+
+    Raises:
+        CheckpointError: no such folder, a damaged or cut-off file, one of another format, or a
+            model of an unknown class, or whose module nobody trusts.
+    """
+    path = Path(path)
+    saved = REWARD_MODEL.load(path)
+    file = path / REWARD_MODEL.config
+    with reading(file, expected="the shape of a known model"):
+        config = _config_from_json(saved.about["model"], str(file), trust)
+        require_numbers(least_numbers(config, *saved.spaces), saved.numbers)
+        model = build_reward_model(config, *saved.spaces, seed=0)
+    require_state(path / REWARD_MODEL.weights, saved.tensors, _own_state(model))
+    model.load_state_dict(saved.tensors, strict=False)
+    return model.to(device).eval()
+
+
+def _own_state(model: RewardModel) -> dict[str, Tensor]:
+    """The state without the second names of an encoder that members share."""
+    seen: dict[int, str] = {}
+    return {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if seen.setdefault(tensor.data_ptr() if tensor.numel() else hash(name), name) == name
+    }
+
+
 def _is_known(config: object) -> bool:
     parts = config.models if isinstance(config, EnsembleConfig) else ()
     return REWARD_MODELS.has_config(type(config)) and all(map(_is_known, parts))
+
+
+def _config_to_json(config: RewardModelConfig) -> dict[str, Any]:
+    if isinstance(config, EnsembleConfig):
+        return {"kind": "ensemble", "models": [_config_to_json(part) for part in config.models]}
+    return REWARD_MODELS.tag(config) | to_json(config)
+
+
+def _config_from_json(
+    data: Mapping[str, Any], source: str, trust: Collection[str]
+) -> RewardModelConfig:
+    if data["kind"] == "ensemble":
+        parts = (_config_from_json(part, source, trust) for part in data["models"])
+        return EnsembleConfig(tuple(parts))
+    kind = REWARD_MODELS.named(data, source=source, trust=trust)
+    fields = {key: value for key, value in data.items() if key not in ("kind", "module")}
+    config: RewardModelConfig = from_json(kind, fields)
+    return config

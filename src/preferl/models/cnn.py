@@ -1,10 +1,9 @@
 """A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
 
 import math
-from typing import Any, Final, final
+from typing import Final, final
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
@@ -12,12 +11,13 @@ from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, RewardOutput
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.encoders import PictureEncoder
+from preferl.models.spaces import Space
 
 SMALLEST: Final = 8
 """Pixels on a side below which there is nothing left after the first two layers."""
 
 AT_ONCE: Final = 512
-"""Pictures judged at a time where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
+"""Pictures per forward where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
 
 
 @final
@@ -37,14 +37,12 @@ class CNNReward(ConfiguredReward):
     defaults = CNNRewardConfig
 
     @staticmethod
-    def encode(
-        observations: spaces.Space[Any], actions: spaces.Space[Any], config: CNNRewardConfig
-    ) -> PictureEncoder:
-        """Pictures stay bytes: at least 8 x 8 pixels, any number of channels or stacked frames.
+    def encode(observations: Space, actions: Space, config: CNNRewardConfig) -> PictureEncoder:
+        """Keep pictures as bytes: at least 8 x 8 pixels, any number of channels or stacked frames.
 
         Raises:
-            SpaceError: observations that are no pictures, pictures that do not tell where their
-                channels are or are too small, or actions that have no encoding.
+            SpaceError: observations that are no pictures, pictures that are too small or whose
+                shape does not show where channels are, or actions that have no encoding.
         """
         return PictureEncoder(
             observations, actions, channels=config.channels, use_actions=config.use_actions
@@ -52,38 +50,35 @@ class CNNReward(ConfiguredReward):
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
-        encoder, config = self.encoder, self.config
+        sizes = self.encoder.size, self.encoder.action_size
         # Members in turn: about as fast on a processor as grouped convolutions over all.
         self.networks = nn.ModuleList(
-            _Network(encoder.size, encoder.action_size, config, generator)
-            for _ in range(config.members)
+            _Network(*sizes, self.config, generator) for _ in range(self.config.members)
         )
 
     def judge(self, features: dict[str, Tensor], mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]` of pictures `[B, L, *obs]` and actions."""
         if mask.all():
             rows = {name: feature.flatten(0, 1) for name, feature in features.items()}
-            rewards = self._judge_rows(rows).view(self.members, *mask.shape)
+            rewards = self._of_rows(rows).view(self.members, *mask.shape)
         else:  # padding would count in the statistics of `batch_norm`
-            judged = self._judge_rows({name: f[mask] for name, f in features.items()})
-            rewards = judged.new_zeros(self.members, *mask.shape)
-            rewards[:, mask] = judged
+            real = self._of_rows({name: feature[mask] for name, feature in features.items()})
+            rewards = real.new_zeros(self.members, *mask.shape)
+            rewards[:, mask] = real
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]` from rewards `[E, B, L]`."""
         return pool(rewards, mask, self.config.pooling, self.config.discount)
 
-    def _judge_rows(self, rows: dict[str, Tensor]) -> Tensor:
+    def _of_rows(self, rows: dict[str, Tensor]) -> Tensor:
         """Rewards `[E, R]` of pictures `[R, *obs]` and actions `[R, A]`."""
-        count = len(rows["pictures"])
-        size = max(1, count) if torch.is_grad_enabled() else AT_ONCE
-        parts = zip(*(feature.split(size) for feature in rows.values()), strict=True)
-        return torch.cat([self._judge_part(*part) for part in parts], dim=1)
-
-    def _judge_part(self, pictures: Tensor, actions: Tensor | None = None) -> Tensor:
-        planes = self.encoder.planes(pictures)
-        return torch.stack([network(planes, actions) for network in self.networks])
+        size = max(1, len(rows["pictures"])) if torch.is_grad_enabled() else AT_ONCE
+        parts = []
+        for pictures, *actions in zip(*(r.split(size) for r in rows.values()), strict=True):
+            planes = self.encoder.planes(pictures)
+            parts.append(torch.stack([network(planes, *actions) for network in self.networks]))
+        return torch.cat(parts, dim=1)
 
 
 @final
@@ -103,7 +98,7 @@ class _Network(nn.Module):
         self.reward = nn.utils.skip_init(nn.Linear, config.hidden, 1)
         initialise(self, generator)
 
-    def forward(self, planes: Tensor, actions: Tensor | None) -> Tensor:
+    def forward(self, planes: Tensor, actions: Tensor | None = None) -> Tensor:
         hidden = self.convolutions(planes).flatten(1)  # [R, F, h, w] to [R, F * h * w]
         if actions is not None:
             hidden = torch.cat([hidden, actions], dim=1)
@@ -113,25 +108,28 @@ class _Network(nn.Module):
 
 
 def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
-    """What looks at planes `[R, channels, height, width]`, and how many numbers it leaves.
-
-    Their parameters hold nothing yet: `initialise` fills them.
-
-    Args:
-        size: channels, height and width.
-        config: kernels, strides and what follows each layer.
+    """Layers for planes `[R, *size]`, and how many numbers they leave; `initialise` fills them.
 
     Raises:
         SpaceError: pictures that are too small.
     """
     channels, *sides = size
-    padded = min(sides) < _least_side(config)
+    least = 1  # pixels on a side that unpadded layers need: 43 for the paper's
+    for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
+        least = (least - 1) * stride + kernel
     layers: list[nn.Module] = []
     for kernel, stride in zip(config.kernels, config.strides, strict=True):
-        padding = kernel // 2 if padded else 0
-        layers += _layer(channels, kernel, stride, padding, config)
-        channels = config.filters
+        padding = kernel // 2 if min(size[1:]) < least else 0
         sides = [(side + 2 * padding - kernel) // stride + 1 for side in sides]
+        # A bias before normalisation would do nothing.
+        shape = (channels, config.filters, kernel, stride, padding)
+        layers.append(nn.utils.skip_init(nn.Conv2d, *shape, bias=not config.batch_norm))
+        if config.batch_norm:
+            layers.append(nn.BatchNorm2d(config.filters))
+        layers.append(nn.LeakyReLU(inplace=True))
+        if config.dropout:
+            layers.append(nn.Dropout(config.dropout))
+        channels = config.filters
     if min(size[1:]) < SMALLEST or min(sides) < 1:
         raise SpaceError.mismatch(
             "pictures",
@@ -140,37 +138,6 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
             fix="Take fewer or smaller strides, or an MLPReward.",
         )
     return nn.Sequential(*layers), channels * math.prod(sides)
-
-
-def _least_side(config: CNNRewardConfig) -> int:
-    """Pixels on a side that unpadded layers need: 43 for the paper's."""
-    side = 1
-    for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
-        side = (side - 1) * stride + kernel
-    return side
-
-
-def _layer(
-    channels: int, kernel: int, stride: int, padding: int, config: CNNRewardConfig
-) -> list[nn.Module]:
-    """One convolution with what follows it; a bias before normalisation would do nothing."""
-    layers: list[nn.Module] = [
-        nn.utils.skip_init(
-            nn.Conv2d,
-            channels,
-            config.filters,
-            kernel,
-            stride,
-            padding,
-            bias=not config.batch_norm,
-        )
-    ]
-    if config.batch_norm:
-        layers.append(nn.BatchNorm2d(config.filters))
-    layers.append(nn.LeakyReLU(inplace=True))
-    if config.dropout:
-        layers.append(nn.Dropout(config.dropout))
-    return layers
 
 
 @torch.no_grad()

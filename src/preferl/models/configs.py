@@ -1,7 +1,7 @@
 """Settings of reward models: what `preferl.models.build_reward_model` builds them from (no torch).
 
-`least_numbers` tells how many parameters a config asks for, before anything is built: a config of a
-few bytes can ask for a model that no memory holds.
+`least_numbers` counts the parameters that a config asks for at least, before anything is built: a
+config of a few bytes can ask for a model that no memory holds.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,9 @@ from itertools import pairwise
 from math import inf, lcm, prod
 from typing import Any, Literal
 
-from gymnasium import spaces
-
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_share
-from preferl.models.spaces import Channels, feature_size
+from preferl.models.spaces import Channels, Space, feature_size
 
 Activation = Literal["relu", "leaky_relu", "tanh", "gelu"]
 Head = Literal["preference", "plain"]
@@ -27,8 +25,8 @@ class MLPRewardConfig:
 
     Attributes:
         hidden: units of each hidden layer; empty for a linear reward.
-        members: `E` networks that differ by their initialisation and their bootstrap; 1 has no
-            notion of its own doubt, 3 is DRLHP's choice.
+        members: `E` networks that differ by their initialisation and their bootstrap; 1 cannot
+            measure its own uncertainty, 3 is DRLHP's choice.
         activation: between layers; leaky ReLU as in the DRLHP paper.
         dropout: share of hidden units dropped in training, in [0, 1).
         pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
@@ -52,12 +50,9 @@ class MLPRewardConfig:
     def __post_init__(self) -> None:
         for units in self.hidden:
             require_in("hidden", units, 1, inf)
-        require_in("members", self.members, 1, inf)
-        require_share("dropout", self.dropout)
-        require_in("discount", self.discount, 1e-9, 1)
-        require_words(self)
+        _require(self, members=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least.
 
         >>> box = spaces.Box(-1, 1, (3,))
@@ -79,8 +74,7 @@ class CNNRewardConfig:
             not padded, as in the paper.
         filters: of each convolution.
         hidden: units of the dense layer.
-        members: `E` networks that differ by their initialisation and their bootstrap; 3 is the
-            paper's choice.
+        members: `E`, as for an `MLPReward`.
         dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
             takes 0.5, on top of `batch_norm` and an adaptive penalty.
         batch_norm: whether outputs of convolutions are normalised over the minibatch in training
@@ -88,9 +82,8 @@ class CNNRewardConfig:
             depends on statistics of clips that the agent leaves behind.
         pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
         discount: weight of each step in the score relative to the one before, in (0, 1].
-        use_actions: whether the dense layer sees the action as well; the paper's network for
-            pictures does not.
-        channels: where the pictures' channels are, "last" or "first"; "auto" tells from the shape.
+        use_actions: whether the dense layer sees the action; the paper's for pictures does not.
+        channels: where the pictures' channels are; see `preferl.models.spaces.channels_first`.
     """
 
     kernels: tuple[int, ...] = (7, 5, 3, 3)
@@ -111,17 +104,13 @@ class CNNRewardConfig:
             if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
                 expected = "a number of at least 1 per layer"
                 raise ConfigError.mismatch(name, expected=expected, got=sizes)
-        for name in ("filters", "hidden", "members"):
-            require_in(name, getattr(self, name), 1, inf)
-        require_share("dropout", self.dropout)
-        require_in("discount", self.discount, 1e-9, 1)
-        require_words(self)
+        _require(self, filters=1, hidden=1, members=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:  # noqa: ARG002  # as all have it
+    def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it
         """Parameters that its model has at least; the largest layer is the dense one."""
         sides = sorted(observations.shape or ())[-2:]
-        kernels = sum(kernel**2 for kernel in self.kernels[1:]) * self.filters**2
-        kernels += self.kernels[0] ** 2 * self.filters
+        kernels = self.filters * self.kernels[0] ** 2
+        kernels += self.filters**2 * sum(kernel**2 for kernel in self.kernels[1:])
         for kernel, stride in zip(self.kernels, self.strides, strict=True):
             sides = [max(1, (side - kernel) // stride + 1) for side in sides]
         return self.members * (kernels + self.hidden * self.filters * prod(sides))
@@ -153,11 +142,9 @@ class LSTMRewardConfig:
     def __post_init__(self) -> None:
         if self.width < 4 or self.width % 4:
             raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
-        require_in("context", self.context, 1, inf)
-        require_share("dropout", self.dropout)
-        require_words(self)
+        _require(self, context=1)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
         seen = feature_size(observations) + feature_size(actions)
         return dense((seen, self.width, self.width // 2, self.width // 2))
@@ -201,18 +188,15 @@ class PreferenceTransformerConfig:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        for name, least in (("layers", 1), ("heads", 1), ("preference_width", 1), ("context", 2)):
-            require_in(name, getattr(self, name), least, inf)
+        _require(self, layers=1, heads=1, preference_width=1, context=2)
         multiple = lcm(self.heads, 2)
         if self.width < 1 or self.width % multiple:
             expected = f"a multiple of {multiple}"
             raise ConfigError.mismatch("width", expected=expected, got=self.width)
         if self.positions is not None:
             require_in("positions", self.positions, self.context, inf)
-        require_share("dropout", self.dropout)
-        require_words(self)
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
         seen = feature_size(observations) + feature_size(actions)
         own = self.preference_width if self.head == "preference" else 0
@@ -222,20 +206,16 @@ class PreferenceTransformerConfig:
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """Shape of an `Ensemble`.
-
-    Attributes:
-        models: configs of its members.
-    """
+    """Shape of an `Ensemble`: the configs of its members."""
 
     models: tuple["RewardModelConfig", ...]
 
     @property
     def members(self) -> int:
         """`E` of all of them together."""
-        return sum(members_of(part) for part in self.models)
+        return sum(map(members_of, self.models))
 
-    def least_numbers(self, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> int:
+    def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its models have at least."""
         return sum(least_numbers(part, observations, actions) for part in self.models)
 
@@ -247,11 +227,11 @@ RewardModelConfig = (
     | PreferenceTransformerConfig
     | EnsembleConfig
 )
-"""Those of this library; any config that `preferl.registry.REWARD_MODELS` has will do."""
+"""Configs of this library; any that `preferl.registry.REWARD_MODELS` has may take their place."""
 
 
 def members_of(config: RewardModelConfig) -> int:
-    """`E` of the model that a config describes; 1 where it does not say.
+    """`E` of the model that a config describes; 1 where it has no `members`.
 
     >>> members_of(EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig())))
     4
@@ -259,10 +239,8 @@ def members_of(config: RewardModelConfig) -> int:
     return int(getattr(config, "members", 1))
 
 
-def least_numbers(
-    config: RewardModelConfig, observations: spaces.Space[Any], actions: spaces.Space[Any]
-) -> int:
-    """A lower bound of a model's parameters; 0 where its config does not know.
+def least_numbers(config: RewardModelConfig, observations: Space, actions: Space) -> int:
+    """A lower bound of a model's parameters; 0 where its config has none.
 
     Raises:
         SpaceError: a space that has no encoding.
@@ -278,3 +256,12 @@ def dense(sizes: Sequence[int]) -> int:
     40
     """
     return sum(a * b for a, b in pairwise(sizes))
+
+
+def _require(config: Any, **least: int) -> None:
+    """Raise `ConfigError` for numbers below their least, shares out of range and unknown words."""
+    for name, value in least.items():
+        require_in(name, getattr(config, name), value, inf)
+    require_share("dropout", config.dropout)
+    require_in("discount", getattr(config, "discount", 1), 1e-9, 1)
+    require_words(config)

@@ -1,7 +1,7 @@
 """Observations and actions as models see them: one vector per step, or bytes of pictures."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Literal, final
 
@@ -13,30 +13,27 @@ from torch import Tensor, nn
 from preferl.errors import SpaceError
 from preferl.models.spaces import (
     Channels,
+    Space,
     channels_first,
     feature_size,
     is_image,
     picture_shape,
 )
-from preferl.shapes import map_observations
+from preferl.shapes import take
 
 CLIP = 10.0
-"""Normalised features are cut off at this many deviations, so that a policy that wanders off
-cannot make the reward explode."""
+"""Deviations at which normalised features are cut off, so that a policy that wanders off cannot
+make the reward explode."""
 
 
 @final
 class VectorEncoder(nn.Module):
     """Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
 
-    It has no parameters. Boxes are flattened and, with `normalise`, centred, scaled and cut off
-    by statistics that `observe` sets and that are saved with the model; images are scaled to
-    [0, 1]; discrete values become one-hot vectors.
-
-    Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
-        size: `F`.
+    It has no parameters; `size` is `F`. Boxes are flattened and, with `normalise`, centred, scaled
+    and cut off by statistics that `observe` sets and that are saved with the model; images are
+    scaled to [0, 1]; discrete values become one-hot vectors. Without `use_actions` there are no
+    features of actions.
 
     Raises:
         SpaceError: a space of another kind.
@@ -52,8 +49,8 @@ class VectorEncoder(nn.Module):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
+        observation_space: Space,
+        action_space: Space,
         *,
         normalise: bool = True,
         use_actions: bool = True,
@@ -71,7 +68,7 @@ class VectorEncoder(nn.Module):
         self.register_buffer("mean", torch.zeros(self.size))
         self.register_buffer("deviation", torch.ones(self.size))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        # Looked up once: of a few rows, to tell spaces apart costs what the arithmetic does.
+        # Looked up once: for a few rows, finding a space's kind costs what the arithmetic does.
         self._read_observations = _reader(observation_space)
         self._read_actions = _reader(action_space)
 
@@ -87,22 +84,20 @@ class VectorEncoder(nn.Module):
         rows = len(actions)
         if rows == 0:
             return
-        chunks = torch.arange(rows, device=actions.device).split(65_536)
-        total = sum(
-            self._part(observations, actions, c).sum(0, dtype=torch.float64) for c in chunks
-        )
-        mean = torch.as_tensor(total) / rows
-        squares = sum((self._part(observations, actions, c) - mean).square().sum(0) for c in chunks)
-        deviation = (torch.as_tensor(squares) / rows).sqrt()
+
+        def parts() -> Iterator[Tensor]:
+            for part in torch.arange(rows, device=actions.device).split(65_536):
+                yield self._raw(take(observations, part), actions[part])
+
+        mean = torch.as_tensor(sum(part.sum(0, dtype=torch.float64) for part in parts())) / rows
+        squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
+        deviation = (squares / rows).sqrt()
         # A feature that never moved has no scale: keep it as it is, about its mean.
         deviation = torch.where(deviation > 1e-6 * (1 + mean.abs()), deviation, 1.0)
         scaled = self.get_buffer("_scaled")
         self.mean.copy_(torch.where(scaled, mean, 0.0))
         self.deviation.copy_(torch.where(scaled, deviation, 1.0))
         self.count.fill_(rows)
-
-    def _part(self, observations: Any, actions: Tensor, rows: Tensor) -> Tensor:
-        return self._raw(map_observations(lambda a: a[rows], observations), actions[rows])
 
     def _raw(self, observations: Any, actions: Tensor) -> Tensor:
         parts = self._read_observations(observations)
@@ -111,7 +106,7 @@ class VectorEncoder(nn.Module):
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
-def _is_measured(space: spaces.Space[Any]) -> Tensor:
+def _is_measured(space: Space) -> Tensor:
     """`[F]` true for features that have a scale to normalise by: numbers, not categories."""
     if isinstance(space, spaces.Dict):
         return torch.cat([_is_measured(part) for part in space.values()])
@@ -123,73 +118,55 @@ Reader = Callable[[Any], list[Tensor]]
 """Values `[..., *space]` to features `[..., F]`, in parts that are yet to be joined."""
 
 
-def _reader(space: spaces.Space[Any]) -> Reader:
+def _reader(space: Space) -> Reader:
+    axes = len(space.shape or ())
     match space:
         case spaces.Dict():
             return partial(_of_keys, {key: _reader(part) for key, part in space.items()})
         case spaces.Discrete():
-            return partial(_of_number, int(space.start), int(space.n))
+            return partial(_of_choices, axes, [(int(space.start), int(space.n))])
         case spaces.MultiDiscrete():
             ranges = zip(space.start.ravel().tolist(), space.nvec.ravel().tolist(), strict=True)
-            return partial(_of_numbers, len(space.shape), list(ranges))
-    if is_image(space):
-        return _of_picture
-    return _of_vector if len(space.shape or ()) == 1 else partial(_of_array, len(space.shape or ()))
+            return partial(_of_choices, axes, list(ranges))
+    return partial(_of_numbers, axes, 255 if is_image(space) else 1)
 
 
 def _of_keys(readers: Mapping[str, Reader], values: Any) -> list[Tensor]:
     if not isinstance(values, Mapping) or set(values) != set(readers):
-        raise SpaceError.mismatch(
-            "observation",
-            expected=f"the keys {sorted(readers)}",
-            got=sorted(values) if isinstance(values, Mapping) else type(values),
-        )
+        got = sorted(values) if isinstance(values, Mapping) else type(values)
+        raise SpaceError.mismatch("observation", expected=f"the keys {sorted(readers)}", got=got)
     return [part for key, reader in readers.items() for part in reader(values[key])]
 
 
-def _of_number(start: int, count: int, values: Tensor) -> list[Tensor]:
-    return [F.one_hot(values.long() - start, count).float()]
-
-
-def _of_numbers(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> list[Tensor]:
+def _of_choices(axes: int, ranges: list[tuple[int, int]], values: Tensor) -> list[Tensor]:
     flat = _flat(axes, values.long())
     return [F.one_hot(flat[..., i] - s, n).float() for i, (s, n) in enumerate(ranges)]
 
 
-def _of_picture(values: Tensor) -> list[Tensor]:
-    return [_flat(3, values).float() / 255]
-
-
-def _of_vector(values: Tensor) -> list[Tensor]:
-    return [values.float()]
-
-
-def _of_array(axes: int, values: Tensor) -> list[Tensor]:
-    return [_flat(axes, values).float()]
+def _of_numbers(axes: int, largest: int, values: Tensor) -> list[Tensor]:
+    numbers = (values if axes == 1 else _flat(axes, values)).float()
+    return [numbers if largest == 1 else numbers / largest]
 
 
 def _flat(axes: int, values: Tensor) -> Tensor:
-    """`[..., *space]` to `[..., F]`; the size is named, since none can be told of no values."""
+    """`[..., *space]` to `[..., F]`; the size is named, since -1 fails where nothing is there."""
     shape = values.shape
     return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
 
 
 @final
 class PictureEncoder(nn.Module):
-    """Pictures stay the bytes they are; actions become numbers.
+    """Pictures stay the bytes they are; actions become numbers, with `use_actions`.
 
     It has neither parameters nor statistics. Bytes become floats only inside of the model, for
     one minibatch at a time, since floats of a whole training set take four times its memory.
 
     Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
         size: channels, height and width of what `planes` makes.
-        action_size: numbers that an action becomes; 0 where actions are not looked at.
-        late: features are those of a minibatch, made when it is gathered.
+        action_size: numbers that an action becomes; 0 where actions are not used.
 
     Raises:
-        SpaceError: a space of another kind, or one that does not tell where its channels are.
+        SpaceError: a space of another kind, or one whose shape does not show where channels are.
 
     >>> import numpy as np
     >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
@@ -201,8 +178,8 @@ class PictureEncoder(nn.Module):
 
     def __init__(
         self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
+        observation_space: Space,
+        action_space: Space,
         *,
         channels: Channels = "auto",
         use_actions: bool = False,
@@ -226,7 +203,7 @@ class PictureEncoder(nn.Module):
         self.register_buffer("_settings", settings, persistent=False)
 
     def forward(self, observations: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """`[..., *obs]` bytes as they are, and `[..., *act]` as floats `[..., A]` if looked at."""
+        """`[..., *obs]` bytes as they are, and `[..., *act]` as floats `[..., A]` if used."""
         features = {"pictures": observations}
         if self._actions is not None:
             features["actions"] = self._actions(actions, actions)

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models.base import LastRewards, RewardModel, RewardOutput, last_rewards
+from preferl.models.base import (
+    LastRewards,
+    RewardModel,
+    RewardOutput,
+    last_rewards,
+    trace_episodes,
+)
 from preferl.models.configs import EnsembleConfig
 from preferl.models.mlp import MLPReward
-from preferl.models.tracing import trace_episodes
 from preferl.shapes import BoolArray
 
 
@@ -22,42 +27,23 @@ class Ensemble(RewardModel):
 
     `MLPReward` members of one shape are fused on construction, in place of the models given:
     an ensemble of ten of them costs one batched forward.
+
+    Args:
+        models: at least one, all for the same spaces and encoded alike.
+
+    Raises:
+        ConfigError: no models, contexts that differ by more than Markovian or not, or models that
+            encode steps differently, as models with other settings or trained apart do.
+        SpaceError: models for different spaces.
     """
 
     def __init__(self, models: Sequence[RewardModel]) -> None:
-        """Join models.
-
-        Args:
-            models: at least one, all for the same spaces and encoded alike.
-
-        Raises:
-            ConfigError: no models, contexts that differ by more than Markovian or not, or
-                models that encode steps differently, as models with other settings or trained
-                apart do.
-            SpaceError: models for different spaces.
-        """
         if not models:
             raise ConfigError.mismatch("Ensemble", expected="at least one model", got="none")
-        models = [part for model in models for part in _parts(model)]
-        first = models[0]
+        parts = [m.models if isinstance(m, Ensemble) else [m] for m in models]
+        models = [part for some in parts for part in some]
         for model in models:
-            if (model.observation_space, model.action_space) != (
-                first.observation_space,
-                first.action_space,
-            ):
-                raise SpaceError.mismatch(
-                    "spaces of an ensemble's members",
-                    expected=(first.observation_space, first.action_space),
-                    got=(model.observation_space, model.action_space),
-                )
-            if not _encode_alike(model.encoder, first.encoder):
-                raise ConfigError.mismatch(
-                    "encoders of an ensemble's members",
-                    expected="the same settings and input statistics",
-                    got=f"others in {type(model).__name__} than in {type(first).__name__}",
-                    fix="Join models before training them, with equal `normalise` and "
-                    "`use_actions`.",
-                )
+            _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
         if len(contexts) > 1:
             raise ConfigError.mismatch(
@@ -84,16 +70,12 @@ class Ensemble(RewardModel):
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]`, members of each model in turn."""
         outputs = [model.judge(features, mask) for model in self.models]
-        return RewardOutput(
-            torch.cat([output.rewards for output in outputs]),
-            torch.cat([output.scores for output in outputs]),
-        )
+        return RewardOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
         """Scores `[E, B]`, each model pooling its own members' rewards."""
         parts = rewards.split([model.members for model in self.models])
-        scores = [m.pool(part, mask) for m, part in zip(self.models, parts, strict=True)]
-        return torch.cat(scores)
+        return torch.cat([m.pool(p, mask) for m, p in zip(self.models, parts, strict=True)])
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
         """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
@@ -108,36 +90,41 @@ def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tens
     return torch.cat([model(features, mask) for model in models])
 
 
-def _parts(model: RewardModel) -> list[RewardModel]:
-    return model.models if isinstance(model, Ensemble) else [model]
-
-
-def _encode_alike(encoder: nn.Module, other: nn.Module) -> bool:
-    """Whether two encoders make the same features of the same steps, by kind and buffers."""
-    own, theirs = dict(encoder.named_buffers()), dict(other.named_buffers())
-    return (
-        type(encoder) is type(other)
-        and own.keys() == theirs.keys()
-        and all(torch.equal(tensor.cpu(), theirs[name].cpu()) for name, tensor in own.items())
-    )
+def _require_alike(first: RewardModel, model: RewardModel) -> None:
+    """Raise unless two models have the same spaces and make the same features of the same steps."""
+    spaces, others = ((m.observation_space, m.action_space) for m in (first, model))
+    if others != spaces:
+        raise SpaceError.mismatch("spaces of an ensemble's members", expected=spaces, got=others)
+    own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
+    if (
+        type(model.encoder) is not type(first.encoder)
+        or own.keys() != theirs.keys()
+        or not all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
+    ):
+        raise ConfigError.mismatch(
+            "encoders of an ensemble's members",
+            expected="the same settings and input statistics",
+            got=f"others in {type(model).__name__} than in {type(first).__name__}",
+            fix="Join models before training them, with equal `normalise` and `use_actions`.",
+        )
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
     """The models with each group of alike `MLPReward` replaced by one that has all members."""
-    groups: dict[object, list[RewardModel]] = {}
+    groups: dict[object, list[Any]] = {}
     for model in models:
         alike = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)
         groups.setdefault(alike, []).append(model)
     return [_merge(group) for group in groups.values()]
 
 
-def _merge(group: list[RewardModel]) -> RewardModel:
-    first = group[0]
+def _merge(group: Sequence[Any]) -> RewardModel:
+    first: RewardModel = group[0]
     if len(group) == 1 or not isinstance(first, MLPReward):
         return first
     config = replace(first.config, members=sum(model.members for model in group))
     merged = MLPReward(first.observation_space, first.action_space, config, seed=0)
-    states = [model.networks.state_dict() for model in group if isinstance(model, MLPReward)]
+    states = [model.networks.state_dict() for model in group]
     merged.networks.load_state_dict(
         {name: torch.cat([state[name] for state in states]) for name in states[0]}
     )

@@ -16,18 +16,13 @@ from preferl.models.transformer import PreferenceTransformer
 from preferl.reading import reading
 from preferl.shapes import Array
 
-PREFIXES = ("param:", "params/")
-
 
 def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> None:
     """Put the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
 
-    The originals take observations and actions as they are, so build the model with
-    `normalise=False`.
-
     Args:
         model: filled in place; an `MLPReward` of one member, an `LSTMReward` or a
-            `PreferenceTransformer`.
+            `PreferenceTransformer`, with `normalise=False` as the originals have it.
         arrays: names such as `Dense_0/kernel` to arrays, or a `.npz` file of them. `params/` or
             `param:` may stand before each name.
 
@@ -45,7 +40,10 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
     >>> model(torch.ones(1, 1, 2), torch.ones(1, 1, 1), torch.ones(1, 1, dtype=bool)).scores.item()
     3.0
     """
-    named = {_bare(name): array for name, array in _read(arrays).items()}
+    if not isinstance(arrays, Mapping):
+        with reading(arrays, expected="a .npz file of arrays"):
+            arrays = load_npz(Path(arrays))
+    named = {name.removeprefix("param:").removeprefix("params/"): a for name, a in arrays.items()}
     places = flax_places(model)
     _check(named, places)
     with torch.no_grad():
@@ -70,11 +68,9 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
             return dict(_lstm(model))
         case PreferenceTransformer():
             return dict(_transformer(model))
-    raise ConfigError.mismatch(
-        "model to load Flax parameters into",
-        expected="an MLPReward of one member, an LSTMReward or a PreferenceTransformer",
-        got=f"{type(model).__name__} of {model.members}",
-    )
+    expected = "an MLPReward of one member, an LSTMReward or a PreferenceTransformer"
+    got = f"{type(model).__name__} of {model.members}"
+    raise ConfigError.mismatch("model to load Flax parameters into", expected=expected, got=got)
 
 
 def _mlp(model: MLPReward) -> Iterator[tuple[str, Tensor]]:
@@ -86,7 +82,7 @@ def _mlp(model: MLPReward) -> Iterator[tuple[str, Tensor]]:
 
 def _lstm(model: LSTMReward) -> Iterator[tuple[str, Tensor]]:
     for index, linear in enumerate([*model.before.linear, *model.after.linear, model.output]):
-        yield from _dense(f"Dense_{index}", linear)
+        yield from _of(f"Dense_{index}", linear)
     cell, lstm = "SimpleLSTM_0/OptimizedLSTMCell_0", model.lstm
     parts = (part.chunk(4) for part in (lstm.input, lstm.recurrent, lstm.bias))
     for gate, inputs, recurrent, bias in zip("ifgo", *parts, strict=True):
@@ -96,54 +92,36 @@ def _lstm(model: LSTMReward) -> Iterator[tuple[str, Tensor]]:
 
 
 def _transformer(model: PreferenceTransformer) -> Iterator[tuple[str, Tensor]]:
-    yield from _dense("Dense_0", model.state_embed)
-    yield from _dense("Dense_1", model.action_embed)
+    yield from _of("Dense_0", model.state_embed)
+    yield from _of("Dense_1", model.action_embed)
     yield "Embed_0/embedding", model.time_embed.weight
-    yield from _norm("LayerNorm_0", model.input_norm)
+    yield from _of("LayerNorm_0", model.input_norm)
     for index, block in enumerate(model.blocks):
         name = f"GPT2Model_0/GPT2Block_{index}"
-        yield from _norm(f"{name}/LayerNorm_0", block.norm1)
-        yield from _dense(f"{name}/GPT2SelfAttention_0/Dense_0", block.attn.qkv)
-        yield from _dense(f"{name}/GPT2SelfAttention_0/Dense_1", block.attn.out)
-        yield from _norm(f"{name}/LayerNorm_1", block.norm2)
-        yield from _dense(f"{name}/GPT2MLP_0/Dense_0", block.mlp.fc1)
-        yield from _dense(f"{name}/GPT2MLP_0/Dense_1", block.mlp.fc2)
-    yield from _norm("GPT2Model_0/LayerNorm_0", model.final_norm)
+        yield from _of(f"{name}/LayerNorm_0", block.norm1)
+        yield from _of(f"{name}/GPT2SelfAttention_0/Dense_0", block.attn.qkv)
+        yield from _of(f"{name}/GPT2SelfAttention_0/Dense_1", block.attn.out)
+        yield from _of(f"{name}/LayerNorm_1", block.norm2)
+        yield from _of(f"{name}/GPT2MLP_0/Dense_0", block.mlp.fc1)
+        yield from _of(f"{name}/GPT2MLP_0/Dense_1", block.mlp.fc2)
+    yield from _of("GPT2Model_0/LayerNorm_0", model.final_norm)
     if model.config.head == "preference":
-        yield from _dense("Dense_2", model.pref_proj)
+        yield from _of("Dense_2", model.pref_proj)
     else:
-        yield from _dense("Dense_2", model.head.fc1)
-        yield from _dense("Dense_3", model.head.fc2)
+        yield from _of("Dense_2", model.head.fc1)
+        yield from _of("Dense_3", model.head.fc2)
 
 
-def _norm(name: str, norm: nn.LayerNorm) -> Iterator[tuple[str, Tensor]]:
-    yield f"{name}/scale", norm.weight
-    yield f"{name}/bias", norm.bias
-
-
-def _dense(name: str, linear: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield f"{name}/kernel", linear.get_parameter("weight").T
-    yield f"{name}/bias", linear.get_parameter("bias")
-
-
-def _read(arrays: Mapping[str, Array] | Path | str) -> Mapping[str, Array]:
-    if isinstance(arrays, Mapping):
-        return arrays
-    with reading(arrays, expected="a .npz file of arrays"):
-        return load_npz(Path(arrays))
-
-
-def _bare(name: str) -> str:
-    for prefix in PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
+def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Places of a linear layer, or of a normalisation."""
+    weight, is_norm = module.get_parameter("weight"), isinstance(module, nn.LayerNorm)
+    yield (f"{name}/scale", weight) if is_norm else (f"{name}/kernel", weight.T)
+    yield f"{name}/bias", module.get_parameter("bias")
 
 
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
-    for what, names in (
-        ("missing", places.keys() - named.keys()),
-        ("unknown", named.keys() - places.keys()),
-    ):
+    missing, unknown = places.keys() - named.keys(), named.keys() - places.keys()
+    for what, names in (("missing", missing), ("unknown", unknown)):
         if names:
             raise CheckpointError.mismatch(
                 "Flax parameters",

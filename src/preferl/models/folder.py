@@ -1,7 +1,7 @@
 """Networks as folders: safetensors for numbers, JSON for settings, spaces and version.
 
-Reward models and policies lie in such folders. Nothing in one can be run, and whatever does not
-belong together is refused.
+Reward models and policies lie in such folders. Nothing in one can be run, and files that do not
+belong together are refused.
 """
 
 import json
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import torch
-from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl.errors import CheckpointError, StorageError
 from preferl.files import writing
-from preferl.models.spaces import space_from_json, space_to_json
+from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 
 SCALE = "deviation"
@@ -27,16 +26,10 @@ SCALE = "deviation"
 
 
 class Saved(NamedTuple):
-    """What a folder holds.
-
-    Attributes:
-        about: all that its JSON file says.
-        spaces: of observations and of actions.
-        tensors: by name.
-    """
+    """What a folder holds: all of its JSON file, both spaces, and tensors by name."""
 
     about: dict[str, Any]
-    spaces: tuple[spaces.Space[Any], spaces.Space[Any]]
+    spaces: tuple[Space, Space]
     tensors: dict[str, Tensor]
 
     @property
@@ -51,7 +44,7 @@ class NetworkFolder:
     """How the networks of a kind lie in a folder.
 
     Attributes:
-        what: how errors call it.
+        what: its name in errors.
         weights: its file of tensors, by which such a folder is known.
         config: its file of JSON.
         format: version of the layout that files name; None where older ones do not.
@@ -62,8 +55,20 @@ class NetworkFolder:
     config: str
     format: int | None = None
 
-    def require_replaceable(self, path: Path) -> None:
-        """Raise `StorageError` if saving at `path` would lose what is no such folder."""
+    @contextmanager
+    def saving(
+        self, path: Path | str, about: Mapping[str, Any], tensors: Mapping[str, Tensor], *of: Space
+    ) -> Iterator[Path]:
+        """Write a folder, all or nothing, in place of one of its kind.
+
+        The JSON file gets `about` and the spaces `of` observations and of actions; the block may
+        put more files into the draft.
+
+        Raises:
+            SpaceError: spaces that cannot be saved.
+            StorageError: the folder cannot be written to, or holds something else.
+        """
+        path = Path(path)
         if path.is_dir() and any(path.iterdir()) and not (path / self.weights).is_file():
             raise StorageError.mismatch(
                 f"{path}",
@@ -71,41 +76,12 @@ class NetworkFolder:
                 got="a folder that holds something else",
                 fix="Choose another name: what is there would be replaced.",
             )
-
-    @contextmanager
-    def saving(
-        self,
-        path: Path | str,
-        about: Mapping[str, Any],
-        tensors: Mapping[str, Tensor],
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-    ) -> Iterator[Path]:
-        """Write a folder, all or nothing; the block may put more files into its draft.
-
-        Args:
-            path: the folder, replaced if it is one of this kind.
-            about: what else there is to say, as JSON.
-            tensors: by name.
-            observation_space: what observations look like.
-            action_space: what actions look like.
-
-        Raises:
-            SpaceError: spaces that files do not know.
-            StorageError: the folder cannot be written to, or holds something else.
-        """
-        self.require_replaceable(Path(path))
-        layout = (
-            {} if self.format is None else {"format": self.format, "preferl": version("preferl")}
-        )
-        written = layout | {
-            **about,
-            "observation_space": space_to_json(observation_space),
-            "action_space": space_to_json(action_space),
-        }
+        layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
+        spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
+        written = {**layout, **about, **dict(spaces)}
         # Networks may share tensors, which safetensors writes but once.
         own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-        with writing(Path(path)) as draft:
+        with writing(path) as draft:
             draft.mkdir()
             save_file(own, draft / self.weights)
             (draft / self.config).write_text(json.dumps(written, indent=2), encoding="utf-8")
@@ -148,11 +124,7 @@ OFFLINE_POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json", fo
 
 
 def require_numbers(needed: int, there: int) -> None:
-    """Refuse a config whose model needs more numbers than were saved beside it.
-
-    Raises:
-        ValueError: it does.
-    """
+    """Raise `ValueError` if a config's model needs more numbers than were saved beside it."""
     if needed > there:
         raise ValueError(
             f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
@@ -162,14 +134,9 @@ def require_numbers(needed: int, there: int) -> None:
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Refuse a state that is not exactly one of a model: nothing is converted or left out.
 
-    Args:
-        what: how errors call the file.
-        got: names to tensors, as they were read.
-        expected: the same of a model that was built for them.
-
     Raises:
-        CheckpointError: other names, shapes or types, NaN, infinity, or scales that are not
-            above 0.
+        CheckpointError: other names, shapes or types than `expected`, NaN, infinity, or scales
+            that are not above 0; it names `what`, the file.
     """
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
@@ -182,37 +149,27 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
             fix="The files belong to different models; restore the folder as a whole.",
         )
     for name, tensor in expected.items():
-        if tensor.dtype != got[name].dtype:
-            raise CheckpointError.mismatch(
-                f"{what}, {name}", expected=tensor.dtype, got=got[name].dtype
-            )
-    require_finite(what, got)
+        require_finite(what, {name: got[name]}, dtype=tensor.dtype)
 
 
 def require_finite(
     what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
-    """Refuse tensors with NaN or infinity, or scales that are not above 0.
-
-    Args:
-        what: how errors call the file.
-        tensors: by name.
-        dtype: of all of them, where only one makes sense.
+    """Refuse tensors with NaN or infinity, scales that are not above 0, or another type.
 
     Raises:
-        CheckpointError: naming the tensor.
+        CheckpointError: naming the file, `what`, and the tensor.
     """
     for name, tensor in tensors.items():
-        if dtype is not None and tensor.dtype != dtype:
-            raise CheckpointError.mismatch(f"{what}, {name}", expected=dtype, got=tensor.dtype)
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise CheckpointError.mismatch(
-                f"{what}, {name}",
-                expected="finite numbers",
-                got=f"{int((~tensor.isfinite()).sum())} of {tensor.numel()} NaN or infinite",
-                fix="The training that wrote it diverged, or the file is damaged.",
-            )
-        if name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            raise CheckpointError.mismatch(
-                f"{what}, {name}", expected="numbers above 0", got=tensor.min().item()
-            )
+        expected: object = None
+        got: object = None
+        if dtype not in (None, tensor.dtype):
+            expected, got = dtype, tensor.dtype
+        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            strange = int((~tensor.isfinite()).sum())
+            expected, got = "finite numbers", f"{strange} of {tensor.numel()} NaN or infinite"
+        elif name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
+            expected, got = "numbers above 0", tensor.min().item()
+        if expected is not None:
+            fix = "The training that wrote it diverged, or the file is damaged."
+            raise CheckpointError.mismatch(f"{what}, {name}", expected=expected, got=got, fix=fix)

@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from preferl.functional.pooling import pool
-from preferl.models.base import ConfiguredReward, RewardOutput
+from preferl.models.base import ConfiguredReward, RewardOutput, full_windows, trace_beginnings
 from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
-from preferl.models.tracing import full_windows, trace_beginnings
 
 SPAN = 512
 """Windows of full length that go through the recurrence together."""
@@ -108,6 +107,8 @@ class LSTM(nn.Module):
 
     Two biases that are only ever added would learn twice as fast as the original's one.
 
+    Kernels are LeCun normal, recurrent ones orthogonal for each gate, biases zero.
+
     Attributes:
         input: `[4 * units, units]` weights of the input, for the gates i, f, g and o in turn.
         recurrent: `[4 * units, units]` weights of the last output, likewise.
@@ -115,14 +116,12 @@ class LSTM(nn.Module):
     """
 
     def __init__(self, units: int, generator: torch.Generator) -> None:
-        """Kernels are LeCun normal, recurrent ones orthogonal for each gate, biases zero."""
         super().__init__()
         self.units = units
         self.input = nn.Parameter(lecun_normal_(torch.empty(4 * units, units), generator))
-        gates = [
-            nn.init.orthogonal_(torch.empty(units, units), generator=generator) for _ in range(4)
-        ]
-        self.recurrent = nn.Parameter(torch.cat(gates))
+        gates = (torch.empty(units, units) for _ in "ifgo")
+        gates = (nn.init.orthogonal_(gate, generator=generator) for gate in gates)
+        self.recurrent = nn.Parameter(torch.cat(list(gates)))
         self.bias = nn.Parameter(torch.zeros(4 * units))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -132,21 +131,13 @@ class LSTM(nn.Module):
         # GPU kernels want all weights in one block of memory, and warn where they are not.
         block = torch.cat([part.flatten() for part in parts]).split([p.numel() for p in parts])
         weights = [flat.view_as(part) for flat, part in zip(block, parts, strict=True)]
-        train = torch.is_grad_enabled()  # a GPU remembers what backward needs only if told to
-        outputs: Tensor = torch.lstm(
-            inputs, (state, state), weights, True, 1, 0.0, train, False, True
-        )[0]
-        return outputs
+        train = torch.is_grad_enabled()  # on a GPU, backward is possible only after True
+        return torch.lstm(inputs, (state, state), weights, True, 1, 0.0, train, False, True)[0]
 
     def after_windows(self, inputs: Tensor, ends: Tensor, length: int) -> Tensor:
-        """Outputs `[B, units]` after the windows of `length` rows that end at `ends`.
+        """Outputs `[B, units]` after windows of `length` rows, which end at rows `[B]`.
 
-        Without gradients: everything is done in place.
-
-        Args:
-            inputs: `[R, units]`, which windows may share.
-            ends: `[B]` rows, at least `length - 1`.
-            length: steps from a state of zeros.
+        Windows may share inputs `[R, units]`. Without gradients: everything is done in place.
         """
         given = torch.addmm(self.bias, inputs, self.input.T)  # [R, 4 * units]
         hidden, cell = given.new_zeros(2, len(ends), self.units).unbind()

@@ -42,14 +42,13 @@ class MLPReward(ConfiguredReward):
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""
-        rows = features.flatten(0, -2)  # [B * L, F]
-        rewards = self.networks(rows).view(self.members, *mask.shape)
+        rewards = self.networks(features.flatten(0, -2)).view(self.members, *mask.shape)
         if self.config.bounded:
             rewards = torch.tanh(rewards)
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def last_rewards(self) -> LastRewards:
-        """Rewards of last steps alone: what paying a few environments at each step takes."""
+        """Compute rewards of last steps alone: enough for a few environments at each step."""
         return partial(_last, self.networks, self.networks.layers(), self.config.bounded)
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
@@ -62,9 +61,8 @@ def _last(
     layers: Sequence[Tensor],
     bounded: bool,
     features: Tensor,
-    mask: BoolArray,
+    mask: BoolArray,  # noqa: ARG001 (the last step of a window is always real)
 ) -> Tensor:
-    """`[E, B]` of features `[B, 1, F]`; the last step of a window is always real."""
-    del mask
+    """`[E, B]` of features `[B, 1, F]`."""
     rewards = networks.through(features[:, -1], layers)[..., 0]
     return rewards.tanh() if bounded else rewards

@@ -10,15 +10,18 @@ from gymnasium import spaces
 from preferl.errors import DataError, SpaceError, require_one_of
 from preferl.shapes import Array, Observations
 
+Space = spaces.Space[Any]
+"""A gymnasium space of any kind."""
+
 Channels = Literal["auto", "last", "first"]
-"""Where pictures have their channels; "auto" tells from the shape."""
+"""Where pictures have their channels; "auto" infers it from the shape."""
 
 MOST_NUMBERS: Final = 2**22
-"""Of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
+"""Limit of a space in a file: a picture of 1,182 x 1,182 pixels in three colours, or categories."""
 
 
-def feature_size(space: spaces.Space[Any]) -> int:
-    """How many features a space becomes.
+def feature_size(space: Space) -> int:
+    """Count the features that a space becomes.
 
     Raises:
         SpaceError: a space of a kind that has no encoding.
@@ -32,22 +35,19 @@ def feature_size(space: spaces.Space[Any]) -> int:
             return int(np.asarray(space.nvec).sum())
         case spaces.Dict():
             return sum(feature_size(part) for part in space.values())
-    raise SpaceError.mismatch(
-        "space",
-        expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-        got=space,
-        fix="Turn it into one of these with a gymnasium wrapper.",
-    )
+    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    fix = "Turn it into one of these with a gymnasium wrapper."
+    raise SpaceError.mismatch("space", expected=expected, got=space, fix=fix)
 
 
-def is_image(space: spaces.Space[Any]) -> bool:
+def is_image(space: Space) -> bool:
     """Whether a space holds 8-bit pictures."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
 def check_spaces(
-    expected_observations: spaces.Space[Any],
-    expected_actions: spaces.Space[Any],
+    expected_observations: Space,
+    expected_actions: Space,
     observations: Observations,
     actions: Array,
     *,
@@ -55,49 +55,36 @@ def check_spaces(
 ) -> None:
     """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
 
-    Shapes, keys and the range of whole numbers are looked at, not the bounds of boxes.
+    Shapes, keys and the range of whole numbers are checked, not the bounds of boxes.
     """
 
-    def check(name: str, space: spaces.Space[Any], array: Any) -> None:
-        if isinstance(space, spaces.Dict):
-            if not isinstance(array, Mapping) or set(array) != set(space.keys()):
-                got = sorted(array) if isinstance(array, Mapping) else f"an array {array.shape}"
-                raise SpaceError.mismatch(
-                    f"{name} of the {what}", expected=sorted(space.keys()), got=got
-                )
-            for key in space:
-                check(f"{name}/{key}", space[key], array[key])
-        elif isinstance(array, Mapping) or array.shape[1:] != space.shape:
-            got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
+    def check(name: str, space: Space, array: Any) -> None:
+        named = f"{name} of the {what}"
+        got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
+        expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
+        if got != expected:
             raise SpaceError.mismatch(
-                f"{name} of the {what}",
-                expected=f"shape {space.shape} as the reward model was built for",
+                named,
+                expected=f"{expected} as the reward model was built for",
                 got=got,
                 fix="Use the data or environment that the model belongs to.",
             )
+        if isinstance(space, spaces.Dict):
+            for key, part in space.items():
+                check(f"{name}/{key}", part, array[key])
         elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-            _check_range(f"{name} of the {what}", space, array)
+            size = space.n if isinstance(space, spaces.Discrete) else space.nvec
+            strange = (array < space.start) | (array >= space.start + size)
+            if strange.any():
+                got = array[strange].ravel()[0]
+                fix = "Build the model for a space that holds all values."
+                raise SpaceError.mismatch(named, expected=f"values of {space}", got=got, fix=fix)
 
     check("observations", expected_observations, observations)
     check("actions", expected_actions, actions)
 
 
-def _check_range(what: str, space: spaces.Discrete | spaces.MultiDiscrete, array: Array) -> None:
-    """Raise `SpaceError` unless whole numbers `[T, ...]` are among those of a space."""
-    size = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    strange = (array < space.start) | (array >= space.start + size)
-    if strange.any():
-        raise SpaceError.mismatch(
-            what,
-            expected=f"values of {space}",
-            got=array[strange].ravel()[0],
-            fix="Build the model for a space that holds all values.",
-        )
-
-
-def infer_spaces(
-    observations: Observations, actions: Array
-) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Space]:
     """The widest spaces that recorded arrays `[T, ...]` fit, for data that came without any.
 
     Floats become unbounded boxes, 8-bit pictures image boxes, whole numbers `Discrete` from 0, or
@@ -112,7 +99,7 @@ def infer_spaces(
     if not len(actions):
         raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
 
-    def infer(array: Any) -> spaces.Space[Any]:
+    def infer(array: Any) -> Space:
         if isinstance(array, Mapping):
             return spaces.Dict({key: infer(value) for key, value in array.items()})
         if array.dtype == np.uint8 and array.ndim in (3, 4, 5):
@@ -130,18 +117,15 @@ def infer_spaces(
     return infer(observations), infer(actions)
 
 
-def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> bool:
+def channels_first(space: Space, channels: Channels = "auto") -> bool:
     """Whether the pictures of a space have their channels before height and width.
 
-    Told from the shape, the end that is smaller than both other sides is that of the channels.
-
-    Args:
-        space: bytes `[height, width]`, with channels on either end, or a stack of such pictures.
-        channels: "last" or "first" where the shape does not tell.
+    Spaces are of bytes `[height, width]`, with channels on either end, or of stacks of such. "auto"
+    takes the end of the shape that is smaller than both other sides.
 
     Raises:
         ConfigError: another `channels`.
-        SpaceError: not a space of pictures, or a shape that does not tell.
+        SpaceError: not a space of pictures, or a shape with no such end.
 
     >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
     True
@@ -155,15 +139,12 @@ def channels_first(space: spaces.Space[Any], channels: Channels = "auto") -> boo
     first, middle, last = shape[-3:]
     if first < min(middle, last) or last < min(first, middle):
         return first < last
-    raise SpaceError.mismatch(
-        "pictures",
-        expected="channels on the end that is smaller than both sides",
-        got=f"shape {shape}, which does not tell",
-        fix='Say channels="last" or channels="first".',
-    )
+    expected = "channels on the end that is smaller than both sides"
+    fix = 'Set channels="last" or channels="first".'
+    raise SpaceError.mismatch("pictures", expected=expected, got=f"shape {shape}", fix=fix)
 
 
-def picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+def picture_shape(space: Space) -> tuple[int, ...]:
     """The shape of a space of pictures.
 
     Raises:
@@ -171,15 +152,12 @@ def picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
     """
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
-    raise SpaceError.mismatch(
-        "observation space",
-        expected="pictures: a Box of uint8 [height, width], with channels, or a stack of such",
-        got=space,
-        fix="Take another model, such as MLPReward, or wrap the environment.",
-    )
+    expected = "pictures: a Box of uint8 [height, width], with channels, or a stack of such"
+    fix = "Take another model, such as MLPReward, or wrap the environment."
+    raise SpaceError.mismatch("observation space", expected=expected, got=space, fix=fix)
 
 
-def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
+def space_to_json(space: Space) -> dict[str, Any]:
     """A gymnasium space as JSON.
 
     Raises:
@@ -191,30 +169,26 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     match space:
         case spaces.Dict():
             return {"kind": "Dict", "spaces": {k: space_to_json(s) for k, s in space.items()}}
-        case spaces.Box():
-            return {
-                "kind": "Box",
-                "low": _bound(space.low),
-                "high": _bound(space.high),
-                "shape": list(space.shape),
-                "dtype": str(space.dtype),
-            }
-        case spaces.Discrete():
-            numbers = {"n": int(space.n), "start": int(space.start)}
-            return {"kind": "Discrete", **numbers, "dtype": str(space.dtype)}
-        case spaces.MultiDiscrete():
-            numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
-            return {"kind": "MultiDiscrete", **numbers, "dtype": str(space.dtype)}
         case spaces.MultiBinary():
             return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
-    raise SpaceError.mismatch("space", expected="a space that reward models know", got=space)
+        case spaces.Box():
+            bounds = {"low": _bound(space.low), "high": _bound(space.high)}
+            about = {"kind": "Box", **bounds, "shape": list(space.shape)}
+        case spaces.Discrete():
+            about = {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete():
+            numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            about = {"kind": "MultiDiscrete", **numbers}
+        case _:
+            raise SpaceError.mismatch("space", expected="a space that models know", got=space)
+    return about | {"dtype": str(space.dtype)}
 
 
-def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
+def space_from_json(data: dict[str, Any]) -> Space:
     """The space that `space_to_json` wrote.
 
     Raises:
-        SpaceError: a kind of space that is not known, or one of more than `MOST_NUMBERS`.
+        SpaceError: an unknown kind of space, or one of more than `MOST_NUMBERS`.
     """
     match data["kind"]:
         case "Dict":
@@ -223,14 +197,12 @@ def space_from_json(data: dict[str, Any]) -> spaces.Space[Any]:
         case "Box":
             shape, dtype = tuple(data["shape"]), _dtype(data)
             _require_small(shape)
-            low, high = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
-            return spaces.Box(
-                np.broadcast_to(low, shape), np.broadcast_to(high, shape), dtype=dtype.type
-            )
+            bounds = (np.asarray(data[side]).astype(dtype) for side in ("low", "high"))
+            low, high = (np.broadcast_to(bound, shape) for bound in bounds)
+            return spaces.Box(low, high, dtype=dtype.type)
         case "Discrete":
-            dtype = _dtype(data)
             _require_small((data["n"],))
-            return spaces.Discrete(data["n"], start=data["start"], dtype=dtype.type)
+            return spaces.Discrete(data["n"], start=data["start"], dtype=_dtype(data).type)
         case "MultiDiscrete":
             dtype = _dtype(data)
             nvec, start = (np.asarray(data[name], dtype) for name in ("nvec", "start"))

@@ -14,23 +14,28 @@ from torch import Tensor, nn
 from preferl.errors import ModelError
 from preferl.functional.pooling import pool
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
-from preferl.models.base import ConfiguredReward, LastRewards, RewardOutput
-from preferl.models.blocks import lecun_linear
+from preferl.models.base import (
+    ConfiguredReward,
+    LastRewards,
+    RewardOutput,
+    full_windows,
+    trace_beginnings,
+    trace_windows,
+)
+from preferl.models.blocks import dropout, lecun_linear
 from preferl.models.configs import PreferenceTransformerConfig
-from preferl.models.dropping import dropout
 from preferl.models.spaces import feature_size
-from preferl.models.tracing import full_windows, trace_beginnings, trace_windows
 from preferl.registry import ENGINES
 from preferl.shapes import BoolArray
 
 SPAN: Final = 256
-"""Windows judged together: enough for efficient products, few enough for the cache."""
+"""Windows computed together: enough for efficient products, few enough for the cache."""
 
 ENGINE: Final = "one-block transformer"
 
 
 class Attention(NamedTuple):
-    """Where a `PreferenceTransformer` looks.
+    """Attention weights of a `PreferenceTransformer`.
 
     Attributes:
         layers: `[layers, B, heads, 2L, 2L]` shares of each block; a step's action stands before
@@ -86,18 +91,14 @@ class PreferenceTransformer(ConfiguredReward):
         Raises:
             ModelError: windows longer than the time table.
         """
-        bias = causal_bias(mask.repeat_interleave(2, dim=1))  # [B or 1, 1, 2L, 2L]
-        tokens = self._tokens(features, mask)
-        for block in self.blocks[:-1]:
-            tokens = block(tokens, bias)
         # Rewards are read at states only, so in the last block no one else need ask.
-        hidden = self.final_norm(self.blocks[-1](tokens, bias, every=2))  # [B, L, W]
-        if self.config.head == "plain":
-            rewards = self.reward(hidden)[None]
-            return RewardOutput(rewards, self._pooled(rewards, mask))
-        rewards = self.reward(hidden)
-        attended = (self._preference(hidden, mask) * rewards[:, None]).sum(-1)  # [B, L]
-        return RewardOutput(rewards[None], self._pooled(attended[None], mask))
+        hidden = self._hidden(features, mask, every=2)  # [B, L, W]
+        rewards = weighed = self.reward(hidden)  # [B, L]
+        if self.config.head == "preference":
+            weighed = (self._preference(hidden, mask) * rewards[:, None]).sum(-1)
+        if self.config.pooling == "last":
+            return RewardOutput(rewards[None], torch.where(mask[:, -1], weighed[None, :, -1], 0.0))
+        return RewardOutput(rewards[None], pool(weighed[None], mask, self.config.pooling))
 
     def reward(self, hidden: Tensor) -> Tensor:
         """Rewards `[...]` of normalised states `[..., W]` after the last block."""
@@ -111,16 +112,16 @@ class PreferenceTransformer(ConfiguredReward):
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
 
-        Windows that begin with their episode share one pass. All others are judged one by one, or
-        by an engine.
+        Windows that begin with their episode share one pass. All others are computed one by one,
+        or by an engine.
         """
         rewards, engine = trace_beginnings(self, features, lengths), self._engine()
         for steps in full_windows(lengths, self.context, SPAN):
             if engine is None:
-                judged = trace_windows(self, features, lengths, steps)
+                some = trace_windows(self, features, lengths, steps)
             else:
-                judged = engine.full_windows(features, steps)
-            rewards[:, steps.to(rewards.device)] = judged
+                some = engine.full_windows(features, steps)
+            rewards[:, steps.to(rewards.device)] = some
         return rewards
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
@@ -129,12 +130,8 @@ class PreferenceTransformer(ConfiguredReward):
         In the last block, the last state token alone asks.
         """
         longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
-        seen = torch.tensor(mask[:, -longest:], device=features.device)
-        bias = causal_bias(seen.repeat_interleave(2, dim=1))
-        tokens = self._tokens(features[:, -longest:], seen)
-        for block in self.blocks[:-1]:
-            tokens = block(tokens, bias)
-        hidden = self.final_norm(self.blocks[-1](tokens, bias, every=tokens.shape[1]))
+        real = torch.tensor(mask[:, -longest:], device=features.device)
+        hidden = self._hidden(features[:, -longest:], real, every=2 * longest)
         return self.reward(hidden)[None, :, -1]
 
     def last_rewards(self) -> LastRewards:
@@ -149,7 +146,7 @@ class PreferenceTransformer(ConfiguredReward):
 
     @torch.no_grad()
     def attention(self, features: Tensor, mask: Tensor) -> Attention:
-        """Where the model looks in windows `[B, L, F]`; call it in evaluation mode."""
+        """Attention weights in windows `[B, L, F]`; call it in evaluation mode."""
         bias = causal_bias(mask.repeat_interleave(2, dim=1))
         tokens, layers = self._tokens(features, mask), []
         for block in self.blocks:
@@ -163,17 +160,22 @@ class PreferenceTransformer(ConfiguredReward):
         return Attention(torch.stack(layers), shares, importance)
 
     def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
-        """There is no score without the steps' features: it weighs them by what they are.
-
-        Raises:
-            ModelError: always; models with a context of more than one step are not asked.
-        """
+        """Always raise `ModelError`: scores weigh steps by their features."""
         raise ModelError.mismatch(
             "scores of a PreferenceTransformer",
             expected="features to judge",
             got="rewards alone",
             fix="Call `judge`.",
         )
+
+    def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
+        """`[B, 2L / every, W]` what each last of `every` tokens becomes, normalised."""
+        bias = causal_bias(mask.repeat_interleave(2, dim=1))  # [B or 1, 1, 2L, 2L]
+        tokens = self._tokens(features, mask)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens, bias)
+        hidden: Tensor = self.final_norm(self.blocks[-1](tokens, bias, every=every))
+        return hidden
 
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
         """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
@@ -185,18 +187,15 @@ class PreferenceTransformer(ConfiguredReward):
                 fix="Build the model with a longer context, or more positions.",
             )
         place = self.time_embed(mask.cumsum(1))[:, :, None]  # [B, L, 1, W], row 0 for padding
-        pairs = self._embedded(torch.where(mask[..., None], features, 0.0))
-        tokens = self.input_norm(pairs + place).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
-        return dropout(tokens, self.config.dropout, self.training)
-
-    def _embedded(self, features: Tensor) -> Tensor:
-        """`[B, L, 2, W]` actions and states: one product writes both where they belong."""
+        # One product writes actions and states where they belong.
         weight = torch.block_diag(self.state_embed.weight, self.action_embed.weight)  # [2W, F]
         weight = weight.unflatten(0, (2, -1)).flip(0).flatten(0, 1)  # rows of actions first
         bias = torch.cat([self.action_embed.bias, self.state_embed.bias])
+        features = torch.where(mask[..., None], features, 0.0)
         with torch.autocast(features.device.type, enabled=False):  # cheap, and inputs are exact
-            both: Tensor = F.linear(features, weight, bias).unflatten(-1, (2, -1))
-        return both
+            pairs = F.linear(features, weight, bias).unflatten(-1, (2, -1))  # [B, L, 2, W]
+        tokens = self.input_norm(pairs + place).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
+        return dropout(tokens, self.config.dropout, self.training)
 
     def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
@@ -205,9 +204,3 @@ class PreferenceTransformer(ConfiguredReward):
         with torch.autocast(hidden.device.type, enabled=False):
             logits = query @ key.mT  # large ones differ by less than bfloat16 resolves
         return torch.where(mask[:, None], logits, UNSEEN).softmax(-1)
-
-    def _pooled(self, steps: Tensor, mask: Tensor) -> Tensor:
-        """`[1, B]` of numbers per step `[1, B, L]`."""
-        if self.config.pooling == "last":
-            return torch.where(mask[:, -1], steps[..., -1], 0.0)
-        return pool(steps, mask, self.config.pooling)

@@ -14,9 +14,8 @@ numbers per head with `f_r`. No embedding, key or value of any other step is eve
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Self, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -39,20 +38,20 @@ no more than what a module does around it."""
 class OneBlock:
     """Rewards of windows by a model of one block whose weights no longer change.
 
-    It stands beside `PreferenceTransformer.trace` and `judge_last`, whose numbers it gives. Without
-    its line in `preferl.registry.ENGINES`, these give them, which takes 84 times as long.
+    Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer.trace` and `judge_last`
+    compute the same numbers in 84 times the time.
     """
 
     @torch.no_grad()
     def __init__(self, model: "PreferenceTransformer") -> None:
         self._model = model
-        self._last = LastToken.of(model)
+        self._last = LastToken(model)
 
     def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
-        """Rewards `[B]` of the windows that end at chosen steps of `[T, F]`, close to another."""
+        """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
         first, end = int(steps[0]), int(steps[-1]) + 1
-        judged = self._last(features[first + 1 - self._model.context : end])
-        return judged[steps.to(features.device) - first]
+        rewards = self._last(features[first + 1 - self._model.context : end])
+        return rewards[steps.to(features.device) - first]
 
     def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
         """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
@@ -74,7 +73,6 @@ class OneBlock:
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class Scales:
     """The two normalisations of states and actions, as quadratic forms of a step's features.
 
@@ -82,24 +80,15 @@ class Scales:
     `M (e + p)` with `c`: what depends on `e` alone, and what a place adds to that. Each is divided
     by the width. In double precision, since what they add up may cancel.
 
-    Attributes:
-        squares: `[2 F, F]` so that `squares·f`, times `f`, has the parts of both squared lengths.
-        sums: `[6, 2 F]` adds those parts up, for each form by kind; nothing for the last form.
-        places: `[6, F, H]` so that `f·places` is what each place adds.
-        offset: the squared length of `c`, and epsilon.
+    Args:
+        embeds: `[2, W, F]`; each feature but the last belongs either to a state or to an action.
+        place: `[W, H]`
+        norms: at first, and before attention.
     """
 
-    squares: Tensor
-    sums: Tensor
-    places: Tensor
-    offset: Tensor
-
-    @classmethod
-    def of(cls, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]) -> Self:
-        """Those of embeddings `[2, W, F]` and places `[W, H]`, both in double precision.
-
-        Each feature but the last belongs either to a state or to an action.
-        """
+    def __init__(
+        self, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]
+    ) -> None:
         steps, places = embeds[..., :-1], embeds[..., -1:] + place  # [2, W, F - 1], [2, W, H]
         c, width = _centred(norms[0].bias.double()[:, None]), len(place)
         (ce, me), (cp, mp) = ((_centred(x), _mixed(norms[0], x)) for x in (steps, places))
@@ -107,25 +96,28 @@ class Scales:
         kinds = F.pad((steps != 0).any(1).double(), (0, 1))  # [2, F]
         of_steps = [2 * e.mT @ p for e, p in ((ce, cp), (me, mp))]  # [2, F - 1, H]
         of_steps.append((2 * me.mT @ c).expand_as(of_steps[0]))
-        alone = [
-            cp.square().sum(1) + width * norms[0].eps,
-            mp.square().sum(1),
-            2 * (c.T @ mp)[:, 0],
-        ]
+        alone = [cp.square().sum(1) + width * norms[0].eps, mp.square().sum(1)]
+        alone.append(2 * (c.T @ mp)[:, 0])
         by_form = [torch.cat([e, p[:, None]], dim=1) for e, p in zip(of_steps, alone, strict=True)]
-        return cls(
-            squares=F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1),
-            sums=F.pad(torch.block_diag(kinds, kinds), (0, 0, 0, 2)),
-            places=torch.cat(by_form) / width,
-            offset=(c.square().sum() / width + norms[1].eps).float(),
-        )
+        # [2 F, F]: `squares·f`, times `f`, has the parts of both squared lengths.
+        self.squares = F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1)
+        # [6, 2 F]: adds those parts up, for each form by kind; nothing for the last form.
+        self.sums = F.pad(torch.block_diag(kinds, kinds), (0, 0, 0, 2))
+        self.places = torch.cat(by_form) / width  # [6, F, H]: `f·places` is what each place adds
+        self.offset = (c.square().sum() / width + norms[1].eps).float()
 
     def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
         """`α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
         steps, length = steps.double(), self.places.shape[2]
         parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
         own = (self.sums @ parts.flatten(0, 1)).unfold(1, length, stride)  # [6, C, H]
-        forms = own + self._of_places(steps.unfold(1, length, stride), stride)
+        windows = steps.unfold(1, length, stride)  # [F, C, H]
+        if stride >= length:  # few windows, which share no step
+            of_places = (self.places[:, :, None] * windows).sum(1)  # [6, C, H]
+        else:
+            by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
+            of_places = by_place.movedim(0, 2)
+        forms = own + of_places
         forms = forms.to(torch.float32, memory_format=torch.contiguous_format)
         centred, mixed, offset = forms.unflatten(0, (3, 2)).transpose(1, 2).unbind()  # [C, 2, H]
         sigma = centred.rsqrt_()  # its inverse
@@ -133,52 +125,23 @@ class Scales:
         beta = torch.addcmul(self.offset, spread, sigma).rsqrt_()
         return sigma.mul_(beta), beta
 
-    def _of_places(self, windows: Tensor, stride: int) -> Tensor:
-        """`[6, C, H]` what places add to the forms of windows `[F, C, H]`."""
-        if stride >= self.places.shape[2]:  # few windows, which share no step
-            return (self.places[:, :, None] * windows).sum(1)
-        by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
-        return by_place.movedim(0, 2)
-
 
 @final
-@dataclass(frozen=True, eq=False)
 class LastToken:
-    """What the last state token of each window becomes.
+    """What the last state token of each window becomes; features have a 1 at their end for biases.
 
-    Features have a 1 at their end, whose weights are biases.
-
-    Attributes:
-        scales: of states and of actions.
-        state: `[F, W]` features to a state's embedding.
-        places: `[H + 1, W]` of time, row 0 for padding.
-        query: a normalised token to what each head asks of features as those of a state and of an
-            action, of places and of `c`: `[C, heads * N]`.
-        value: what each head gets of these to what is added to the token.
-        parts: how many of the `heads * N` are of features, places and `c`.
-        norms: of tokens at first, before attention and before the perceptron.
-        perceptron: of the block.
-        reward: of tokens.
+    Embeddings, normalisations and projections of a model are folded into one another. `query` maps
+    a normalised token to what each head asks of features as those of a state and of an action, of
+    places and of `c`, `[C, heads * N]`, and `value` what each head gets of these to what is added
+    to the token. `parts` has how many of the `heads * N` are of features, places and `c`.
     """
 
-    scales: Scales
-    state: Tensor
-    places: Tensor
-    query: Rows
-    value: Rows
-    parts: list[int]
-    norms: tuple[Rows, Rows, Rows]
-    perceptron: Rows
-    reward: Rows
-
-    @classmethod
-    def of(cls, model: "PreferenceTransformer") -> Self:
-        """Fold a model's embeddings, normalisations and projections into one another."""
+    def __init__(self, model: "PreferenceTransformer") -> None:
         block = model.blocks[0]
         norms = (model.input_norm, block.norm1)
         embeds = embeddings(model.state_embed, model.action_embed)  # [2, W, F]
-        time = model.time_embed.weight[: model.context + 1]
-        place = time[1:].double().T  # [W, H]
+        self.places = model.time_embed.weight[: model.context + 1]  # [H + 1, W], 0 for padding
+        place = self.places[1:].double().T  # [W, H]
         c = _centred(norms[0].bias.double()[:, None])
         sources = torch.cat([*(_mixed(norms[0], part) for part in (*embeds, place)), c], dim=1)
         sources = sources * norms[1].weight.double()[:, None]  # [W, N]
@@ -194,25 +157,24 @@ class LastToken:
         value = torch.einsum("ehd,hdn->hne", out, values)
         constant = v.flatten(0, 1) @ norms[1].bias.double() + v_bias  # probabilities add up to 1
         value_bias = out.flatten(1) @ constant + block.attn.out.bias
-        return cls(
-            scales=Scales.of(embeds, place, norms),
-            state=embeds[0].T.float().contiguous(),
-            places=time,
-            query=affine(_by_source(query, sizes).float(), _by_source(query_bias, sizes).float()),
-            value=affine(_by_source(value, sizes).T.float(), value_bias.float()),
-            parts=[heads * size for size in sizes],
-            norms=(normalisation(norms[0]), normalisation(norms[1]), normalisation(block.norm2)),
-            perceptron=perceptron(block.mlp),
-            reward=_reward(model),
-        )
+        self.scales = Scales(embeds, place, norms)
+        self.state = embeds[0].T.float().contiguous()  # [F, W] features to a state's embedding
+        self.query = affine(*(_by_source(part, sizes).float() for part in (query, query_bias)))
+        self.value = affine(_by_source(value, sizes).T.float(), value_bias.float())
+        self.parts = [heads * size for size in sizes]
+        self.norms = [normalisation(norm) for norm in (*norms, block.norm2)]
+        self.perceptron = perceptron(block.mlp)
+        if model.config.head == "plain":
+            head = perceptron(model.head)
+        else:
+            head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
+        first = partial(torch.select, dim=1, index=0)
+        self.reward = chain(normalisation(model.final_norm), head, first)
 
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
-        """Rewards `[C]` after windows in rows `[R, F - 1]`, `stride` rows apart.
+        """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
 
-        Args:
-            features: of states and actions.
-            stride: rows between the first ones of two windows.
-            lengths: `[C]` how many of a window's rows, its first, are real; all if None.
+        Windows begin `stride` rows apart; their first `lengths`, `[C]`, rows are real, or all.
         """
         context = len(self.places) - 1
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
@@ -253,22 +215,15 @@ class LastToken:
 
 
 def affine(weight: Tensor, bias: Tensor) -> Rows:
-    """A linear layer with weights `[out, in]`.
-
-    They are transposed in memory: a product with few rows reads them in this order.
-    """
+    """A linear layer; weights `[out, in]` are stored in the order that few rows read them in."""
     return partial(torch.addmm, bias, mat2=weight.T.contiguous())
 
 
 def normalisation(norm: nn.LayerNorm) -> Rows:
     """What `norm` does."""
-    return partial(
-        torch.layer_norm,
-        normalized_shape=norm.normalized_shape,
-        weight=norm.weight,
-        bias=norm.bias,
-        eps=norm.eps,
-    )
+    shape = norm.normalized_shape
+    settings: Any = {"weight": norm.weight, "bias": norm.bias, "eps": norm.eps}
+    return partial(torch.layer_norm, normalized_shape=shape, **settings)
 
 
 def chain(*layers: Rows) -> Rows:
@@ -286,15 +241,6 @@ def perceptron(layers: Perceptron) -> Rows:
     """What `layers` do."""
     first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
     return chain(first, IN_PLACE[layers.activation], second)
-
-
-def _reward(model: "PreferenceTransformer") -> Rows:
-    """Tokens `[R, W]` after the block to rewards `[R]`."""
-    if model.config.head == "plain":
-        judge = perceptron(model.head)
-    else:
-        judge = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
-    return chain(normalisation(model.final_norm), judge, partial(torch.select, dim=1, index=0))
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:

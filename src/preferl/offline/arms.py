@@ -11,7 +11,7 @@ from preferl.data.tasks import Task
 from preferl.errors import ConfigError, DataError
 from preferl.feedback.step_rewards import random, step_rewards
 from preferl.shapes import FloatArray
-from preferl.training.return_range import scale_by_return_range
+from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
 

@@ -11,7 +11,7 @@ from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.offline.arms import require_seeds
 from preferl.offline.dt_config import DTConfig, DTRConfig
 from preferl.offline.learner_configs import CloningConfig, IQLConfig
-from preferl.training.precision import Precision
+from preferl.training.configs import Precision
 from preferl.training.reward_presets import RewardSettings, model_names
 
 UPDATES: Final = 100_000

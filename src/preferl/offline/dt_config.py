@@ -8,7 +8,7 @@ from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
-from preferl.training.precision import Precision
+from preferl.training.configs import Precision
 
 Spending = Literal["paid", "even"]
 """How the return that is asked for goes down: by what was paid, or evenly over an episode."""

@@ -16,8 +16,7 @@ from preferl.evaluation.policies import shape_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.config import OfflineConfig
 from preferl.shapes import leaves, map_observations
-from preferl.training.reward_function import RewardFunction
-from preferl.training.saving import load_reward
+from preferl.training.reward_function import RewardFunction, load_reward
 
 
 @final

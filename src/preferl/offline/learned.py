@@ -19,8 +19,7 @@ from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman
-from preferl.training.reward_function import RewardFunction
-from preferl.training.saving import load_reward, save_reward
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 from preferl.training.scaling import RewardScaler
 
 OnEpoch = Callable[[int, int], None]

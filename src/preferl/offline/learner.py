@@ -14,7 +14,7 @@ from torch import Tensor
 from preferl.errors import CheckpointError, ConfigError, DataError, SpaceError, require_in
 from preferl.files import writing
 from preferl.functional.value import cosine_decay, gaussian_log_density
-from preferl.models.dropping import kept, kept_share
+from preferl.models.blocks import kept, kept_share
 from preferl.models.folder import require_state
 from preferl.offline.learner_configs import CloningConfig, GaussianConfig
 from preferl.offline.networks import Networks

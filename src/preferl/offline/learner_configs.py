@@ -5,7 +5,7 @@ from typing import Literal, Self, final
 
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
-from preferl.training.precision import Precision
+from preferl.training.configs import Precision
 
 PRESETS: dict[str, dict[str, float]] = {
     "mujoco": {},

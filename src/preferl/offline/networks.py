@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from preferl.training.precision import Precision
+from preferl.training.configs import Precision
 
 
 def layer_shapes(networks: int, sizes: Sequence[int]) -> dict[str, tuple[int, ...]]:

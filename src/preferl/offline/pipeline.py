@@ -32,7 +32,7 @@ from preferl.offline.scores import (
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
-from preferl.training.device import require_device
+from preferl.training.configs import require_device
 
 OnProgress = Callable[[str, int, int], None]
 """Told what is being done, in a few words, how much of it is done, and how much there is."""

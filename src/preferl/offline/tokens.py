@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preferl.models.dropping import kept, kept_share
+from preferl.models.blocks import kept, kept_share
 from preferl.offline.dt_config import TokenShape
 
 Parameters = Mapping[str, Tensor]

@@ -11,8 +11,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError
 from preferl.files import write_json, writing
-from preferl.training.checkpoint_folder import require_same
-from preferl.training.state_files import read_state, write_state
+from preferl.training.checkpoint_folder import read_state, require_same, write_state
 from preferl.versioned import version_folder, versions
 
 BEGUN: Final = "begun.json"

@@ -64,7 +64,7 @@ def save_run(
         agent: an algorithm of stable-baselines3, or networks and optimisers by name.
         env: what the agent acts in, with its wrappers; an algorithm's own by default.
         steps: that the agent has made; an algorithm counts for itself.
-        notes: more to remember: whatever `preferl.training.state_files.write_state` takes.
+        notes: more to remember: whatever `preferl.training.checkpoint_folder.write_state` takes.
 
     Returns:
         The checkpoint's folder.

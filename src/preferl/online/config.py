@@ -11,7 +11,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
 from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig
 from preferl.online.feedback_config import QueryConfig
-from preferl.training.configs import RewardTrainerConfig, require_judges
+from preferl.training.configs import RewardTrainerConfig, require_validation
 
 Reference = Literal["answers", "experience"]
 
@@ -89,4 +89,4 @@ class OnlineConfig(QueryConfig):
                 got="one network",
                 fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
             )
-        require_judges(self.trainer, members=members)
+        require_validation(self.trainer, members=members)

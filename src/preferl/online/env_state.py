@@ -27,7 +27,7 @@ from preferl.online.feedback_controls import FeedbackControls
 from preferl.shapes import Array
 from preferl.simulators import Environment, is_mujoco
 from preferl.store.stages import PLACES, StateReader
-from preferl.training.state_files import is_plain
+from preferl.training.checkpoint_folder import is_plain
 
 OURS: Final = (FeedbackControls,)
 """Layers that say themselves where they stand."""

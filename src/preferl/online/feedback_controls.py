@@ -20,8 +20,7 @@ from preferl.online.reward_computer import Reward
 from preferl.online.reward_source import Rewards, Transform
 from preferl.shapes import Array, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
-from preferl.training.publish import PublishedReward
-from preferl.training.versions import tell_spaces
+from preferl.training.publish import PublishedReward, write_spaces
 
 LOGGER = logging.getLogger(__name__)
 
@@ -86,7 +85,7 @@ class FeedbackControls:
                 rewards = rewards.folder
             if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
                 try:
-                    tell_spaces(rewards, self.core.space, action_space)
+                    write_spaces(rewards, self.core.space, action_space)
                 except PreferlError:
                     self.core.close()
                     raise

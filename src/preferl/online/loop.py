@@ -35,7 +35,7 @@ from preferl.training.checkpoint_folder import (
     read_checkpoint,
     write_checkpoint,
 )
-from preferl.training.fit_report import FitReport
+from preferl.training.fit import FitReport
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
 from preferl.training.scaling import RewardScaler

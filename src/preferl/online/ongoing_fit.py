@@ -20,10 +20,10 @@ from preferl.shapes import IntArray
 from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
+from preferl.training.publish import Version
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
-from preferl.training.versions import Version
 
 LOGGER = logging.getLogger(__name__)
 

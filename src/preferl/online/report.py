@@ -5,7 +5,7 @@ from typing import Any, final
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.training.fit_report import FitReport
+from preferl.training.fit import FitReport
 from preferl.training.reward_function import RewardFunction
 
 

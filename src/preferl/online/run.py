@@ -34,7 +34,7 @@ from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
-from preferl.training.saving import save_reward
+from preferl.training.reward_function import save_reward
 
 LOGGER = logging.getLogger(__name__)
 

@@ -21,9 +21,8 @@ from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
 from preferl.store.store import Store
 from preferl.threads import torch_threads
-from preferl.training.publish import Publisher
+from preferl.training.publish import Publisher, Version, read_spaces, read_version
 from preferl.training.reward_function import RewardFunction
-from preferl.training.versions import Version, read_version, told_spaces
 from preferl.versioned import version_folder, versions
 
 LOGGER = logging.getLogger(__name__)
@@ -129,7 +128,7 @@ class _Service:
         revision = self.feedback.revision
         behind = self._behind(revision)
         self.beats.say("waiting", version=self.version, problem=None, **self._plans(behind))
-        told = told_spaces(self.config.out)
+        told = read_spaces(self.config.out)
         other = told is not None and self._spaces is not None and told != self._spaces
         if not other and (revision == self._looked_at or not self._is_due(behind)):
             return

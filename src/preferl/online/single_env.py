@@ -24,7 +24,7 @@ from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
 from preferl.store.store import Store
-from preferl.training.versions import newest_reward
+from preferl.training.publish import newest_reward
 
 SERVICE: Final = "an option of the reward service: `preferl reward serve --help` lists them"
 GONE: Final = {

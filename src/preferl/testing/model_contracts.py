@@ -12,8 +12,7 @@ from torch import Tensor
 
 from preferl.errors import ConfigError, ModelError, mismatch
 from preferl.models.base import RewardModel, RewardOutput
-from preferl.models.build import config_of
-from preferl.models.checkpoint import load_reward_model, save_reward_model
+from preferl.models.build import config_of, load_reward_model, save_reward_model
 from preferl.shapes import map_observations, take
 from preferl.testing.worlds import sample_steps
 from preferl.training.batches import to_tensor, to_tensors

@@ -9,21 +9,21 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.training.configs import AdaptivePenalty as AdaptivePenalty
+    from preferl.training.configs import CosineSchedule as CosineSchedule
     from preferl.training.configs import RewardTrainerConfig as RewardTrainerConfig
     from preferl.training.fit import FitCheckpoints as FitCheckpoints
-    from preferl.training.fit_report import FitReport as FitReport
-    from preferl.training.learning_rate import CosineSchedule as CosineSchedule
+    from preferl.training.fit import FitReport as FitReport
     from preferl.training.publish import PublishedReward as PublishedReward
     from preferl.training.publish import Publisher as Publisher
-    from preferl.training.return_range import scale_by_return_range as scale_by_return_range
     from preferl.training.reward_function import RewardFunction as RewardFunction
+    from preferl.training.reward_function import load_reward as load_reward
     from preferl.training.reward_function import relabel as relabel
+    from preferl.training.reward_function import save_reward as save_reward
     from preferl.training.reward_presets import RewardPreset as RewardPreset
     from preferl.training.reward_presets import RewardSettings as RewardSettings
     from preferl.training.reward_presets import reward_preset as reward_preset
     from preferl.training.reward_trainer import RewardTrainer as RewardTrainer
-    from preferl.training.saving import load_reward as load_reward
-    from preferl.training.saving import save_reward as save_reward
     from preferl.training.scaling import RewardScaler as RewardScaler
+    from preferl.training.scaling import scale_by_return_range as scale_by_return_range
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -29,27 +29,19 @@ def to_tensors(observations: Observations, device: torch.device | str) -> Any:
 
 
 MINIBATCH_BYTES = 2**26
-"""Observations that are gathered at once where models are judged."""
+"""Observations that are gathered at once for a forward without gradients."""
 
 
 def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
-    """What gives a model the features of segments, rows at a time.
+    """Features of segments by a model's encoder on its device, to be gathered rows at a time.
 
-    Args:
-        model: whose encoder and device are used.
-        segments: windows; only observations and actions are looked at.
-        observe: whether the encoder's statistics are set from these steps first.
+    With `observe`, the encoder's statistics are set from these steps first.
 
     Raises:
         SpaceError: steps of another shape than the model was built for.
     """
-    check_spaces(
-        model.observation_space,
-        model.action_space,
-        segments.observations,
-        segments.actions,
-        what="comparisons",
-    )
+    steps = segments.observations, segments.actions
+    check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
     if isinstance(model.encoder, EncodesLate):
         return LateWindows(model, segments)
     return Windows(model, segments, observe=observe)
@@ -59,52 +51,48 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
 class LateWindows:
     """Windows into a block of steps that stays where it is, encoded when they are gathered.
 
-    Attributes:
-        length: `L`.
-        at_once: windows whose observations fit into `MINIBATCH_BYTES`.
+    `at_once` windows have observations that fit into `MINIBATCH_BYTES`.
     """
 
     def __init__(self, model: RewardModel, segments: Segments) -> None:
-        self.length = segments.length
         step = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves(segments.observations))
-        self.at_once = max(1, MINIBATCH_BYTES // max(1, step * self.length))
+        self.at_once = max(1, MINIBATCH_BYTES // max(1, step * segments.length))
         self._segments, self._encoder, self._device = segments, model.encoder, model.device
 
     @torch.no_grad()
     def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
-        clips = self._segments[rows.cpu().numpy()]
-        observations = to_tensors(clips.observations, self._device)
-        features = self._encoder(observations, to_tensor(clips.actions, self._device))
-        return features, to_tensor(clips.mask, self._device)
+        clips, device = self._segments[rows.cpu().numpy()], self._device
+        steps = to_tensors(clips.observations, device), to_tensor(clips.actions, device)
+        return self._encoder(*steps), to_tensor(clips.mask, device)
 
 
 @final
 class Windows:
-    """The features of a block of steps on a device, made once, and windows into them.
-
-    Attributes:
-        length: `L`.
-        at_once: windows that are judged at a time.
-    """
+    """The features of a block of steps on a device, made once, and windows into them."""
 
     at_once = 512
+    """Windows per forward without gradients."""
 
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
         device = model.device
-        observations = to_tensors(segments.observations, device)
-        actions = to_tensor(segments.actions, device)
+        steps = to_tensors(segments.observations, device), to_tensor(segments.actions, device)
         self.length = segments.length
         with torch.no_grad():
             if observe:
-                model.encoder.observe(observations, actions)
-            self._features = model.encoder(observations, actions)
-        self._start = torch.from_numpy(np.ascontiguousarray(segments.start)).to(device)
-        self._real = torch.from_numpy(np.ascontiguousarray(segments.real)).to(device)
+                model.encoder.observe(*steps)
+            self._features = model.encoder(*steps)
+        self._start, self._real = (to_tensor(a, device) for a in (segments.start, segments.real))
         self._offset = torch.arange(self.length, device=device)
         self._all = torch.ones(1, dtype=torch.bool, device=device)
         full = len(segments) > 0 and bool((segments.real == self.length).all())
-        self._windows = map_observations(self._unfold, self._features) if full else None
+        # Every window that begins in the block, `[T - L + 1, L, ...]`, as a view: a window taken
+        # from it is one block of memory to copy, not `L` rows to look up.
+        self._windows = None
+        if full:
+            self._windows = map_observations(
+                lambda f: f.contiguous().unfold(0, self.length, 1).movedim(-1, 1), self._features
+            )
 
     def __call__(self, rows: Tensor) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`."""
@@ -117,16 +105,6 @@ class Windows:
         mask = self._offset >= missing
         return map_observations(lambda features: features[index], self._features), mask
 
-    def _unfold(self, features: Tensor) -> Tensor:
-        """`[T, ...]` seen as every window that begins in it, `[T - L + 1, L, ...]`.
-
-        A window taken from it is one block of memory to copy, not `L` rows to look up.
-        """
-        features = features.contiguous()
-        step, *rest = features.stride()
-        count = len(features) - self.length + 1
-        return features.as_strided((count, self.length, *features.shape[1:]), (step, step, *rest))
-
 
 AnyWindows = Windows | LateWindows
 
@@ -134,12 +112,9 @@ AnyWindows = Windows | LateWindows
 @final
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Pairs, preferences and weights on a device.
+    """Pairs `[P, 2]`, preferences `[P]` and weights `[E, P]` on a device.
 
-    Attributes:
-        pairs: `[P, 2]`
-        preference: `[P]`
-        weight: `[E, P]` the answers' weights times each member's bootstrap counts.
+    Weights are those of the answers times each member's bootstrap counts.
     """
 
     pairs: Tensor
@@ -148,21 +123,24 @@ class Answers:
 
     @classmethod
     def of(cls, comparisons: Comparisons, bootstrap: Array, device: torch.device | str) -> Self:
-        """Those of comparisons, with bootstrap counts `[E, P]`."""
-        return cls(
-            torch.from_numpy(np.ascontiguousarray(comparisons.pairs)).to(device),
-            to_tensor(comparisons.preference, device),
-            to_tensor(bootstrap * comparisons.weight, device),
-        )
+        """Make those of comparisons, with bootstrap counts `[E, P]`."""
+        columns = comparisons.pairs, comparisons.preference, bootstrap * comparisons.weight
+        return cls(*(to_tensor(column, device) for column in columns))
 
     def __len__(self) -> int:
         return len(self.pairs)
 
     def __getitem__(self, rows: Tensor) -> Self:
-        """Some of them, in the order of `rows`."""
         return type(self)(self.pairs[rows], self.preference[rows], self.weight[:, rows])
 
     def split(self, size: int) -> Iterator[Self]:
         """Parts of at most `size` answers, one after another, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
         return (type(self)(*part) for part in zip(*parts, strict=True))
+
+
+def held_out(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:
+    """Windows and answers that a model is validated on."""
+    ones = np.ones((1, len(comparisons)))
+    windows = gather_windows(model, comparisons.segments, observe=False)
+    return windows, Answers.of(comparisons, ones, model.device)

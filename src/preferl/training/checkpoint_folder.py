@@ -1,16 +1,33 @@
-"""Numbered folders of what a run remembers; the one before stays until the next is whole."""
+"""Checkpoints of a run: numbered folders, of which one stays until the next is whole.
+
+A state is numbers, text, lists and dictionaries with arrays, tensors, generators, experience and
+rewards as their leaves: JSON for what is small, arrays and safetensors beside it. Nothing in such a
+folder can be run, unlike a pickle.
+"""
 
 import json
 import logging
-from collections.abc import Mapping
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, final
 
+import numpy as np
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+from preferl.data.npy import load_npy
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
-from preferl.reading import read_object, reading
+from preferl.reading import read_json, read_object, reading
 from preferl.runs import versions as package_versions
-from preferl.training.state_files import read_state, write_state
+from preferl.shapes import Array
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 from preferl.versioned import (
     digests,
     is_left,
@@ -24,14 +41,38 @@ from preferl.versioned import (
 LOGGER = logging.getLogger(__name__)
 
 FORMAT: Final = 2
-"""Version of what a checkpoint holds, raised when it changes so that older readers say so."""
+"""Version of what a checkpoint holds, raised when it changes so that older readers refuse it."""
 
 ABOUT: Final = "checkpoint.json"
+STATE: Final = "state.json"
+TENSORS: Final = "tensors.safetensors"
+ARRAYS: Final = "arrays.safetensors"
+LARGE: Final = "large"
+REWARDS: Final = "rewards"
 
-RESTORE: Final = "Restore it from a copy, or remove it and begin anew."
+RESTORE: Final = "Restore it from a copy, or remove it and begin again."
 
 JOURNAL: Final = "answers"
 """Folder of answers that came after the newest checkpoint, see `AnswerJournal`."""
+
+TAG: Final = "$"
+"""Key of JSON objects that stand for what JSON does not have."""
+
+LARGE_BYTES: Final = 2**20
+"""Arrays above lie in files of their own, which are written without a second copy in memory."""
+
+DATA: Final = {
+    "Comparisons": "preferl.data.comparisons",
+    "Episodes": "preferl.data.episodes",
+    "FitReport": "preferl.training.fit",
+    "IterationReport": "preferl.online.report",
+    "Likelihood": "preferl.feedback.likelihood",
+    "Segments": "preferl.data.segments",
+}
+"""Structs that a state may hold, and the modules they are in; no file names any other."""
+
+_KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+GENERATORS: Final = {name: getattr(np.random, name) for name in _KINDS}
 
 
 class Checkpoint(NamedTuple):
@@ -43,16 +84,13 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping[str, Any]) -> Path:
-    """Write a checkpoint to the disk; earlier ones go when this one is whole.
+    """Write a checkpoint to the disk and return its folder; earlier ones go when it is whole.
 
     Args:
         folder: of one run's checkpoints alone; made if it is not there.
-        state: what `write_state` takes.
+        state: for `write_state`.
         steps: that the run has made.
-        run: what has to be the same for it to go on, as JSON.
-
-    Returns:
-        The checkpoint's own folder.
+        run: JSON that has to be the same for it to resume.
 
     Raises:
         CheckpointError: the newest checkpoint there is damaged.
@@ -77,11 +115,7 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
 
 
 def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint:
-    """Read the newest checkpoint of a run that was begun in the same way.
-
-    Args:
-        folder: into which `write_checkpoint` wrote.
-        run: as it was then.
+    """Read the newest checkpoint that `write_checkpoint` wrote of the same `run`.
 
     Raises:
         CheckpointError: there is none, it is damaged, or it is of another run.
@@ -96,11 +130,18 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
             fix="Name the folder that the run was saved to, or begin without resuming.",
         )
     path = version_folder(folder, found[-1])
-    about = _told(path)
-    with reading(path, expected="a whole checkpoint", fix=RESTORE):
+    about = _read_about(path)
+    with _reading(path):
         require_whole(path, about["files"])
     require_same(path, about["run"], run)
-    _warn_of_versions(about["versions"])
+    there, here = about["versions"].get("packages", {}), package_versions()["packages"]
+    changed = [
+        f"{name} {there.get(name)} to {here.get(name)}"
+        for name in sorted(here | there)
+        if there.get(name) != here.get(name)
+    ]
+    if changed:
+        LOGGER.warning("The run resumes, but not to the last bit: %s.", ", ".join(changed))
     return Checkpoint(path, about["steps"], read_state(path))
 
 
@@ -110,7 +151,7 @@ def has_run(folder: Path | str) -> bool:
 
 
 def require_own(folder: Path | str, steps: int) -> list[int]:
-    """Numbers of the checkpoints in a folder, which may be none, for a run to put its own there.
+    """Numbers of the checkpoints in a folder, which may be none, for a run to write its own there.
 
     Raises:
         CheckpointError: the newest one is damaged.
@@ -119,13 +160,13 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
     """
     found = versions(folder)
     if found:
-        reached = _told(version_folder(folder, found[-1]))["steps"]
+        reached = _read_about(version_folder(folder, found[-1]))["steps"]
         if reached > steps:
             raise ConfigError.mismatch(
                 f"{folder}",
                 expected=f"a run that has made the {reached} steps of the one there",
                 got=f"one of {steps} steps",
-                fix="Go on from what is there, or save to another folder.",
+                fix="Resume the one there, or save to another folder.",
             )
     elif any(name != JOURNAL and not is_left(name) for name in names_in(folder)):
         raise StorageError.mismatch(
@@ -135,26 +176,6 @@ def require_own(folder: Path | str, steps: int) -> list[int]:
             fix="Choose another name.",
         )
     return found
-
-
-def _told(path: Path) -> dict[str, Any]:
-    """What a checkpoint says of itself."""
-    with reading(path, expected="a whole checkpoint", fix=RESTORE):
-        about = read_object(path / ABOUT)
-        found, about["steps"] = about["format"], int(about["steps"])
-        if found != FORMAT:
-            raise CheckpointError.mismatch(
-                f"format of {path}",
-                expected=FORMAT,
-                got=found,
-                fix="Resume it with the version of preferl that wrote it.",
-            )
-        for name in ("run", "versions", "files"):
-            if not isinstance(about[name], dict):
-                raise TypeError(f"{name} of {type(about[name]).__name__}")
-        if not isinstance(about["versions"].get("packages", {}), dict):
-            raise TypeError("versions of packages without names")
-    return about
 
 
 def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -169,12 +190,177 @@ def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) 
             )
 
 
-def _warn_of_versions(saved: Mapping[str, Any]) -> None:
-    there, here = saved.get("packages", {}), package_versions()["packages"]
-    changed = [
-        f"{name} {there.get(name)} to {here.get(name)}"
-        for name in sorted(here | there)
-        if there.get(name) != here.get(name)
-    ]
-    if changed:
-        LOGGER.warning("The run goes on, but not to the last bit: %s.", ", ".join(changed))
+def _reading(path: Path) -> AbstractContextManager[None]:
+    return reading(path, expected="a whole checkpoint", fix=RESTORE)
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    """A checkpoint's own description."""
+    with _reading(path):
+        about = read_object(path / ABOUT)
+        found, about["steps"] = about["format"], int(about["steps"])
+        if found != FORMAT:
+            fix = "Resume it with the version of preferl that wrote it."
+            what = f"format of {path}"
+            raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
+        packages = about["versions"].get("packages", {})
+        for value in (about["run"], about["versions"], about["files"], packages):
+            if not isinstance(value, dict):
+                raise TypeError(f"a description with {type(value).__name__} for an object")
+    return about
+
+
+def write_state(folder: Path, state: Any) -> None:
+    """Write a state into an existing folder, a draft of `preferl.files.writing`.
+
+    It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
+    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved.
+
+    Raises:
+        ConfigError: something else, by its place in the state.
+        OSError, SafetensorError: the folder cannot be written to, or is full.
+    """
+    writer = _Writer(folder)
+    encoded = writer.encode(state, "state")
+    safetensors.torch.save_file(writer.tensors, folder / TENSORS)
+    safetensors.numpy.save_file(writer.arrays, folder / ARRAYS)
+    (folder / STATE).write_text(json.dumps(encoded, allow_nan=False), encoding="utf-8")
+
+
+def read_state(folder: Path) -> Any:
+    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to.
+
+    Raises:
+        CheckpointError: files that are not there, cut short, or something else.
+    """
+    with reading(folder, expected="a whole state"):
+        return _Reader(folder).decode(read_json(folder / STATE))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a state may hold this.
+
+    >>> is_plain({"angle": (np.zeros(2), None)}), is_plain(print)
+    (True, False)
+    """
+    if type(value) in (dict, OrderedDict):
+        keys = all(type(key) in (str, int, type(None)) for key in value)
+        return keys and all(map(is_plain, value.values()))
+    if type(value) in (list, tuple, deque):
+        return all(map(is_plain, value))
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind in "biuf"
+    if isinstance(value, np.random.Generator):
+        return type(value.bit_generator).__name__ in GENERATORS
+    return type(value) in (type(None), bool, int, float, str, torch.Tensor)
+
+
+@final
+class _Writer:
+    """Takes arrays and tensors out of a state, and leaves names in their places."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.arrays: dict[str, Array] = {}
+        self._count = 0
+
+    def encode(self, value: Any, where: str) -> Any:
+        match value:
+            case Mapping():
+                return self._mapping(value, where)
+            case list() | tuple() | deque():
+                items = [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+                if isinstance(value, deque):
+                    return _tagged("deque", items) | {"length": value.maxlen}
+                return _tagged("tuple", items) if isinstance(value, tuple) else items
+            case np.random.Generator() if is_plain(value):
+                state = self.encode(value.bit_generator.state, where)
+                return _tagged("generator", type(value.bit_generator).__name__) | {"state": state}
+            case _ if DATA.get(type(value).__name__) == type(value).__module__:
+                held = {one.name: getattr(value, one.name) for one in fields(value)}
+                return _tagged(type(value).__name__, self._mapping(held, where))
+            case torch.Tensor() | RewardFunction():
+                return self._array(value)
+            case np.ndarray() | np.generic() if is_plain(value):
+                return self._array(value)
+            case float():
+                return value if math.isfinite(value) else _tagged("float", str(value))
+            case None | bool() | int() | str():
+                return value
+        expected = "numbers, text, arrays, tensors, generators, or lists of such"
+        raise ConfigError.mismatch(where, expected=expected, got=type(value).__name__)
+
+    def _mapping(self, value: Mapping[Any, Any], where: str) -> Any:
+        encoded = [[key, self.encode(item, f"{where}.{key}")] for key, item in value.items()]
+        if all(isinstance(key, str) and key != TAG for key in value):
+            return dict(encoded)
+        return _tagged("dict", encoded)
+
+    def _array(self, value: Any) -> Any:
+        """Put an array, a tensor or a reward into a file, and name it."""
+        self._count += 1
+        name = f"{self._count:05d}"
+        if isinstance(value, RewardFunction):
+            save_reward(self._folder / REWARDS / name, value)
+            return _tagged("reward", name)
+        if isinstance(value, torch.Tensor):
+            self.tensors[name] = value.detach().cpu().contiguous().clone()
+            return _tagged("tensor", name)
+        if value.nbytes > LARGE_BYTES:
+            (self._folder / LARGE).mkdir(exist_ok=True)
+            np.save(self._folder / LARGE / f"{name}.npy", value, allow_pickle=False)
+            return _tagged("large", name)
+        self.arrays[name] = np.array(value, order="C")
+        return _tagged("scalar" if isinstance(value, np.generic) else "array", name)
+
+
+@final
+class _Reader:
+    """Puts arrays and tensors back into their places."""
+
+    def __init__(self, folder: Path) -> None:
+        tensors = safetensors.torch.load_file(folder / TENSORS)
+        arrays = safetensors.numpy.load_file(folder / ARRAYS)
+        self._kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "float": lambda part: float(part["is"]),
+            "tuple": lambda part: tuple(map(self.decode, part["is"])),
+            "deque": lambda part: deque(map(self.decode, part["is"]), part["length"]),
+            "dict": lambda part: {key: self.decode(item) for key, item in part["is"]},
+            "tensor": lambda part: tensors[part["is"]],
+            "array": lambda part: np.array(arrays[part["is"]]),
+            "scalar": lambda part: arrays[part["is"]][()],
+            "large": lambda part: np.asarray(load_npy(folder / LARGE / f"{_word(part['is'])}.npy")),
+            "generator": self._generator,
+            **dict.fromkeys(DATA, self._data),
+            "reward": lambda part: load_reward(folder / REWARDS / _word(part["is"])),
+        }
+
+    def decode(self, part: Any) -> Any:
+        if isinstance(part, list):
+            return [self.decode(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if TAG in part:
+            return self._kinds[part[TAG]](part)
+        return {key: self.decode(item) for key, item in part.items()}
+
+    def _data(self, part: dict[str, Any]) -> Any:
+        name: str = part[TAG]
+        return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
+
+    def _generator(self, part: dict[str, Any]) -> np.random.Generator:
+        generator = np.random.Generator(GENERATORS[part["is"]]())
+        generator.bit_generator.state = self.decode(part["state"])
+        return generator
+
+
+def _tagged(kind: str, value: Any) -> dict[str, Any]:
+    return {TAG: kind, "is": value}
+
+
+def _word(name: str) -> str:
+    """A file's name that cannot point elsewhere."""
+    if not name.isdigit():
+        raise ValueError(f"{name!r} is no name in a state")
+    return name

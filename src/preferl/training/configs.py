@@ -1,16 +1,54 @@
-"""Settings of fits (no torch): passes, batches, likelihood, regularisation, when to stop."""
+"""Settings of fits (no torch): passes, batches, likelihood, regularisation, device, precision."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self, final
 
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
-from preferl.training.learning_rate import CosineSchedule
-from preferl.training.precision import Precision
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Precision = Literal["float32", "bfloat16"]
+"""In which products are computed; parameters always keep 32 bits."""
+
+
+@final
+@dataclass(frozen=True)
+class CosineSchedule:
+    """A learning rate that rises linearly, then falls along half a cosine, as shares of its peak.
+
+    Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", section 3.
+    The peak is the trainer's `learning_rate`. The shape stretches over however many updates a fit
+    makes, so a shorter fit is the same schedule in fewer steps.
+
+    Attributes:
+        warmup: share of the updates over which the rate rises; 0 begins at the peak.
+        start: share of the peak at the first update.
+        end: share of the peak after the last.
+
+    >>> schedule = CosineSchedule(warmup=0.5, start=0.0, end=0.2)
+    >>> [round(schedule.at(update, 4), 3) for update in range(5)]
+    [0.0, 0.5, 1.0, 0.6, 0.2]
+    """
+
+    warmup: float = 0.1
+    start: float = 0.1
+    end: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("warmup", "start", "end"):
+            require_in(name, getattr(self, name), 0, 1)
+
+    def at(self, update: int, updates: int) -> float:
+        """The share of the peak for update number `update`, from 0, of `updates` in all."""
+        rising = int(self.warmup * updates)
+        if update < rising:
+            return self.start + (1 - self.start) * update / rising
+        progress = min(1.0, (update - rising) / max(1, updates - rising))
+        return self.end + (1 - self.end) * (1 + math.cos(math.pi * progress)) / 2
 
 
 @final
@@ -36,19 +74,18 @@ class AdaptivePenalty:
     factor: float = 0.2
 
     def __post_init__(self) -> None:
-        require_in("penalty strength", self.strength, 0, float("inf"))
+        require_in("penalty strength", self.strength, 0, math.inf)
         require_one_of("penalty norm", self.norm, (1, 2))
         if not 0 < self.factor < 1:
             raise ConfigError.mismatch("penalty factor", expected="in (0, 1)", got=self.factor)
-        if self.band is not None and not 0 <= self.band[0] < self.band[1]:
+        if self.band is None:
+            return
+        if not 0 <= self.band[0] < self.band[1]:
             raise ConfigError.mismatch("penalty band", expected="0 <= low < high", got=self.band)
-        if self.band is not None and self.strength == 0:
-            raise ConfigError.mismatch(
-                "penalty strength",
-                expected="more than 0 with a band",
-                got=0,
-                fix="A strength of 0 cannot grow; begin with 1e-4.",
-            )
+        if self.strength == 0:
+            fix = "A strength of 0 cannot grow; begin with 1e-4."
+            expected = "more than 0 with a band"
+            raise ConfigError.mismatch("penalty strength", expected=expected, got=0, fix=fix)
 
     def of(self, parameters: "Iterable[Tensor]") -> "Tensor | float":
         """The penalty on these parameters, to be added to a loss once per optimiser step."""
@@ -90,13 +127,13 @@ class RewardTrainerConfig:
         noise: share of answers the likelihood takes to be random while weights are fitted, in
             [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
             model strongly.
-        calibrate: whether the noise and scale of the probabilities shown later are fitted, after
-            the weights, to answers that bootstraps left out, or else to held-out ones. Without
-            either, and if not, probabilities are those of `noise`.
+        calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
+            out-of-bag answers, or else to held-out ones. Without either, and if not,
+            probabilities are those of `noise`.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: on the weights, fixed or adaptive.
         patience: epochs without a better validation loss after which to stop; None never stops
-            early. Needs validation comparisons, or members whose bootstraps leave answers out.
+            early. Needs validation comparisons, or members with out-of-bag answers.
         stop_accuracy: training accuracy at which to stop, in (0, 1]; None never. B-Pref takes
             0.97.
         keep_best: whether the state of the epoch with the best validation loss is what remains,
@@ -105,7 +142,7 @@ class RewardTrainerConfig:
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
         precision: of the products in training. "bfloat16" keeps weights, statistics, losses and
-            all judging in float32, and is faster for wide models where the processor has
+            validation in float32, and is faster for wide models where the processor has
             instructions for it.
     """
 
@@ -127,40 +164,72 @@ class RewardTrainerConfig:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            require_in(name, getattr(self, name), 1, float("inf"))
+        least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "weight_decay": 0}
+        for name, low in (least | {"patience": 1}).items():
+            value = getattr(self, name)
+            if value is not None:
+                require_in(name, value, low, math.inf)
         if self.minibatch_size is not None and (
             self.minibatch_size < 1 or self.batch_size % self.minibatch_size
         ):
-            raise ConfigError.mismatch(
-                "minibatch_size",
-                expected=f"a divisor of batch_size {self.batch_size}",
-                got=self.minibatch_size,
-            )
-        require_in("learning_rate", self.learning_rate, 1e-12, float("inf"))
-        require_in("weight_decay", self.weight_decay, 0, float("inf"))
+            expected = f"a divisor of batch_size {self.batch_size}"
+            raise ConfigError.mismatch("minibatch_size", expected=expected, got=self.minibatch_size)
         require_share("noise", self.noise)
-        if self.patience is not None:
-            require_in("patience", self.patience, 1, float("inf"))
         if self.stop_accuracy is not None:
             require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
         require_words(self)
 
 
-def require_judges(config: RewardTrainerConfig, *, members: int, held_out: bool = False) -> None:
+def require_validation(
+    config: RewardTrainerConfig, *, members: int, held_out: bool = False
+) -> None:
     """Raise `ConfigError` where settings need answers that are not trained on and there are none.
 
-    Args:
-        config: of a trainer.
-        members: `E`; the bootstraps of several leave answers out.
-        held_out: whether there are validation comparisons.
+    Such answers are validation comparisons, or those that a bootstrap of several members leaves.
     """
     if held_out or (config.bootstrap and members > 1):
         return
-    needing = {"patience": config.patience, "penalty band": config.penalty.band}
-    for name, setting in needing.items():
-        if setting is not None:
+    for name, value in (("patience", config.patience), ("penalty band", config.penalty.band)):
+        if value is not None:
             raise ConfigError(
-                f"{name} needs validation comparisons to judge by. Pass some with `split`, or "
-                "use several members, whose bootstraps leave answers out."
+                f"{name} needs validation comparisons. Pass some with `split`, or use several "
+                "members, whose bootstraps leave answers out."
             )
+
+
+def fast_precision() -> Precision:
+    """The lowest precision that this machine's processor or GPU has instructions for."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in old versions
+    return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "float32"
+
+
+def usable_device(name: str) -> str:
+    """The device of this name; for "auto" a GPU if there is one.
+
+    Raises:
+        ConfigError: torch has no such device here.
+
+    >>> usable_device("cpu")
+    'cpu'
+    """
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    require_device(name)
+    return name
+
+
+def require_device(name: str) -> None:
+    """Raise `ConfigError` unless torch has the device here."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:  # torch asserts where it lacks the device
+        expected = 'one that torch has here, such as "cpu"'
+        raise ConfigError.mismatch("device", expected=expected, got=error) from error

@@ -1,30 +1,33 @@
-"""One fit of a reward model: the state that moves from epoch to epoch."""
+"""One fit of a reward model: the state that moves from epoch to epoch, and what it came to.
+
+Noise and scale of the likelihood are fitted last, to answers that no weight was fitted to. Guo et
+al., "On calibration of modern neural networks" (2017) scale the logits of a fitted classifier by
+one number; the share of random answers is a second one (Christiano et al. 2017).
+"""
 
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.errors import require_in
 from preferl.feedback.likelihood import Likelihood
-from preferl.functional.preference import (
-    preference_accuracy,
-    preference_loss,
-    preference_probability,
-)
-from preferl.training.batches import Answers, AnyWindows, gather_windows
+from preferl.functional import preference_accuracy, preference_loss, preference_probability
+from preferl.shapes import FloatArray
+from preferl.statistics import wilson_interval
+from preferl.training.batches import Answers, gather_windows, held_out
 from preferl.training.checkpoint_folder import has_run, read_checkpoint, write_checkpoint
-from preferl.training.fit_report import FitReport
-from preferl.training.likelihood import fit_likelihood
 
 if TYPE_CHECKING:
     from preferl.training.reward_trainer import RewardTrainer
@@ -32,37 +35,106 @@ if TYPE_CHECKING:
 OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""
 
-
 SECONDS: Final = 60.0
 """Between two checkpoints. One takes tens of milliseconds, so that this costs less than a
 thousandth of a fit, and a killed program loses a minute at most, or one epoch that takes longer."""
 
+MOVING: Final = ("history", "update", "best", "best_epoch", "best_state", "over", "seconds")
+"""What a fit itself changes from epoch to epoch."""
+
+PRIOR_ANSWERS: Final = 10.0
+"""Answers that the configured noise counts as much as, so that few answers cannot move it far."""
+
+PRIOR_DEVIATION: Final = 1.0
+"""Of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
+
+UNKNOWN_NOISE: Final = 0.05
+"""Where the search for noise begins if none is configured; at 0 there would be no gradient."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """The outcome of a fit; losses are means per answer, in natural logarithms.
+
+    Attributes:
+        pairs: comparisons trained on.
+        members: `E`.
+        epochs: passes made.
+        best_epoch: the epoch whose state remains, from 1.
+        train_loss: `[epochs]` mean over members, on their own bootstraps.
+        train_accuracy: `[epochs]` on decided answers.
+        validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
+            member's out-of-bag answers; NaN where there are neither.
+        validation_accuracy: `[epochs]` of the same.
+        judged: decided answers behind that accuracy.
+        penalty: strength of the weight penalty at the end.
+        seconds: wall time.
+        likelihood: noise and scale under which the model's probabilities fit answers that it was
+            not trained on; pass it to a `RewardFunction` of the model.
+    """
+
+    pairs: int
+    members: int
+    epochs: int
+    best_epoch: int
+    train_loss: FloatArray
+    train_accuracy: FloatArray
+    validation_loss: FloatArray
+    validation_accuracy: FloatArray
+    judged: int
+    penalty: float
+    seconds: float
+    likelihood: Likelihood = field(default_factory=Likelihood)
+
+    @property
+    def held_out_accuracy(self) -> float | None:
+        """Validation accuracy of the epoch whose state remains; None without any."""
+        return float(self.validation_accuracy[self.best_epoch - 1]) if self.judged else None
+
+    @property
+    def held_out_interval(self) -> tuple[float, float] | None:
+        """Its 95 % Wilson interval."""
+        accuracy = self.held_out_accuracy
+        if accuracy is None:
+            return None
+        right = round(2 * accuracy * self.judged) / 2  # an undecided reward is half right
+        return wilson_interval(right, self.judged)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as numbers, lists and None, for files."""
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return [round(float(v), 6) if np.isfinite(v) else None for v in value]
+            return value
+
+        return {name: plain(value) for name, value in asdict(self).items()}
+
 
 @final
 class FitCheckpoints:
-    """A folder in which a fit is kept between epochs, and from which it goes on.
+    """A folder in which a fit is kept between epochs, and from which it resumes.
 
-    A fit that goes on comes to what it would have come to without the interruption, to the last
-    bit, on the same machine with the same packages.
+    A resumed fit ends as it would have without the interruption, to the last bit, on the same
+    machine with the same packages.
+
+    Args:
+        folder: for one fit's checkpoints alone; made if it is not there.
+        seconds: between two checkpoints, at least; 0 keeps every epoch.
+
+    Raises:
+        ConfigError: negative seconds.
     """
 
     def __init__(self, folder: Path | str, *, seconds: float = SECONDS) -> None:
-        """Keep a fit in a folder.
-
-        Args:
-            folder: for one fit's checkpoints alone; made if it is not there.
-            seconds: between two checkpoints, at least; 0 keeps every epoch.
-
-        Raises:
-            ConfigError: negative seconds.
-        """
         require_in("seconds", seconds, 0, float("inf"))
         self.folder = Path(folder)
         self._seconds = seconds
         self._written = time.monotonic()
 
     def resume(self, fit: "Fit") -> None:
-        """Bring a fit to where its newest checkpoint is; without one it begins.
+        """Restore a fit from its newest checkpoint; without one it begins.
 
         Raises:
             CheckpointError: a damaged checkpoint, or one of other answers or settings.
@@ -82,7 +154,7 @@ class FitCheckpoints:
             self._written = time.monotonic()
 
     def remove(self) -> None:
-        """Remove the folder, once what the fit came to is safe."""
+        """Remove the folder, once the fitted reward is safe."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -97,27 +169,19 @@ class Fit:
         validation: Comparisons | None,
         epochs: int,
     ) -> None:
-        self._trainer = trainer
-        self._model = trainer.model
+        self._trainer, self._model, self._config = trainer, trainer.model, trainer.config
         self._epochs = epochs
-        self._update = 0
-        self._updates = epochs * -(-len(train) // trainer.config.batch_size)
-        bootstrap = trainer.bootstrap(len(train))
-        device = self._model.device
+        self._update, self._updates = 0, epochs * -(-len(train) // self._config.batch_size)
+        bootstrap, device = trainer.bootstrap(len(train)), self._model.device
         self._windows = gather_windows(self._model, train.segments, observe=True)
         self._answers = Answers.of(train, bootstrap, device)
-        left_out = (bootstrap == 0) * train.weight
-        self._left_out = torch.from_numpy(left_out).float().to(device)  # [E, P]
-        self._held_out: tuple[AnyWindows, Answers] | None = None
-        if validation is not None:
-            self._held_out = (
-                gather_windows(self._model, validation.segments, observe=False),
-                Answers.of(validation, np.ones((1, len(validation))), device),
-            )
-        self._judged = self._held_out is not None or bool(left_out.any())
+        out_of_bag = (bootstrap == 0) * train.weight
+        self._out_of_bag = torch.from_numpy(out_of_bag).float().to(device)  # [E, P]
+        self._held_out = None if validation is None else held_out(self._model, validation)
+        self._validated = validation is not None or bool(out_of_bag.any())
         decided = (train if validation is None else validation).preference != 0.5
-        seen = (left_out > 0).any(0) if validation is None else True
-        self._judging = int((decided & seen).sum())
+        unseen = (out_of_bag > 0).any(0) if validation is None else True
+        self._decided = int((decided & unseen).sum())
         self._digest = _digest(train, validation)
         self._history: list[dict[str, float]] = []
         self._best, self._best_epoch = np.inf, 0
@@ -140,7 +204,20 @@ class Fit:
         else:
             self._best_epoch = self.epoch
         self._model.eval()
-        return self._report(self._likelihood(), time.perf_counter() - began)
+        columns = {
+            name: np.array([row[name] for row in self._history]) for name in self._history[0]
+        }
+        return FitReport(
+            pairs=len(self._answers),
+            members=self._model.members,
+            epochs=self.epoch,
+            best_epoch=self._best_epoch,
+            judged=self._decided,
+            penalty=self._trainer._penalty.strength,
+            likelihood=self._likelihood(),
+            seconds=time.perf_counter() - began,
+            **columns,
+        )
 
     @property
     def epoch(self) -> int:
@@ -149,65 +226,49 @@ class Fit:
 
     def identity(self) -> dict[str, Any]:
         """What has to be the same for a checkpoint to be one of this fit, as JSON."""
-        return {
-            "fit": to_json(self._trainer.config) | {"epochs": self._epochs},
-            "answers": self._digest,
-        }
+        settings = to_json(self._config) | {"epochs": self._epochs}
+        return {"fit": settings, "answers": self._digest}
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
-        return {
+        parts = {
             "model": self._model.state_dict(),
             "trainer": self._trainer.snapshot(),
-            "dropout": _dropout_stream(self._model.device),
-            "history": self._history,
-            "update": self._update,
-            "best": self._best,
-            "best_epoch": self._best_epoch,
-            "best_state": self._best_state,
-            "over": self._over,
-            "seconds": self._seconds,
+            "dropout": dropout_stream(self._model.device).get_state(),
         }
+        return parts | {name: getattr(self, f"_{name}") for name in MOVING}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a snapshot of an equal fit."""
+        """Restore a snapshot of an equal fit."""
         self._model.load_state_dict(state["model"])
         self._trainer.restore(state["trainer"])
-        _restore_dropout_stream(self._model.device, state["dropout"])
-        self._history, self._update = list(state["history"]), int(state["update"])
-        self._best, self._best_epoch = float(state["best"]), int(state["best_epoch"])
-        self._best_state, self._over = state["best_state"], bool(state["over"])
-        self._seconds = float(state["seconds"])
+        dropout_stream(self._model.device).set_state(state["dropout"])
+        for name in MOVING:
+            setattr(self, f"_{name}", state[name])
 
     def _advance(self, on_epoch: OnEpoch | None) -> None:
-        metrics = self._epoch()
+        metrics, config, trainer = self._train_epoch(), self._config, self._trainer
         self._history.append(metrics)
         if on_epoch:
             on_epoch(self.epoch, metrics)
-        self._adapt(metrics)
-        if not self._judged or metrics["validation_loss"] < self._best:
-            self._best, self._best_epoch = metrics["validation_loss"], self.epoch
-            if self._held_out is not None and self._trainer.config.keep_best:
+        loss = metrics["validation_loss"]
+        if self._validated:
+            trainer._penalty = trainer._penalty.after(metrics["train_loss"], loss)
+        if not self._validated or loss < self._best:
+            self._best, self._best_epoch = loss, self.epoch
+            if self._held_out is not None and config.keep_best:
                 self._best_state = deepcopy(self._model.state_dict())
-        self._over = self._is_over(self.epoch - self._best_epoch, metrics)
+        waited = self.epoch - self._best_epoch
+        self._over = (config.patience is not None and waited >= config.patience) or (
+            config.stop_accuracy is not None and metrics["train_accuracy"] >= config.stop_accuracy
+        )
 
-    def _likelihood(self) -> Likelihood:
-        """Noise and scale of what was not trained on: left-out answers, or else held-out ones."""
-        config, bagged = self._trainer.config, bool(self._left_out.any())
-        part = (self._windows, self._answers) if bagged else self._held_out
-        if not config.calibrate or part is None:
-            return Likelihood(config.noise)
-        logits, answers = self._trainer._logits(*part), part[1]
-        votes = self._left_out > 0 if bagged else torch.ones_like(logits, dtype=torch.bool)
-        weight = self._left_out.amax(0) if bagged else answers.weight[0]
-        return fit_likelihood(logits, answers.preference, weight, votes, noise=config.noise)
-
-    def _epoch(self) -> dict[str, float]:
+    def _train_epoch(self) -> dict[str, float]:
         order = torch.randperm(len(self._answers), generator=self._trainer._order)
         order = order.to(self._model.device)
         answers = self._answers[order]
         losses, logits = [], []
-        for batch in answers.split(self._trainer.config.batch_size):
+        for batch in answers.split(self._config.batch_size):
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
             logits.append(batch_logits)
@@ -217,12 +278,16 @@ class Fit:
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
-        trainer = self._trainer
-        trainer._optimiser.zero_grad(set_to_none=True)
-        self._set_learning_rate()
+        trainer, config, optimiser = self._trainer, self._config, self._trainer._optimiser
+        optimiser.zero_grad(set_to_none=True)
+        if config.schedule is not None:
+            share = config.schedule.at(self._update, self._updates)
+            for group in optimiser.param_groups:
+                group["lr"] = config.learning_rate * share
+        self._update += 1
         total: Any = 0.0
         logits = []
-        for part in batch.split(trainer.config.minibatch_size or len(batch)):
+        for part in batch.split(config.minibatch_size or len(batch)):
             features, mask = self._windows(part.pairs.flatten())
             loss, part_logits = trainer._loss(features, mask, part.preference, part.weight)
             share = len(part) / len(batch)
@@ -232,16 +297,8 @@ class Fit:
         penalty = trainer._penalty.of(self._model.parameters())
         if isinstance(penalty, Tensor):
             penalty.backward()
-        trainer._optimiser.step()
+        optimiser.step()
         return total, torch.cat(logits, dim=1)
-
-    def _set_learning_rate(self) -> None:
-        config = self._trainer.config
-        if config.schedule is not None:
-            share = config.schedule.at(self._update, self._updates)
-            for group in self._trainer._optimiser.param_groups:
-                group["lr"] = config.learning_rate * share
-        self._update += 1
 
     def _metrics(
         self, loss: Tensor, logits: Tensor, preference: Tensor, order: Tensor
@@ -249,78 +306,109 @@ class Fit:
         weight = self._answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
         consensus = preference_probability(logits).mean(0) - 0.5
-        metrics = {
+        validation = (float("nan"), float("nan"))
+        if self._held_out is not None:
+            trained = Likelihood(self._config.noise)
+            validation = self._trainer._evaluate(*self._held_out, trained)
+        elif self._validated:
+            validation = self._evaluate_out_of_bag(logits, preference, self._out_of_bag[:, order])
+        return {
             "train_loss": float((loss[seen] / weight[seen]).mean()),
             "train_accuracy": float(preference_accuracy(consensus, preference)),
-            "validation_loss": float("nan"),
-            "validation_accuracy": float("nan"),
+            "validation_loss": validation[0],
+            "validation_accuracy": validation[1],
         }
-        if self._held_out is not None:
-            trained = Likelihood(self._trainer.config.noise)
-            held = self._trainer._evaluate(*self._held_out, trained)
-            metrics["validation_loss"], metrics["validation_accuracy"] = held
-        elif self._judged:
-            metrics |= self._out_of_bag(logits, preference, self._left_out[:, order])
-        return metrics
 
-    def _out_of_bag(self, logits: Tensor, preference: Tensor, weight: Tensor) -> dict[str, float]:
-        """Loss and accuracy of each member on the answers its bootstrap left out."""
+    def _evaluate_out_of_bag(
+        self, logits: Tensor, preference: Tensor, weight: Tensor
+    ) -> tuple[float, float]:
+        """Loss and accuracy of each member on its out-of-bag answers."""
         total = weight.sum(1)
         used = total > 0
-        noise = self._trainer.config.noise
+        noise = self._config.noise
         loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
         votes = torch.where(weight > 0, preference_probability(logits) - 0.5, 0.0).sum(0)
         seen = (weight > 0).any(0)
-        return {
-            "validation_loss": float((loss[used] / total[used]).mean()),
-            "validation_accuracy": float(preference_accuracy(votes[seen], preference[seen])),
-        }
+        accuracy = preference_accuracy(votes[seen], preference[seen])
+        return float((loss[used] / total[used]).mean()), float(accuracy)
 
-    def _adapt(self, metrics: dict[str, float]) -> None:
-        if self._judged:
-            self._trainer._penalty = self._trainer._penalty.after(
-                metrics["train_loss"], metrics["validation_loss"]
-            )
+    def _likelihood(self) -> Likelihood:
+        """Noise and scale by out-of-bag answers, or else by held-out ones."""
+        config, bagged = self._config, bool(self._out_of_bag.any())
+        part = (self._windows, self._answers) if bagged else self._held_out
+        if not config.calibrate or part is None:
+            return Likelihood(config.noise)
+        logits, answers = self._trainer._logits(*part), part[1]
+        votes = self._out_of_bag > 0 if bagged else torch.ones_like(logits, dtype=torch.bool)
+        weight = self._out_of_bag.amax(0) if bagged else answers.weight[0]
+        return fit_likelihood(logits, answers.preference, weight, votes, noise=config.noise)
 
-    def _is_over(self, since_best: int, metrics: dict[str, float]) -> bool:
-        config = self._trainer.config
-        tired = config.patience is not None and since_best >= config.patience
-        target = config.stop_accuracy
-        return tired or (target is not None and metrics["train_accuracy"] >= target)
 
-    def _report(self, likelihood: Likelihood, seconds: float) -> FitReport:
-        history = self._history
-        columns = {name: np.array([metrics[name] for metrics in history]) for name in history[0]}
-        return FitReport(
-            pairs=len(self._answers),
-            members=self._model.members,
-            epochs=len(history),
-            best_epoch=self._best_epoch,
-            judged=self._judging,
-            penalty=self._trainer._penalty.strength,
-            likelihood=likelihood,
-            seconds=seconds,
-            **columns,
-        )
+def fit_likelihood(
+    logits: Tensor, preference: Tensor, weight: Tensor, votes: Tensor, *, noise: float
+) -> Likelihood:
+    """The noise and scale that maximise the likelihood of answers times a weak prior.
+
+    The prior is around the configured noise, the result without answers, and a scale of 1. Ties do
+    not count: they mean that two clips are alike, not that answers are random.
+
+    Args:
+        logits: `[E, P]`
+        preference: `[P]`
+        weight: `[P]`
+        votes: `[E, P]` true where a member has not been trained on an answer: the mean
+            probability of these members counts.
+        noise: configured share of random answers, in [0, 1).
+    """
+    counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (weight > 0)
+    if not counts.any():
+        return Likelihood(noise)
+    logits = logits[:, counts].detach().double().cpu()
+    votes = votes[:, counts].double().cpu()
+    target, weight = (column[counts].double().cpu() for column in (preference, weight))
+    begin = torch.tensor(noise or UNKNOWN_NOISE, dtype=torch.float64)
+    place = torch.stack([torch.logit(begin), torch.zeros_like(begin)]).requires_grad_()
+    search = torch.optim.LBFGS(
+        [place], max_iter=100, tolerance_grad=1e-6, line_search_fn="strong_wolfe"
+    )
+
+    def log_mean(logits: Tensor) -> Tensor:
+        """`[P]` logarithm of the voting members' mean probability."""
+        certain, random = F.logsigmoid(-place[0]), F.logsigmoid(place[0])
+        floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
+        each = torch.logaddexp(floor, certain + F.logsigmoid(torch.exp(place[1]) * logits))
+        return torch.logsumexp(each + torch.log(votes), 0) - torch.log(votes.sum(0))
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        first, second = log_mean(logits), log_mean(-logits)
+        total = -(weight * (target * first + (1 - target) * second)).sum()
+        share = noise * F.logsigmoid(place[0]) + (1 - noise) * F.logsigmoid(-place[0])
+        total = total + (-PRIOR_ANSWERS * share + (place[1] / PRIOR_DEVIATION).square() / 2)
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        search.step(loss)
+    share, scale = place.detach()
+    return Likelihood(float(torch.sigmoid(share)), float(torch.exp(scale)))
+
+
+def dropout_stream(device: torch.device) -> torch.Generator:
+    """The global stream from which dropout draws on a device."""
+    if device.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    index = torch.cuda.current_device() if device.index is None else device.index
+    stream: torch.Generator = torch.cuda.default_generators[index]
+    return stream
 
 
 def _digest(*parts: Comparisons | None) -> str:
-    """Of which pairs were compared with which answers."""
+    """A digest of which pairs were compared, with which answers."""
     found = blake2b(digest_size=16)
     for part in parts:
         if part is not None:
-            columns = (part.pairs, part.preference, part.weight, part.segments.start)
-            for column in columns:
+            for column in (part.pairs, part.preference, part.weight, part.segments.start):
                 found.update(np.ascontiguousarray(column).tobytes())
     return found.hexdigest()
-
-
-def _dropout_stream(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _restore_dropout_stream(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

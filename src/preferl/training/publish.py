@@ -1,4 +1,4 @@
-"""Rewards in numbered folders: one program publishes them, others take them up when they like.
+"""Rewards in numbered folders: one program publishes them, others read them when they like.
 
 A version is complete or absent, for a reader as for a disk that loses its power; numbers come
 from the folder itself, never from a clock.
@@ -8,17 +8,25 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Self, final
+from typing import Any, Final, NamedTuple, Self, final
 
 from preferl.errors import ConfigError, StorageError, require_in
 from preferl.files import write_json, writing
+from preferl.models.spaces import Space, space_from_json, space_to_json
+from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
-from preferl.training.reward_function import RewardFunction
-from preferl.training.saving import save_reward
-from preferl.training.versions import ABOUT, Version, read_version
-from preferl.versioned import digests, remove_versions, version_folder, versions
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
+from preferl.versioned import (
+    VERSION,
+    digests,
+    remove_versions,
+    require_whole,
+    version_folder,
+    versions,
+)
 
 LOGGER = logging.getLogger(__name__)
 
@@ -26,9 +34,74 @@ KEEP: Final = 5
 """Versions that stay: enough that no reader is surprised in the middle of one."""
 
 LOCK: Final = "publisher"
-"""File that says who publishes."""
+"""File that holds the publisher's lock."""
+
+ABOUT: Final = "version.json"
+SPACES: Final = "spaces.json"
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Version(NamedTuple):
+    """A published reward, its number from 1, and the metrics published with it."""
+
+    number: int
+    reward: RewardFunction
+    metrics: dict[str, Any]
+
+
+def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Version:
+    """Read one version; all of its reward's files have to be as they were published.
+
+    Raises:
+        CheckpointError: it is not there, cut short, changed, or half of it is missing.
+    """
+    path = version_folder(folder, number)
+    with reading(path, expected="a whole published reward"):
+        about = read_object(path / ABOUT)
+        metrics = dict(about["metrics"])
+        require_whole(path, about["files"])
+    return Version(number, load_reward(path, device=device), metrics)
+
+
+def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
+    """The newest of a folder of versions, one version by its own folder, or a saved reward as 1.
+
+    Raises:
+        CheckpointError: none of these, or a damaged one.
+        StorageError: the folder cannot be read.
+    """
+    path = Path(folder)
+    if published := versions(path):
+        return read_version(path, published[-1], device=device)
+    if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
+        return read_version(path.parent, int(path.name), device=device)
+    return Version(1, load_reward(path, device=device), {})
+
+
+def write_spaces(folder: Path | str, observations: Space, actions: Space) -> None:
+    """Write the spaces that a reward will see into its folder, so that whoever fits it knows them.
+
+    Raises:
+        StorageError: the folder cannot be written to.
+        SpaceError: spaces that cannot be saved.
+    """
+    about = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
+    write_json(Path(folder) / SPACES, about)
+
+
+def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
+    """The observation and action spaces that `write_spaces` wrote; None if nobody did.
+
+    Raises:
+        CheckpointError: a damaged file.
+    """
+    path = Path(folder) / SPACES
+    with reading(path, expected="two spaces"):
+        if not path.exists():
+            return None
+        about = read_object(path)
+        return space_from_json(about["observations"]), space_from_json(about["actions"])
 
 
 def publish(
@@ -39,23 +112,10 @@ def publish(
     metrics: Mapping[str, Any] = _NOTHING,
     keep: int = KEEP,
 ) -> int:
-    """Publish one reward; a program that publishes again and again holds a `Publisher`.
+    """Publish one reward and return its number, by a `Publisher` of its own.
 
-    Args:
-        folder: of all versions; made if it is not there.
-        reward: a model of this library, combined by `mean` or `lower_bound`.
-        version: its number, above all earlier ones; the next one by default.
-        metrics: what there is to say of it, as JSON.
-        keep: versions that stay, at least 1; older ones are removed.
-
-    Returns:
-        Its number.
-
-    Raises:
-        ConfigError: a number that is not above the earlier ones, metrics that JSON cannot hold,
-            or a reward that cannot be saved.
-        StorageError: the folder cannot be written to, is full, or belongs to another publisher;
-            nothing is published then.
+    A program that publishes again and again holds a `Publisher`. Arguments and errors are those of
+    the class and of its `publish`.
     """
     with Publisher(folder, keep=keep) as publisher:
         return publisher.publish(reward, version=version, metrics=metrics)
@@ -67,7 +127,7 @@ class Publisher:
 
     Args:
         folder: of all versions; made if it is not there.
-        keep: versions that stay, at least 1.
+        keep: versions that stay, at least 1; older ones are removed.
 
     Raises:
         ConfigError: nothing would be kept.
@@ -96,26 +156,29 @@ class Publisher:
         metrics: Mapping[str, Any] = _NOTHING,
         beside: Callable[[Path], None] = lambda _: None,
     ) -> int:
-        """Publish a version, as `publish` does.
+        """Publish a version and return its number.
 
         Args:
-            reward: what to pay.
-            version: its number; the next one by default.
-            metrics: what there is to say of it, as JSON.
+            reward: a model of this library, combined by `mean` or `lower_bound`.
+            version: its number, above all earlier ones; the next one by default.
+            metrics: for readers, as JSON.
             beside: writes more files into the version's folder, for the publisher's own use.
+
+        Raises:
+            ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
+                hold, or a reward that cannot be saved.
+            StorageError: the folder cannot be written to, or is full; nothing is published then.
         """
         newest = max(versions(self.folder), default=0)
         number = newest + 1 if version is None else version
         if number <= newest:
-            raise ConfigError.mismatch(
-                "version", expected=f"above {newest}, the latest", got=number
-            )
+            expected = f"above {newest}, the latest"
+            raise ConfigError.mismatch("version", expected=expected, got=number)
         try:
             plain = json.loads(json.dumps(dict(metrics), allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise ConfigError.mismatch(
-                "a version's metrics", expected="what JSON holds", got=error
-            ) from error
+            what, expected = "a version's metrics", "what JSON holds"
+            raise ConfigError.mismatch(what, expected=expected, got=error) from error
         with writing(version_folder(self.folder, number)) as draft:
             save_reward(draft, reward)
             files = digests(draft)
@@ -130,7 +193,7 @@ class Publisher:
 
 @final
 class PublishedReward:
-    """The reward in use by a program that does not fit it: it changes only when it is told to.
+    """The reward in use by a program that does not fit it: it changes only on request.
 
     Either `refresh` between rollouts, which reads the disk, or `watch` once and `take` between
     rollouts, which does not. Neither waits for the publisher, and a version that cannot be read
@@ -141,7 +204,7 @@ class PublishedReward:
         device: where models go.
 
     Attributes:
-        next: what `watch` has read and `take` will bring into use, or None.
+        next: version that `watch` has read and `take` will bring into use, or None.
         problem: why the latest version is not in use, where it cannot be read; else None.
     """
 
@@ -172,12 +235,12 @@ class PublishedReward:
 
     @property
     def reward(self) -> RewardFunction | None:
-        """What is paid, or None before the first version."""
+        """The reward in use, or None before the first version."""
         return None if self._now is None else self._now.reward
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What its publisher said of it."""
+        """Metrics that its publisher published with it."""
         return {} if self._now is None else self._now.metrics
 
     def refresh(self) -> bool:
@@ -187,19 +250,12 @@ class PublishedReward:
         return found is not None
 
     def watch(self, seconds: float = 1.0) -> Self:
-        """Read new versions in the background, so that `take` need not.
-
-        Args:
-            seconds: between two looks at the folder.
-        """
+        """Read new versions in the background every so many seconds, so that `take` need not."""
         if self._watcher is None:
             self._stop = threading.Event()  # its own: one that hung until after `close` ends too
-            self._watcher = threading.Thread(
-                target=self._keep_reading,
-                args=(seconds, self._stop),
-                name="published-reward",
-                daemon=True,
-            )
+            work = partial(self._keep_reading, seconds, self._stop)
+            name = "published-reward"
+            self._watcher = threading.Thread(target=work, name=name, daemon=True)
             self._watcher.start()
         return self
 
@@ -231,8 +287,8 @@ class PublishedReward:
 
     def _keep_reading(self, seconds: float, stop: threading.Event) -> None:
         while True:
-            waiting = 0 if self.next is None else self.next.number
-            self.next = self._newer_than(max(self.version, waiting)) or self.next
+            pending = 0 if self.next is None else self.next.number
+            self.next = self._newer_than(max(self.version, pending)) or self.next
             if stop.wait(seconds):
                 return
 

@@ -1,13 +1,18 @@
-"""A frozen snapshot of a reward model: arrays in, arrays out."""
+"""A frozen snapshot of a reward model: arrays in, arrays out; saved as a folder.
 
+The folder is that of the model, and a JSON file that describes how its members become one reward.
+"""
+
+import json
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, Self, final
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self, final
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from preferl.data.episodes import Episodes
@@ -15,19 +20,12 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
-from preferl.functional.combine import Combine, mean
-from preferl.models.base import RewardModel, last_rewards
-from preferl.models.spaces import check_spaces
-from preferl.models.tracing import trace_episodes
-from preferl.shapes import (
-    Array,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Observations,
-    leaves,
-    take,
-)
+from preferl.functional.combine import Combine, lower_bound, mean
+from preferl.models.base import RewardModel, last_rewards, trace_episodes
+from preferl.models.build import load_reward_model, saving_reward_model
+from preferl.models.spaces import Space, check_spaces
+from preferl.reading import read_object, reading
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 from preferl.training.batches import to_tensor, to_tensors
 from preferl.training.scaling import RewardScaler
 
@@ -40,17 +38,28 @@ CHUNK_BYTES = 2**24
 TRACED = 16_384
 """Steps of whole episodes that are encoded at once, which bounds memory."""
 
+REWARD: Final = "reward.json"
+
 
 @final
 class RewardFunction:
-    """What a policy is paid: a copy of a model that no later training can change.
+    """The reward that a policy gets: a copy of a model that no later training can change.
+
+    Args:
+        model: copied, set to evaluation, without gradients.
+        combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
+        scaler: applied to each member before they are combined; None leaves rewards as the
+            model makes them.
+        likelihood: `FitReport.likelihood` of the fit that made the model; without noise and
+            unscaled if None. It makes probabilities of `scores`, and changes no reward.
+
+    Raises:
+        ConfigError: a scaler of another number of members.
 
     Attributes:
-        context: `H`, how many steps it looks at.
+        context: `H`, how many steps it sees.
         members: `E`.
-        how: members become one reward.
-        scaler: what each member's rewards went through before that, or None.
-        likelihood: how differences of `scores` become the probability of an answer.
+        how: the `combine` it was given.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -68,29 +77,14 @@ class RewardFunction:
         scaler: RewardScaler | None = None,
         likelihood: Likelihood | None = None,
     ) -> None:
-        """Take a snapshot.
-
-        Args:
-            model: copied, set to evaluation, without gradients.
-            combine: members to one reward, `mean` (the default) or `lower_bound(k)`.
-            scaler: applied to each member before they are combined; None leaves rewards as the
-                model makes them.
-            likelihood: `FitReport.likelihood` of the fit that made the model; without noise and
-                unscaled if None. It changes no reward and no score.
-
-        Raises:
-            ConfigError: a scaler of another number of members.
-        """
         if scaler is not None and scaler.mean.shape != (model.members,):
-            raise ConfigError.mismatch(
-                "scaler",
-                expected=f"statistics of the model's {model.members} members",
-                got=f"shape {scaler.mean.shape}",
-            )
+            expected = f"statistics of the model's {model.members} members"
+            got = f"shape {scaler.mean.shape}"
+            raise ConfigError.mismatch("scaler", expected=expected, got=got)
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._encoder = self._model.encoder
         self._last = last_rewards(self._model)
-        self._device = model.device  # once, since finding it costs a tenth of paying one step
+        self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self.how = combine
         self.scaler = scaler
         self.likelihood = likelihood or Likelihood()
@@ -98,13 +92,13 @@ class RewardFunction:
         self.members = model.members
 
     @property
-    def observation_space(self) -> spaces.Space[Any]:
-        """What observations must look like."""
+    def observation_space(self) -> Space:
+        """Space of observations."""
         return self._model.observation_space
 
     @property
-    def action_space(self) -> spaces.Space[Any]:
-        """What actions must look like."""
+    def action_space(self) -> Space:
+        """Space of actions."""
         return self._model.action_space
 
     @property
@@ -113,16 +107,9 @@ class RewardFunction:
         return deepcopy(self._model).requires_grad_(True)
 
     def scaled(self, episodes: Episodes, *, target: float = 1.0, centre: bool = True) -> Self:
-        """The same with rewards of zero mean and a chosen deviation over these episodes.
-
-        Args:
-            episodes: steps like those that will be paid, for example the latest.
-            target: deviation of each member's rewards.
-            centre: whether the mean becomes zero.
-        """
+        """The same with a `RewardScaler` fitted to these episodes, for example the latest."""
         rewards = self.member_rewards(episodes)
-        scaler = RewardScaler.fit(rewards, target=target, centre=centre)
-        return self.with_scaler(scaler)
+        return self.with_scaler(RewardScaler.fit(rewards, target=target, centre=centre))
 
     def with_scaler(self, scaler: RewardScaler | None) -> Self:
         """The same with other statistics, or with rewards as the model makes them."""
@@ -142,46 +129,48 @@ class RewardFunction:
         if mask.shape[1] > self.context:
             last = np.s_[:, -self.context :]
             observations, actions, mask = take(observations, last), actions[last], mask[last]
-        return self._combined(self._last_rewards(observations, actions, mask))
+        # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
+        features = self._encoder(
+            to_tensors(observations, self._device), to_tensor(actions, self._device)
+        )
+        return self._combined(self._last(features, mask).cpu())
 
     def combine(self, rewards: FloatArray) -> FloatArray:
-        """Members' rewards `[E, ...]`, scaled if they are to be, to one, `[...]`."""
+        """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
         return self._combined(torch.from_numpy(rewards))
 
     def member_rewards(self, episodes: Episodes) -> FloatArray:
-        """`[E, T]` what each member pays for each step, unscaled.
+        """`[E, T]` each member's reward of each step, unscaled.
 
         Raises:
             SpaceError: episodes of another shape than the model was built for.
         """
-        self._check(episodes.observations, episodes.actions)
+        steps = episodes.observations, episodes.actions
+        check_spaces(self.observation_space, self.action_space, *steps)
         if self.context == 1:
-            return self._step_rewards(episodes.observations, episodes.actions)
+            return self._step_rewards(*steps)
         return self._history_rewards(episodes)
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` one score per member and segment; differences are preference logits.
 
-        `likelihood` makes probabilities of them.
-
-        A Markovian model judges each distinct step once, however many segments hold it.
+        A Markovian model computes each distinct step once, however many segments hold it.
 
         Raises:
             SpaceError: segments of another shape than the model was built for.
         """
-        self._check(segments.observations, segments.actions)
+        steps = segments.observations, segments.actions
+        check_spaces(self.observation_space, self.action_space, *steps)
         if self.context == 1:
             return self._pooled_scores(segments)
-        parts = [
-            self._forward(clips.observations, clips.actions, clips.mask)[1]
-            for clips in (
-                segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length)
-            )
-        ]
+        clips = (segments[rows] for rows in _chunks(len(segments), CHUNK // segments.length))
+        parts = [self._forward(c.observations, c.actions, c.mask)[1] for c in clips]
         return np.concatenate(parts, axis=1)
 
     def _pooled_scores(self, segments: Segments) -> FloatArray:
-        needed = segments.select(slice(None)) if _sparse(segments) else segments
+        # Where windows can cover only a part of a much larger block, the rest is left alone.
+        sparse = len(segments) * segments.length < segments.steps
+        needed = segments.select(slice(None)) if sparse else segments
         rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
         parts = [
             self._model.pool(
@@ -194,37 +183,34 @@ class RewardFunction:
 
     def _step_rewards(self, observations: Observations, actions: Array) -> FloatArray:
         """`[E, T]` for a Markovian model: every step is a window of its own."""
+        pixels = (o for o in leaves(observations) if o.dtype == np.uint8)
+        size = sum(int(np.prod(o.shape[1:])) for o in pixels)
         parts = [
             self._forward(
                 take(take(observations, rows), np.s_[:, None]),
                 actions[rows, None],
                 np.ones((rows.stop - rows.start, 1), bool),
             )[0][:, :, 0]
-            for rows in _chunks(len(actions), _rows_at_once(observations))
+            for rows in _chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size)))
         ]
         return np.concatenate(parts, axis=1)
 
     @torch.inference_mode()
     def _history_rewards(self, episodes: Episodes) -> FloatArray:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
-        for some in _groups(episodes.lengths):
-            lengths = episodes.lengths[some]
-            end = int(episodes.ends[some][-1])
-            steps = slice(end - int(lengths.sum()), end)
-            features = self._model.encoder(
+        # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
+        group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
+        steps = slice(0)
+        cuts = np.flatnonzero(np.diff(group)) + 1
+        for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
+            steps = slice(steps.stop, steps.stop + int(lengths.sum()))
+            features = self._encoder(
                 to_tensors(take(episodes.observations, steps), self._device),
                 to_tensor(episodes.actions[steps], self._device),
             )
-            traced = trace_episodes(self._model, features, torch.from_numpy(np.array(lengths)))
+            traced = trace_episodes(self._model, features, torch.from_numpy(lengths.copy()))
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
-
-    def _last_rewards(self, observations: Observations, actions: Array, mask: BoolArray) -> Tensor:
-        # Nothing here asks for gradients, and to switch them off costs a tenth of paying one step.
-        features = self._encoder(
-            to_tensors(observations, self._device), to_tensor(actions, self._device)
-        )
-        return self._last(features, mask).cpu()
 
     def _combined(self, rewards: Tensor) -> FloatArray:
         if self.scaler is not None:
@@ -235,30 +221,19 @@ class RewardFunction:
     def _forward(
         self, observations: Observations, actions: Array, mask: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        rewards, scores = self._model(
-            to_tensors(observations, self._device),
-            to_tensor(actions, self._device),
-            to_tensor(mask, self._device),
-        )
+        """Rewards `[E, B, L]` and scores `[E, B]` of windows."""
+        device = self._device
+        steps = to_tensors(observations, device), to_tensor(actions, device)
+        rewards, scores = self._model(*steps, to_tensor(mask, device))
         return rewards.cpu().numpy(), scores.cpu().numpy()
-
-    def _check(self, observations: Observations, actions: Array) -> None:
-        check_spaces(self._model.observation_space, self._model.action_space, observations, actions)
 
 
 def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
     """The same episodes, each step with the reward that `reward` gives it and its history.
 
-    A step's reward is the model's output at the last step of the window that ends there, exactly
-    as an agent would get it while acting.
-
-    Args:
-        episodes: what was recorded; not changed.
-        reward: a `RewardFunction`, a control, or a plain function of observations and
-            actions.
-
-    Returns:
-        Episodes whose `rewards` are `[T]` float32; all other arrays are shared.
+    It is the model's output at the last step of the window that ends there, exactly as an agent
+    would get it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may
+    also be a control, or a plain function of observations and actions.
 
     Raises:
         SpaceError: episodes of another shape than the reward was built for.
@@ -270,24 +245,73 @@ def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
     return replace(episodes, rewards=np.asarray(rewards, np.float32))
 
 
+def save_reward(path: Path | str, reward: RewardFunction) -> None:
+    """Write a reward with its scale as a folder, all or nothing; replace what it was.
+
+    Raises:
+        ConfigError: not combined by `mean` or `lower_bound`, or a model that nothing registers.
+        StorageError: the folder cannot be written to, or holds something else than a model,
+            which would be lost.
+    """
+    combine, scaler = reward.how, reward.scaler
+    if combine is mean:
+        combined = {"kind": "mean"}
+    elif isinstance(combine, partial) and combine.func is lower_bound().func:
+        combined = {"kind": "lower_bound", **combine.keywords}
+    else:
+        expected = "mean or lower_bound(k)"
+        fix = "Save the model with save_reward_model and combine its members in code."
+        raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
+    scale = scaler and {
+        "mean": scaler.mean.tolist(),
+        "deviation": scaler.deviation.tolist(),
+        "target": scaler.target,
+    }
+    about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
+    with saving_reward_model(path, reward.model) as draft:
+        (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
+
+
+def load_reward(
+    path: Path | str, *, device: str = "cpu", trust: Collection[str] = ()
+) -> RewardFunction:
+    """Read a reward that `save_reward` wrote; its numbers are the same.
+
+    `device` and `trust` are those of `load_reward_model`.
+
+    Raises:
+        CheckpointError: no such folder, a damaged one, or a model of an unknown class.
+    """
+    path = Path(path)
+    model = load_reward_model(path, device=device, trust=trust)
+    expected = "how a reward's members are scaled and combined"
+    fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
+    with reading(path / REWARD, expected=expected, fix=fix):
+        about = read_object(path / REWARD)
+        scale = about["scaler"]
+        if scale is not None:
+            scale = RewardScaler(
+                np.array(scale["mean"]), np.array(scale["deviation"]), scale["target"]
+            )
+        # Folders from before likelihoods were saved do not name the one of their fit.
+        likelihood = Likelihood(**about.get("likelihood", {}))
+        combine = _combine_from_json(about["combine"])
+        return RewardFunction(model, combine=combine, scaler=scale, likelihood=likelihood)
+
+
+def _combine_from_json(data: dict[str, Any]) -> Combine:
+    match data["kind"]:
+        case "mean":
+            return mean
+        case "lower_bound":
+            deviations = float(data["deviations"])
+            if not np.isfinite(deviations):
+                raise ConfigError.mismatch("deviations", expected="a finite number", got=deviations)
+            return lower_bound(deviations)
+    raise ConfigError.mismatch("combine", expected="mean or lower_bound", got=data["kind"])
+
+
 def _chunks(count: int, size: int) -> list[slice]:
     """Parts of 0...count; one empty part of nothing, which keeps the axes of what is made of it."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
-
-
-def _rows_at_once(observations: Observations) -> int:
-    row = sum(int(np.prod(o.shape[1:])) for o in leaves(observations) if o.dtype == np.uint8)
-    return min(CHUNK, max(1, CHUNK_BYTES // max(1, row)))
-
-
-def _groups(lengths: IntArray) -> list[slice]:
-    """Neighbouring episodes of about `TRACED` steps in all; an episode is never cut."""
-    group = (np.cumsum(lengths) - lengths) // TRACED
-    cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(lengths)]
-    return [slice(*pair) for pair in pairwise(cuts) if pair[0] < pair[1]]
-
-
-def _sparse(segments: Segments) -> bool:
-    """Whether the windows can cover only a part of a much larger block of steps."""
-    return len(segments) * segments.length < segments.steps

@@ -25,11 +25,9 @@ from preferl.models.base import RewardModel
 from preferl.models.folder import require_finite
 from preferl.reading import read_object, reading
 from preferl.shapes import FloatArray
-from preferl.training.batches import Answers, AnyWindows, gather_windows
-from preferl.training.configs import RewardTrainerConfig, require_judges
-from preferl.training.device import usable_device
-from preferl.training.fit import Fit, FitCheckpoints, OnEpoch
-from preferl.training.fit_report import FitReport
+from preferl.training.batches import Answers, AnyWindows, held_out
+from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
+from preferl.training.fit import Fit, FitCheckpoints, FitReport, OnEpoch, dropout_stream
 
 TENSORS: Final = "trainer.safetensors"
 """Moments of the optimiser and the stream that orders pairs."""
@@ -41,8 +39,17 @@ ORDER: Final = "order"
 class RewardTrainer:
     """One trainer for every model: pairs, members and bootstraps are axes.
 
-    The optimiser and its moments live as long as the trainer, so that fits over growing
-    comparisons go on where the last one ended. The environment's rewards are never read.
+    The trainer keeps its optimiser with all moments, so that fits over growing comparisons go on
+    where the last one ended. The environment's rewards are never read.
+
+    Args:
+        model: trained in place; moved to `device`.
+        config: how; the defaults if None.
+        seed: of bootstraps, the order of pairs, and dropout.
+        device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
+
+    Raises:
+        ConfigError: torch has no such device here.
     """
 
     def __init__(
@@ -53,17 +60,6 @@ class RewardTrainer:
         seed: int,
         device: str = "cpu",
     ) -> None:
-        """Prepare to train.
-
-        Args:
-            model: trained in place; moved to `device`.
-            config: how; the defaults if None.
-            seed: of bootstraps, the order of pairs, and dropout.
-            device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
-
-        Raises:
-            ConfigError: torch has no such device here.
-        """
         self.config = config or RewardTrainerConfig()
         self.model = model.to(usable_device(device))
         self._seed = seed
@@ -85,14 +81,14 @@ class RewardTrainer:
         """Train on comparisons.
 
         Args:
-            train: declined answers in it count for nothing.
+            train: declined answers in it do not count.
             validation: held out, for early stopping and the choice of the best epoch.
-            epochs: instead of the config's, for a longer first fit; at least 1.
-            on_epoch: told of each epoch's metrics.
-            checkpoints: keep the fit while it is under way, and go on with the one that is there.
+            epochs: at least 1; those of the config if None.
+            on_epoch: called with each epoch's number and metrics.
+            checkpoints: keep the fit between epochs, and resume the one that is there.
 
         Raises:
-            CheckpointError: the checkpoint to go on from is damaged, or of another fit.
+            CheckpointError: the checkpoint to resume from is damaged, or of another fit.
             ConfigError: segments longer than the model's context, less than one epoch, or
                 settings that need validation comparisons without any.
             DataError: no answered comparisons.
@@ -101,37 +97,42 @@ class RewardTrainer:
         epochs = self.config.epochs if epochs is None else epochs
         require_in("epochs", epochs, 1, float("inf"))
         # The steps of other comparisons, such as held-out ones, stay out of input statistics.
-        train = _answered("comparisons to train on", train).compact()
+        train = _answered("comparisons to train on", train)
         if validation is not None:
-            validation = _answered("validation comparisons", validation).compact()
-        self._check(train, validation)
+            validation = _answered("validation comparisons", validation)
+        length = max(part.segments.length for part in (train, validation) if part is not None)
+        if 1 < self.model.context < length:
+            expected = f"at most the model's context {self.model.context}"
+            fix = "Give the model a longer context or cut shorter segments."
+            raise ConfigError.mismatch("segment length", expected=expected, got=length, fix=fix)
+        validated = validation is not None
+        require_validation(self.config, members=self.model.members, held_out=validated)
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
             self._optimiser = self._fresh_optimiser()
             self._penalty = self.config.penalty
         # Dropout draws from torch's global stream; the fork leaves the caller's as it was.
-        with torch.random.fork_rng(_devices(self.model)):
-            _seed_global(self.model, int(torch.randint(2**31, (), generator=self._order)))
+        device = self.model.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            seed = int(torch.randint(2**31, (), generator=self._order))
+            dropout_stream(device).manual_seed(seed)
             return Fit(self, train, validation, epochs).run(on_epoch, checkpoints)
 
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Loss (mean over members) and accuracy (of the members' mean) on comparisons.
+        """Loss (mean over members) and accuracy (of the members' mean) on held-out comparisons.
 
-        Args:
-            comparisons: not trained on, or else the numbers are too good.
-            likelihood: that of the probabilities, such as `FitReport.likelihood`; None takes the
-                config's noise, under which the loss is what training makes small.
+        The likelihood may be `FitReport.likelihood`; None takes the config's noise, under which
+        training minimises the loss.
 
         Raises:
             DataError: no answered comparisons.
             SpaceError: steps of another shape than the model was built for.
         """
-        comparisons = _answered("comparisons to judge by", comparisons).compact()
-        windows = gather_windows(self.model, comparisons.segments, observe=False)
-        answers = Answers.of(comparisons, np.ones((1, len(comparisons))), self.model.device)
-        return self._evaluate(windows, answers, likelihood or Likelihood(self.config.noise))
+        comparisons = _answered("comparisons to evaluate on", comparisons)
+        part = held_out(self.model, comparisons)
+        return self._evaluate(*part, likelihood or Likelihood(self.config.noise))
 
     def bootstrap(self, pairs: int) -> FloatArray:
         """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
@@ -146,7 +147,7 @@ class RewardTrainer:
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
     def snapshot(self) -> dict[str, Any]:
-        """What the next fit depends on beside the model, for `restore`."""
+        """State that the next fit depends on beside the model, for `restore`."""
         return {
             "moments": self._optimiser.state_dict()["state"],
             "order": self._order.get_state(),
@@ -154,7 +155,7 @@ class RewardTrainer:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Bring a fresh trainer to where another of the same settings and the same model was.
+        """Restore the state of a trainer of the same settings and the same model.
 
         Raises:
             RuntimeError: a damaged order.
@@ -182,56 +183,26 @@ class RewardTrainer:
         loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
         total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
         consensus = preference_probability(logits).mean(0) - 0.5
-        return (
-            float((loss / total).mean()),
-            float(preference_accuracy(consensus, answers.preference)),
-        )
+        accuracy = preference_accuracy(consensus, answers.preference)
+        return float((loss / total).mean()), float(accuracy)
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers) -> Tensor:
         """`[E, P]` as the model is used: without dropout."""
         training = self.model.training
         self.model.eval()
-        logits = torch.cat(
-            [
-                preference_logits(
-                    self.model.judge(*windows(pairs.flatten())).scores.unflatten(1, (-1, 2))
-                )
-                for pairs in answers.pairs.split(max(1, windows.at_once // 2))
-            ],
-            dim=1,
-        )
+        pairs = answers.pairs.split(max(1, windows.at_once // 2))
+        scores = [self.model.judge(*windows(some.flatten())).scores for some in pairs]
         self.model.train(training)
-        return logits
-
-    def _check(self, train: Comparisons, validation: Comparisons | None) -> None:
-        length = max(part.segments.length for part in (train, validation) if part is not None)
-        if 1 < self.model.context < length:
-            raise ConfigError.mismatch(
-                "segment length",
-                expected=f"at most the model's context {self.model.context}",
-                got=length,
-                fix="Give the model a longer context or cut shorter segments.",
-            )
-        require_judges(self.config, members=self.model.members, held_out=validation is not None)
+        return preference_logits(torch.cat(scores, dim=1).unflatten(1, (-1, 2)))
 
     def _fresh_optimiser(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(
-            self.model.parameters(),
-            lr=self.config.learning_rate,
-            weight_decay=self.config.weight_decay,
-            fused=True,
-        )
+        rate, decay = self.config.learning_rate, self.config.weight_decay
+        return torch.optim.AdamW(self.model.parameters(), lr=rate, weight_decay=decay, fused=True)
 
 
 def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) -> None:
-    """Write a trainer's state, without its model, into a folder that is there.
-
-    Args:
-        folder: where the model is saved as well.
-        trainer: between two fits.
-        notes: anything else to remember, as JSON.
-    """
+    """Write a trainer's state and notes as JSON into the folder in which its model is saved."""
     state = trainer.snapshot()
     tensors = {
         f"{number}.{name}": value.detach().cpu().contiguous()
@@ -245,15 +216,9 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
 
 
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
-    """Bring a fresh trainer to where another of the same settings was; its next fit is the same.
+    """Restore what `save_trainer` wrote and return its notes; the next fit is that of the original.
 
-    Args:
-        folder: into which `save_trainer` wrote.
-        trainer: with a model of the same shape, the same config and the same seed.
-        model: as it was saved; its numbers are copied.
-
-    Returns:
-        The notes.
+    The trainer has the same config and seed, and gets the numbers of `model`, which was saved.
 
     Raises:
         CheckpointError: no such files, damaged ones, or those of another model; the trainer is
@@ -264,7 +229,16 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
         tensors = load_file(folder / TENSORS)
         penalty, notes = float(about["penalty"]), dict(about["notes"])
         order = tensors.pop(ORDER)
-        moments = _moments(trainer, tensors)
+        parameters = list(trainer.model.parameters())
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            number, name = key.split(".")
+            shape = parameters[int(number)].shape
+            if tensor.ndim and tensor.shape != shape:
+                raise ValueError(f"{key} of shape {tuple(tensor.shape)}, not {tuple(shape)}")
+            if not tensor.is_floating_point():
+                raise ValueError(f"{key} of {tensor.dtype}")
+            moments.setdefault(int(number), {})[name] = tensor
         require_finite(folder / TENSORS, tensors)
         torch.Generator().set_state(order)  # a damaged one must not be found out half way
         trainer.model.load_state_dict(model.state_dict())
@@ -272,42 +246,9 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
     return notes
 
 
-def _moments(
-    trainer: RewardTrainer, tensors: dict[str, torch.Tensor]
-) -> dict[int, dict[str, torch.Tensor]]:
-    """What the optimiser remembers, by number of the parameter."""
-    parameters = list(trainer.model.parameters())
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
-        number, name = key.split(".")
-        shape = parameters[int(number)].shape
-        if tensor.ndim and tensor.shape != shape:
-            raise ValueError(f"{key} of shape {tuple(tensor.shape)}, not {tuple(shape)}")
-        if not tensor.is_floating_point():
-            raise ValueError(f"{key} of {tensor.dtype}")
-        moments.setdefault(int(number), {})[name] = tensor
-    return moments
-
-
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
-    """Those that were not declined.
-
-    Raises:
-        DataError: there are none.
-    """
+    """Comparisons that were not declined, at least one, with the steps that they need alone."""
     if not comparisons.answered.any():
         fix = "Ask questions first, or check the label files."
         raise DataError.mismatch(what, expected="at least one answered", got="none", fix=fix)
-    return comparisons[comparisons.answered]
-
-
-def _devices(model: RewardModel) -> list[torch.device]:
-    return [model.device] if model.device.type == "cuda" else []
-
-
-def _seed_global(model: RewardModel, seed: int) -> None:
-    """Seed the stream that dropout draws from, and no other device's."""
-    if model.device.type == "cuda":
-        torch.cuda.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
+    return comparisons[comparisons.answered].compact()

@@ -1,11 +1,18 @@
-"""Rewards on a scale that policies like: an affine map per member, fixed with its version."""
+"""Scales of rewards: an affine map per member for policies, and the range of episode returns.
 
-from dataclasses import dataclass
+Kostrikov et al. 2021, "Offline Reinforcement Learning with Implicit Q-Learning", divides rewards by
+the range of returns; Kim et al. 2023, "Preference Transformer", adds a shift per kind of task.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
 
-from preferl.errors import ConfigError, DataError
+from preferl.data.episodes import Episodes
+from preferl.data.tasks import Task, find_task
+from preferl.errors import ConfigError, DataError, mismatch
 from preferl.shapes import FloatArray
 
 
@@ -16,7 +23,7 @@ class RewardScaler:
 
     Normalising each member before averaging weighs members alike whatever their scale
     (Christiano et al. 2017, section 2.2.2; the DTR paper measured it better than normalising the
-    mean). The statistics belong to one version of a reward and never move after.
+    mean). The statistics belong to one version of a reward and never change.
 
     Attributes:
         mean: `[E]`
@@ -31,39 +38,91 @@ class RewardScaler:
 
     def __post_init__(self) -> None:
         if not 0 < self.target < np.inf:
-            raise ConfigError.mismatch(
-                "target deviation", expected="a finite number above 0", got=self.target
-            )
+            expected = "a finite number above 0"
+            raise ConfigError.mismatch("target deviation", expected=expected, got=self.target)
         whole = np.isfinite(self.mean).all() and np.isfinite(self.deviation).all()
         if self.mean.shape != self.deviation.shape or not (whole and (self.deviation > 0).all()):
-            raise DataError.mismatch(
-                "RewardScaler",
-                expected="finite means and deviations above 0, [E] each",
-                got=f"{self.mean} and {self.deviation}",
-            )
+            expected = "finite means and deviations above 0, [E] each"
+            got = f"{self.mean} and {self.deviation}"
+            raise DataError.mismatch("RewardScaler", expected=expected, got=got)
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
-        """Statistics of rewards `[E, T]` of reference steps.
+        """Statistics of members' rewards `[E, T]`; a constant reward keeps its scale.
 
         Args:
-            rewards: a member's rewards of steps like those that will be paid.
+            rewards: of steps like those that a policy will make.
             target: deviation of the outcome.
             centre: whether the mean becomes zero. Where episodes can end early, a shift changes
                 what an agent wants; without it only the scale changes.
-
-        A constant reward keeps its scale, since it has none.
         """
         mean = rewards.mean(axis=1, dtype=np.float64)
         deviation = rewards.std(axis=1, dtype=np.float64)
         flat = deviation <= 1e-8 * (1 + np.abs(mean))
-        return cls(
-            mean if centre else np.zeros_like(mean), np.where(flat, target, deviation), target
-        )
+        deviation = np.where(flat, target, deviation)
+        return cls(mean if centre else np.zeros_like(mean), deviation, target)
 
     def __call__(self, rewards: FloatArray) -> FloatArray:
         """`[E, ...]` to the same shape."""
         column = (-1,) + (1,) * (rewards.ndim - 1)
         scale = (self.target / self.deviation).reshape(column)
-        scaled = (rewards - self.mean.reshape(column)) * scale
-        return np.asarray(scaled, np.float32)
+        return np.asarray((rewards - self.mean.reshape(column)) * scale, np.float32)
+
+
+def scale_by_return_range(
+    episodes: Episodes, task: str | Task | float | None = None, *, learned: bool = True
+) -> Episodes:
+    """The same episodes with rewards `r * M / (R_max - R_min)`, and the shifts of their task.
+
+    `R_max` and `R_min` are the highest and the lowest return of the episodes. Where all returns
+    are the same there is no range to divide by: rewards then keep their scale, with a warning.
+    Rewards keep their precision too; all other arrays are shared.
+
+    Args:
+        episodes: relabelled experience; not changed.
+        task: a name or row of `preferl.data.TASKS`, which has `M` and the shifts; or `M`
+            itself; or None for `M` = steps of the longest episode, the nearest to a horizon
+            that the data show. Without a task nothing is shifted.
+        learned: whether the rewards are learned ones (the default). False scales the
+            environment's own as the same papers do: some tasks only shift them.
+
+    Raises:
+        ConfigError: an unknown task, or an `M` that is not above 0.
+
+    >>> episodes = Episodes(np.zeros((4, 1)), np.zeros((4, 1)), np.array([1.0, 2, 3, 4]),
+    ...                     np.zeros(4, bool), np.zeros((2, 1)), np.array([2, 2]))
+    >>> scale_by_return_range(episodes, 8).rewards.tolist()  # returns 3 and 7
+    [2.0, 4.0, 6.0, 8.0]
+    """
+    if not len(episodes):
+        return episodes
+    rewards, shift, scaled = np.asarray(episodes.rewards, np.float64), 0.0, True
+    if isinstance(task, str | Task):
+        row = find_task(task)
+        horizon = float(row.max_episode_steps)
+        shift = row.shift_after if learned else row.own_shift
+        scaled = learned or row.scales_own_reward
+        if learned and row.from_lowest:
+            lowest = episodes.returns.min() / episodes.lengths
+            rewards = rewards - np.repeat(lowest, episodes.lengths)
+    else:
+        horizon = float(episodes.lengths.max() if task is None else task)
+        if not 0 < horizon < float("inf"):
+            raise ConfigError.mismatch("task", expected="a task, or steps above 0", got=horizon)
+    rewards = rewards * (_scale(episodes.returns, horizon) if scaled else 1.0) + shift
+    precision = np.result_type(episodes.rewards, np.float32)  # rewards in whole numbers exist
+    return replace(episodes, rewards=rewards.astype(precision))
+
+
+def _scale(returns: FloatArray, horizon: float) -> float:
+    span = float(returns.max() - returns.min())
+    if span > 1e-8 * float(np.abs(returns).max()):  # else it is made of rounding, or none
+        return horizon / span
+    words = mismatch(
+        "returns to scale by",
+        expected="a highest and a lowest",
+        got=f"{returns[0]:g} for all {len(returns)} episodes",
+        fix="Rewards keep their scale.",
+    )
+    warnings.warn(words, stacklevel=3)
+    return 1.0
