@@ -8,10 +8,15 @@ from preferl.data.arrays import (
     save_comparisons,
     save_episodes,
 )
-from preferl.data.comparisons import Comparisons, concatenate
+from preferl.data.comparisons import (
+    Comparisons,
+    concatenate,
+    folds,
+    split,
+    split_off_episodes,
+)
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
-from preferl.data.splits import folds, split, split_off_episodes
 from preferl.data.tasks import TASKS, Task, find_task, normalised_score
 from preferl.data.to_minari import save_minari
 from preferl.data.windows import History, window_indices

@@ -18,7 +18,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from preferl.data.npy import load_npy
+from preferl.data.arrays import load_npy
 from preferl.errors import ConfigError
 from preferl.reading import read_json, reading
 from preferl.shapes import Array

@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
+from preferl.data.arrays import load_npz
 from preferl.data.columns import as_floats, require_numbers
 from preferl.data.episodes import Episodes, join
-from preferl.data.npy import load_npz
 from preferl.errors import DataError, require_one_of
 from preferl.reading import reading
 from preferl.shapes import Array
