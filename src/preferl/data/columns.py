@@ -1,11 +1,12 @@
-"""Checks of arrays that tables and readers share, so that their errors are worded alike."""
+"""Checks of arrays and files that tables and readers share, so that errors are worded alike."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from preferl.errors import DataError
+from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
 
@@ -18,6 +19,31 @@ def check(holds: object, what: object, expected: object, got: object, fix: str =
     """
     if not holds:
         raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix)
+
+
+@contextmanager
+def reading_foreign(
+    what: object,
+    expected: str,
+    fix: str = "Check the path, and that the file was copied whole and in binary mode.",
+) -> Iterator[None]:
+    """Turn whatever reading a damaged file raises in the block into one `DataError`."""
+    try:
+        yield
+    except PreferlError:
+        raise
+    except Exception as error:  # a library fails in whichever way the bytes suggest
+        got = f"{type(error).__name__}: {error}"
+        raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix) from error
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Put `what` before the message of a `DataError` that is raised in the block."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:

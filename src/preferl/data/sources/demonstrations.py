@@ -6,13 +6,19 @@ and Demonstrations".
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from preferl.bounds import Expansion
-from preferl.data.columns import as_floats, require_names, require_numbers, require_rows
-from preferl.data.episodes import Episodes, require_alike
+from preferl.data.columns import (
+    as_floats,
+    check,
+    naming,
+    require_names,
+    require_numbers,
+    require_rows,
+)
+from preferl.data.episodes import Episodes, join, require_alike
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import DataError
 from preferl.shapes import Array
@@ -23,8 +29,8 @@ _FIELDS = ("observations", "actions", "rewards")
 def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes:
     """Read a pickled list of demonstrations, each `{observations, actions, rewards}`.
 
-    Demonstrations do not say how they ended, so none counts as terminated. Other keys, such as
-    `init_state_dict`, are left unread.
+    The layout does not record how demonstrations ended, so none counts as terminated. Other keys,
+    such as `init_state_dict`, are not read.
 
     Args:
         path: a pickle written by Python 2 or 3; it is read without running anything in it.
@@ -40,12 +46,11 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     """
     found = load_pickle(path)
     if not isinstance(found, list | tuple) or not found:
+        size = f" of length {len(found)}" if isinstance(found, list | tuple) else ""
         raise DataError.mismatch(
             f"{path}",
             expected="a list of demonstrations, each a dictionary of arrays",
-            got=f"{type(found).__name__} of length {len(found)}"
-            if isinstance(found, list | tuple)
-            else type(found).__name__,
+            got=f"{type(found).__name__}{size}",
         )
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
     demonstrations = [
@@ -54,53 +59,38 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     for field in _FIELDS:
         parts = [one[field] for one in demonstrations]
         require_alike(f"{path}, {field}", parts, unit="demonstration")
-    return _episodes(demonstrations, path, drop_last)
+    episodes = []
+    for k, one in enumerate(demonstrations):
+        observations, steps = one["observations"], len(one["rewards"]) - drop_last
+        name, expected = f"{path}, demonstration {k}", f"at least {1 + drop_last} steps"
+        check(steps >= 1, name, expected, steps + drop_last)
+        with naming(name):
+            episodes.append(
+                Episodes(
+                    observations=observations[:steps],
+                    actions=one["actions"][:steps],
+                    rewards=as_floats(one["rewards"][:steps]),
+                    terminated=np.zeros(steps, bool),
+                    final_observations=observations[-1:],
+                    lengths=np.array([steps]),
+                )
+            )
+    return join(episodes)
 
 
 def _arrays(demonstration: object, name: str, expansion: Expansion) -> dict[str, Array]:
     """The checked arrays of one demonstration, with a leading axis `[T]` each."""
     if not isinstance(demonstration, Mapping):
-        raise DataError.mismatch(
-            name, expected="a dictionary of arrays", got=type(demonstration).__name__
-        )
+        got = type(demonstration).__name__
+        raise DataError.mismatch(name, expected="a dictionary of arrays", got=got)
     require_names(name, _FIELDS, demonstration, "keys")
-    arrays = {
-        field: _numbers(demonstration[field], f"{name}, {field}", expansion) for field in _FIELDS
-    }
+    arrays = {}
+    for field in _FIELDS:
+        what = f"{name}, {field}"
+        arrays[field] = np.asarray(array_of(demonstration[field], what, expansion))
+        require_numbers(what, arrays[field], "an array of numbers with an axis of steps")
     expansion.add(sum(array.nbytes for array in arrays.values()))
-    if arrays["rewards"].ndim != 1:
-        raise DataError.mismatch(
-            f"{name}, rewards", expected="shape [T]", got=arrays["rewards"].shape
-        )
+    shape = arrays["rewards"].shape
+    check(len(shape) == 1, f"{name}, rewards", "shape [T]", shape)
     require_rows(arrays, name)
     return arrays
-
-
-def _numbers(value: Any, name: str, expansion: Expansion) -> Array:
-    array = np.asarray(array_of(value, name, expansion))
-    require_numbers(name, array, "an array of numbers with an axis of steps")
-    return array
-
-
-def _episodes(demonstrations: list[dict[str, Array]], path: str | Path, drop: bool) -> Episodes:
-    lengths = np.array([len(one["rewards"]) for one in demonstrations]) - drop
-    if lengths.min() < 1:
-        raise DataError.mismatch(
-            f"{path}, demonstration {int(lengths.argmin())}",
-            expected=f"at least {1 + drop} steps",
-            got=int(lengths.min()) + drop,
-        )
-    rows: dict[str, Array] = {
-        field: np.concatenate(
-            [one[field][:length] for one, length in zip(demonstrations, lengths, strict=True)]
-        )
-        for field in _FIELDS
-    }
-    return Episodes(
-        observations=rows["observations"],
-        actions=rows["actions"],
-        rewards=as_floats(rows["rewards"]),
-        terminated=np.zeros(len(rows["rewards"]), bool),
-        final_observations=np.stack([one["observations"][-1] for one in demonstrations]),
-        lengths=lengths,
-    )

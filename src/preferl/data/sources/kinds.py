@@ -1,4 +1,4 @@
-"""Whichever kind of data a path names, told apart by content."""
+"""Reading a path or id of any kind of data; the content decides which."""
 
 import re
 from pathlib import Path
@@ -20,21 +20,21 @@ _MINARI_ID = re.compile(r"[\w/-]+-v\d+")
 
 
 def load_source(source: str | Path, *, task: str | Task | None = None) -> Episodes:
-    """Read episodes from whatever holds them, each reader with its defaults.
+    """Read episodes of any kind, each reader with its defaults.
 
     A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
     file, an `.npz` file of stacked episodes, columns of `datasets` as Parquet, Arrow or a
-    `save_to_disk` folder or on the hub, or a Minari data set on this machine. Files are told
-    apart by what is in them, so that their names do not matter.
+    `save_to_disk` folder or on the hub, or a Minari data set on this machine. The content of files
+    decides, so that their names do not matter.
+
+    A robomimic file does not record in which order its simulator puts observations together, so
+    there is a warning: a policy played on another order sees noise (`check_observation_order`).
 
     Args:
         source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for the hub, or the id of a
             Minari data set, with `minari:` before it or as it is.
-        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which tells columns
-            what a time limit is.
-
-    A robomimic file does not say in which order its simulator puts observations together, so there
-    is a warning: a policy played on another order sees noise (`check_observation_order`).
+        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which holds the time
+            limit for columns.
 
     Raises:
         ConfigError: an unknown task.
@@ -47,19 +47,17 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     if name.startswith(PREFIX):
         return load_hub_dataset(name, task=task)
     if place.is_dir():
-        if not (place / "about.json").is_file() and holds_columns(place):
+        if (place / "about.json").is_file():
+            return load_episodes(place)
+        if holds_columns(place):
             return load_hub_dataset(place, task=task)
-        stacked = not (place / "about.json").is_file() and any(place.glob("*.npz"))
-        return load_stacked(place) if stacked else load_episodes(place)
+        return load_stacked(place) if any(place.glob("*.npz")) else load_episodes(place)
     if place.is_file():
         return _load_file(place, task)
     if _MINARI_ID.fullmatch(name):
         return load_minari(name)
-    raise DataError.mismatch(
-        name,
-        expected="a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2",
-        got="none of them",
-    )
+    expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
+    raise DataError.mismatch(name, expected=expected, got="none of them")
 
 
 def _load_file(path: Path, task: str | Task | None) -> Episodes:

@@ -6,11 +6,9 @@ from typing import Literal
 import numpy as np
 
 from preferl.data.arrays import load_npz
-from preferl.data.columns import as_floats, require_numbers
+from preferl.data.columns import as_floats, check, naming, reading_foreign, require_numbers
 from preferl.data.episodes import Episodes, join
-from preferl.errors import DataError, require_one_of
-from preferl.reading import reading
-from preferl.shapes import Array
+from preferl.errors import require_one_of
 
 LastObservation = Literal["reset", "reached"]
 
@@ -21,8 +19,8 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
     """Read `.npz` files of `observations [K, T, *obs]`, `actions`, `rewards` and `dones`.
 
     Each episode gives `T - 1` steps: its last row has no observation of its own step. `dones` may
-    only mark that last row: they are time limits, so no episode terminates. Whether a task was
-    solved is not in such files.
+    only mark that last row: they are time limits, so no episode terminates. Such files do not
+    record whether a task was solved.
 
     Args:
         path: a file, or a folder whose `.npz` files are read in the order of their names.
@@ -39,38 +37,27 @@ def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset
     require_one_of("last_observation", last_observation, LastObservation)
     path = Path(path)
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
-    if not files:
-        raise DataError.mismatch(f"{path}", expected="a folder with .npz files", got="none")
-    return join([_episodes(_read(file), file, last_observation) for file in files])
+    check(files, path, "a folder with .npz files", "none")
+    return join([_episodes(file, last_observation) for file in files])
 
 
-def _read(file: Path) -> dict[str, Array]:
-    fix = "Check the path, and that the file was copied whole."
-    with reading(file, expected="a whole .npz file of numbers", fix=fix, error=DataError):
-        return load_npz(file, _FIELDS)
-
-
-def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Episodes:
+def _episodes(file: Path, last: LastObservation) -> Episodes:
+    with reading_foreign(file, "a whole .npz file of numbers"):
+        arrays = load_npz(file, _FIELDS)
     axes = arrays["rewards"].shape
-    if len(axes) != 2 or axes[0] < 1 or axes[1] < 2:
-        raise DataError.mismatch(
-            f"{file}, rewards", expected="shape [K, T], T at least 2", got=axes
-        )
+    enough = len(axes) == 2 and axes[0] >= 1 and axes[1] >= 2
+    check(enough, f"{file}, rewards", "shape [K, T], T at least 2", axes)
     for name, array in arrays.items():
         expected = f"numbers of shape {axes} and more"
         require_numbers(f"{file}, {name}", array, expected, axes=2)
-        if array.shape[:2] != axes:
-            raise DataError.mismatch(f"{file}, {name}", expected=expected, got=array.shape)
+        check(array.shape[:2] == axes, f"{file}, {name}", expected, array.shape)
     early = arrays["dones"][:, :-1].any(axis=1)
-    if early.any():
-        raise DataError.mismatch(
-            f"{file}, dones",
-            expected="none before the last row, since episodes are of one length",
-            got=f"one inside episode {int(early.argmax())}",
-        )
+    expected = "none before the last row, since episodes are of one length"
+    got = f"one inside episode {int(early.argmax())}"
+    check(not early.any(), f"{file}, dones", expected, got)
     episodes, steps = axes[0], axes[1] - 1
     flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
-    try:
+    with naming(file):
         return Episodes(
             observations=flat["observations"],
             actions=flat["actions"],
@@ -79,5 +66,3 @@ def _episodes(arrays: dict[str, Array], file: Path, last: LastObservation) -> Ep
             final_observations=arrays["observations"][:, -1 if last == "reached" else -2],
             lengths=np.full(episodes, steps),
         )
-    except DataError as error:
-        raise DataError(f"{file}: {error}") from error
