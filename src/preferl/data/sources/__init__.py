@@ -16,10 +16,11 @@ from preferl.data.sources.labels import (
     read_labels,
     read_pt_labels,
     read_unirlhf_labels,
+    sample_pt_queries,
+    scripted_preferences,
 )
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import load_pickle
-from preferl.data.sources.queries import sample_pt_queries, scripted_preferences
 from preferl.data.sources.robomimic import (
     OBSERVATION_KEYS,
     check_observation_order,
