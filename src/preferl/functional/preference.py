@@ -45,8 +45,7 @@ def preference_loss(
 
     Args:
         logits: `[..., P]`
-        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) counts
-            for nothing.
+        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) is ignored.
         weight: `[P]` or `[..., P]`; ones by default.
         noise: `ε` in [0, 1).
 
@@ -70,16 +69,10 @@ def preference_loss(
 
 
 def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:
-    """Share of decided answers on the side the model expects; an undecided model gets half.
+    """Share of decided answers that the model expects; an undecided model gets half.
 
-    Ties and declined answers do not count, and without decided answers the result is NaN.
-
-    Args:
-        logits: `[..., P]`
-        preference: `[P]`
-
-    Returns:
-        `[...]`
+    Logits `[..., P]` and preferences `[P]` become `[...]`. Ties and declined answers do not count,
+    and without decided answers the result is NaN.
 
     >>> preference_accuracy(torch.tensor([2.0, -1.0, 0.0]), torch.tensor([1.0, 1.0, 0.5])).item()
     0.5

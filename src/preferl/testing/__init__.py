@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that contracts of feedback need no torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.testing.crowds import Crowd, CrowdConfig, simulate_crowd
@@ -45,25 +46,21 @@ __all__ = [
     "simulate_crowd",
 ]
 
-_MODULES = {
-    "preferl.testing.crowds": ("Crowd", "CrowdConfig", "simulate_crowd"),
-    "preferl.testing.feedback_contracts": (
-        "check_feedback",
-        "check_sampler",
-        "check_teacher",
-        "example_segments",
-    ),
-    "preferl.testing.model_contracts": ("check_reward_model",),
-    "preferl.worlds.moving_dot": ("MovingDot",),
-}
+_find, __dir__ = lazily(
+    __name__,
+    {
+        "crowds": "Crowd CrowdConfig simulate_crowd",
+        "feedback_contracts": "check_feedback check_sampler check_teacher example_segments",
+        "model_contracts": "check_reward_model",
+        "worlds": "CountingModel FadingModel PointWorld linear_reward make_comparisons "
+        "make_episodes sample_steps",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = next((m for m, names in _MODULES.items() if name in names), f"{__name__}.worlds")
-    return getattr(import_module(module), name)
+    if name != "MovingDot":
+        return _find(name)
+    from preferl.worlds.moving_dot import MovingDot
 
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return MovingDot

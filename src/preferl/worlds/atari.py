@@ -28,7 +28,7 @@ HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
         "BeamRider": ((0, 43), (181, 193)),  # score, sector, ships to come; ships left
         "Breakout": ((0, 17),),  # score, lives, player
         "Enduro": ((155, 210),),  # distance, cars to pass, day
-        "Pong": ((0, 24),),  # points of both sides
+        "Pong": ((0, 24),),  # points of both players
         "Qbert": ((0, 29),),  # score; lives
         "Seaquest": ((0, 31),),  # score; lives
         "SpaceInvaders": ((0, 21),),  # scores of both players
@@ -61,8 +61,8 @@ def make_atari(
         skip: frames per step; of the last two the brighter pixels are seen, against flicker.
         stack: frames per observation; 4, so that speeds are seen.
         size: pixels on a side.
-        sticky: probability that the game goes on with the action before; 0 as in the paper,
-            where 0.25 is what Machado et al. (2018) recommend.
+        sticky: probability that the action before is repeated; 0 as in the paper, while Machado
+            et al. (2018) recommend 0.25.
         render_mode: as the game takes it; people see the whole screen.
 
     Raises:
@@ -78,13 +78,9 @@ def make_atari(
         )
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
+    settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}
     try:
-        env: Environment = gymnasium.make(
-            f"ALE/{game}-v5",
-            frameskip=1,
-            repeat_action_probability=sticky,
-            render_mode=render_mode,
-        )
+        env: Environment = gymnasium.make(f"ALE/{game}-v5", frameskip=1, **settings)
     except gymnasium.error.Error as error:
         known = "a game that ale-py has"
         raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
@@ -95,11 +91,11 @@ def make_atari(
 
 @final
 class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Pictures `[height, width]` with some rows black, given in rows of the whole screen.
+    """Pictures `[height, width]` of the screen, scaled, with some rows black.
 
     Args:
-        env: whose observations are pictures of the screen, scaled.
-        hide: rows of the screen; a row that they share with others is black as well.
+        env: whose observations are such pictures.
+        hide: rows of the screen; a row of a picture is black if it shows any of them.
         screen: rows that the screen has.
 
     Raises:
@@ -113,9 +109,8 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         height = (env.observation_space.shape or (0,))[0]
         for first, end in hide:
             if not 0 <= first < end <= screen:
-                raise ConfigError.mismatch(
-                    "hide", expected=f"rows within 0...{screen}", got=(first, end)
-                )
+                expected = f"rows within 0...{screen}"
+                raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
         self._rows = [
             slice(first * height // screen, ceil(end * height / screen)) for first, end in hide
         ]
@@ -130,7 +125,7 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Episodes of one length, in which games that end begin again and nothing says so.
+    """Episodes of one length, in which games that end begin again unseen.
 
     The info of a step after which a new game began has `game_over`, for evaluation.
 
