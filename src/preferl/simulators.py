@@ -67,12 +67,9 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     except (UnregisteredEnv, ModuleNotFoundError) as error:
         known = sorted({*gymnasium.registry, *PACKAGES})
         close = " or ".join(get_close_matches(env_id, known, n=3, cutoff=0.5))
-        raise ConfigError.mismatch(
-            "environment",
-            expected="the id of a registered one",
-            got=f"{env_id!r} ({error})",
-            fix=f"Did you mean {close}?" if close else "Register it before, or install it.",
-        ) from error
+        fix = f"Did you mean {close}?" if close else "Register it before, or install it."
+        expected, got = "the id of a registered one", f"{env_id!r} ({error})"
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
     except GymnasiumError as error:
         what = f"environment {env_id!r}"
         raise ConfigError.mismatch(what, expected="one that can be made", got=error) from error

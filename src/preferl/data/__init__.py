@@ -8,13 +8,7 @@ from preferl.data.arrays import (
     save_comparisons,
     save_episodes,
 )
-from preferl.data.comparisons import (
-    Comparisons,
-    concatenate,
-    folds,
-    split,
-    split_off_episodes,
-)
+from preferl.data.comparisons import Comparisons, concatenate, folds, split, split_off_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips, Segments, crosses_end, cut, left_out, sample_segments
 from preferl.data.tasks import TASKS, Task, find_task, normalised_score

@@ -22,7 +22,7 @@ from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError
 from preferl.files import writing
 from preferl.reading import inside, read_object, reading
-from preferl.shapes import Array, Observations
+from preferl.shapes import Array
 
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers refuse it."""
@@ -57,12 +57,7 @@ def _damage_as_value_error() -> Iterator[None]:
 
 
 def load_npy(path: Path, *, memory_map: bool = False) -> Array:
-    """Read a `.npy` file of numbers or text; `memory_map` leaves them on disk until they are used.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is none, cut off, or holds objects.
-    """
+    """Read a `.npy` file of numbers or text; one that is damaged raises OSError or ValueError."""
     with _damage_as_value_error():
         with path.open("rb") as file:
             _declared_size(file, path.stat().st_size, "")
@@ -73,10 +68,7 @@ def load_npy(path: Path, *, memory_map: bool = False) -> Array:
 def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
     """Read arrays of numbers from a `.npz` file, all of them or those of some names.
 
-    Raises:
-        DataError: arrays that are missing, or far larger than the file.
-        OSError: it cannot be read.
-        ValueError: no such file, damaged, or with other things than arrays of numbers.
+    One that is damaged raises OSError or ValueError; missing or far too large arrays DataError.
     """
     expansion = Expansion.of(path)
     # Opened here, since numpy leaves a file open that turns out to be none of its own.
@@ -160,11 +152,7 @@ def _save(file: Path, array: Any) -> None:
 
 
 def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read what `save_arrays` wrote: `(arrays, about)`.
-
-    Args:
-        path: the folder.
-        memory_map: leave the numbers on disk until they are used.
+    """Read what `save_arrays` wrote: `(arrays, about)`; the arrays may stay on disk until used.
 
     Raises:
         DataError: not such a folder, a newer format, or a file that is cut off.
@@ -184,30 +172,23 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
 
 
 def _load_array(file: Path, memory_map: bool) -> Array:
+    what, expected = f"{file}", "a whole .npy file"
     try:
         return load_npy(file, memory_map=memory_map)
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         fix = "The file is damaged or gone; restore it from a copy."
-        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            fix = "It cannot be read now; mend what the system names and try again."
-        raise DataError.mismatch(
-            f"{file}", expected="a whole .npy file", got=error, fix=fix
-        ) from error
+        raise DataError.mismatch(what, expected=expected, got=error, fix=fix) from error
+    except OSError as error:
+        fix = "It cannot be read now; mend what the system names and try again."
+        raise DataError.mismatch(what, expected=expected, got=error, fix=fix) from error
 
 
 def save_episodes(
     path: Path, episodes: Episodes, *, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write episodes as a folder of arrays.
-
-    Args:
-        path: the folder, replaced if it exists.
-        episodes: what to write.
-        about: further facts, which `about.json` holds under the name `about`.
-    """
-    names = ("observations", "final_observations", "actions", "rewards", "terminated", "lengths")
+    """Write episodes as a folder of arrays, replaced if it exists; `about.json` keeps `about`."""
     known = {} if about is None else {"about": dict(about)}
-    save_arrays(path, _arrays_of(episodes, *names, "states"), {"kind": "episodes", **known})
+    save_arrays(path, _arrays_of(episodes, _EPISODES), {"kind": "episodes", **known})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
@@ -217,42 +198,26 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
         DataError: the folder holds something else, or is damaged.
     """
     with _loaded(path, "episodes", memory_map) as (arrays, _):
-        return Episodes(
-            observations=_nested("observations", arrays),
-            actions=arrays["actions"],
-            rewards=arrays["rewards"],
-            terminated=arrays["terminated"],
-            final_observations=_nested("final_observations", arrays),
-            lengths=arrays["lengths"],
-            states=arrays.get("states"),
-        )
-
-
-_SEGMENTS = ("observations", "actions", "rewards", "start", "real", "origin", "states")
+        return Episodes(**_columns(_EPISODES, arrays))
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, _arrays_of(segments, *_SEGMENTS), about, durable=durable)
+    save_arrays(path, _arrays_of(segments, _SEGMENTS), about, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
-    """Read segments, left on disk until used.
-
-    Raises:
-        DataError: the folder holds something else, or is damaged.
-    """
+    """Read segments, left on disk until used."""
     with _loaded(path, "segments", memory_map) as (arrays, about):
-        return _to_segments(arrays, about)
+        return _segments(arrays, about)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    arrays = _arrays_of(comparisons.segments, *_SEGMENTS)
-    arrays |= _arrays_of(comparisons, "pairs", "preference", "weight", "annotator")
+    arrays = _arrays_of(comparisons.segments, _SEGMENTS) | _arrays_of(comparisons, _ANSWERS)
     save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
@@ -263,8 +228,7 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
         DataError: the folder holds something else, or is damaged.
     """
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
-        columns = (arrays["pairs"], arrays["preference"], arrays["weight"], arrays.get("annotator"))
-        return Comparisons(_to_segments(arrays, about), *columns)
+        return Comparisons(_segments(arrays, about), **_columns(_ANSWERS, arrays))
 
 
 def content_id(*arrays: Array) -> str:
@@ -299,7 +263,15 @@ def _loaded(
         yield arrays, about
 
 
-def _arrays_of(table: Any, *names: str) -> dict[str, Array]:
+_EPISODES: Final = (
+    "observations", "final_observations", "actions", "rewards", "terminated", "lengths", "states",
+)  # fmt: skip
+_SEGMENTS: Final = ("observations", "actions", "rewards", "start", "real", "origin", "states")
+_ANSWERS: Final = ("pairs", "preference", "weight", "annotator")
+_OPTIONAL: Final = {"states", "origin", "annotator"}
+
+
+def _arrays_of(table: Any, names: Collection[str]) -> dict[str, Array]:
     """The columns of a table that are there, those of observations by their keys."""
     arrays: dict[str, Array] = {}
     for name in names:
@@ -311,25 +283,21 @@ def _arrays_of(table: Any, *names: str) -> dict[str, Array]:
     return arrays
 
 
-def _nested(name: str, arrays: Mapping[str, Array]) -> Observations:
-    if name in arrays:
-        return arrays[name]
-    prefix = f"{name}/"
-    found = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
-    check(found, "array folder", f"an array {name!r}", list(arrays))
-    return found
+def _columns(names: Collection[str], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Columns of a table from what `_arrays_of` made of them."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        keyed = {
+            k.removeprefix(f"{name}/"): a for k, a in arrays.items() if k.startswith(f"{name}/")
+        }
+        columns[name] = arrays.get(name, keyed or None)
+        there = columns[name] is not None or name in _OPTIONAL
+        check(there, "array folder", f"an array {name!r}", list(arrays))
+    return columns
 
 
-def _to_segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
-    if int(about["length"]) > MOST_STEPS:
-        raise ValueError(f"clips of {about['length']} steps")
-    return Segments(
-        observations=_nested("observations", arrays),
-        actions=arrays["actions"],
-        rewards=arrays["rewards"],
-        start=arrays["start"],
-        real=arrays["real"],
-        length=int(about["length"]),
-        origin=arrays.get("origin"),
-        states=arrays.get("states"),
-    )
+def _segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
+    length = int(about["length"])
+    if length > MOST_STEPS:
+        raise ValueError(f"clips of {length} steps")
+    return Segments(length=length, **_columns(_SEGMENTS, arrays))

@@ -57,10 +57,7 @@ def require_names(where: object, wanted: Collection[str], held: Iterable[Any], w
 def require_numbers(
     what: object, array: Any, expected: str = "numbers with an axis of steps", *, axes: int = 1
 ) -> None:
-    """Raise `DataError` unless an array holds numbers or booleans and has `axes` or more axes.
-
-    It may be any object with `dtype` and `shape`, such as an array in a file.
-    """
+    """Raise `DataError` unless an array, or one in a file, holds numbers along `axes` or more."""
     holds = array.dtype.kind in "biuf" and len(array.shape) >= axes
     check(holds, what, expected, f"{array.dtype} of shape {array.shape}")
 
@@ -76,14 +73,19 @@ def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:
-    """The number of rows that all arrays have.
-
-    Raises:
-        DataError: arrays of different lengths.
-    """
+    """The number of rows of all arrays; raise `DataError` where they differ."""
     lengths = {key: len(array) for key, array in arrays.items()}
     check(len(set(lengths.values())) == 1, what, "arrays of one length", lengths)
     return next(iter(lengths.values()))
+
+
+def require_finite(what: str, array: Array) -> None:
+    """Raise `DataError` that names the first row with NaN or infinity."""
+    if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+        row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
+        got = f"NaN or infinity, first in row {row}"
+        fix = "Repair or drop that step before it becomes training data."
+        raise DataError.mismatch(what, expected="finite numbers", got=got, fix=fix)
 
 
 def as_floats(rewards: Array) -> Array:

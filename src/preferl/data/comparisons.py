@@ -7,6 +7,7 @@ from typing import Literal, Self, final
 import numpy as np
 
 from preferl.data.columns import check, require_shape
+from preferl.data.episodes import join_columns
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, leaves
@@ -56,14 +57,7 @@ class Comparisons:
         weight: FloatArray | None = None,
         annotator: IntArray | None = None,
     ) -> Self:
-        """Comparisons that keep just the segments and steps their pairs need.
-
-        Args:
-            segments: candidates, most of which may be in no pair.
-            pairs: `[P, 2]`
-            preference: `[P]`
-            weight: `[P]`; ones by default.
-            annotator: `[P]` or None.
+        """Comparisons that keep just the segments and steps their pairs need; weights default to 1.
 
         Raises:
             DataError: pairs that name no segment, or what `Comparisons` refuses.
@@ -134,13 +128,10 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
     if len(parts) == 1:
         return parts[0]
     offsets = np.cumsum([0] + [len(part.segments) for part in parts[:-1]])
-    people = [part.annotator for part in parts if part.annotator is not None]
     return Comparisons(
         join_segments([part.segments for part in parts]),
         np.concatenate([part.pairs + o for part, o in zip(parts, offsets, strict=True)]),
-        np.concatenate([part.preference for part in parts]),
-        np.concatenate([part.weight for part in parts]),
-        np.concatenate(people) if len(people) == len(parts) else None,
+        **join_columns(parts, "{} to concatenate", ["preference", "weight", "annotator"]),
     )
 
 
@@ -235,9 +226,7 @@ def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
 def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Comparisons, Comparisons]:
     """Train on pairs without a step of the held episodes; validate on pairs wholly in them.
 
-    Args:
-        comparisons: what to split.
-        held: numbers of episodes, as `origin` counts them.
+    Episodes are numbered as `origin` counts them.
 
     Raises:
         DataError: one of the parts would be empty.

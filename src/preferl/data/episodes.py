@@ -8,7 +8,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
-from preferl.data.columns import check
+from preferl.data.columns import check, require_finite
 from preferl.data.on_disk import concatenate_rows
 from preferl.errors import DataError
 from preferl.shapes import (
@@ -74,7 +74,8 @@ class Episodes:
             array = columns[name]
             check(array.ndim == 1, f"Episodes.{name}", "one axis [T]", f"shape {array.shape}")
         for name in ("observations", "final_observations", "actions", "rewards"):
-            _require_finite(f"Episodes.{name}", columns[name])
+            for array in leaves(columns[name]):
+                require_finite(f"Episodes.{name}", array)
         boolean = self.terminated.dtype == bool
         check(boolean, "Episodes.terminated", "booleans", self.terminated.dtype)
         inside = np.asarray(self.terminated).copy()
@@ -156,13 +157,7 @@ class Episodes:
 
 
 def take_steps(table: Any, rows: Any, pick: Callable[[Any, Any], Any] = getitem) -> dict[str, Any]:
-    """Rows of the columns that episodes and segments have of each step, by name.
-
-    Args:
-        table: `Episodes` or `Segments`.
-        rows: any index of an array's first axis.
-        pick: takes rows of an array; `select_rows` leaves pictures on disk.
-    """
+    """Rows of the columns that `Episodes` and `Segments` have of each step, by name."""
     columns = {key: getattr(table, key) for key in ("observations", "actions", "rewards", "states")}
     return {
         name: None if column is None else map_observations(lambda a: pick(a, rows), column)
@@ -187,13 +182,7 @@ def join(parts: Sequence[Episodes]) -> Episodes:
 def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[str, Any]:
     """Columns of several tables end to end, by name; None where a part lacks one.
 
-    Args:
-        parts: tables of one kind.
-        what: they are called in errors, with `{}` where the column's name stands.
-        names: of the columns.
-
-    Raises:
-        DataError: parts of other keys, or whose rows have other shapes.
+    Errors name them `what`, in which `{}` is the column's name.
     """
     columns = {name: [getattr(part, name) for part in parts] for name in names}
     return {
@@ -203,13 +192,7 @@ def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[
 
 
 def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
-    """Concatenate arrays, or dictionaries of them, along their first axis.
-
-    Pictures that are on disk stay there.
-
-    Raises:
-        DataError: parts of other keys, or whose rows have other shapes.
-    """
+    """Concatenate alike arrays, or dictionaries of them, by rows; pictures on disk stay there."""
     require_alike(name, parts)
     return map_observations(lambda *arrays: concatenate_rows(arrays), *parts)
 
@@ -220,15 +203,3 @@ def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> Non
     for k, shape in enumerate(shapes):
         expected = f"rows of {shapes[0]}, as in {unit} 0"
         check(shape == shapes[0], name, expected, f"{shape} in {unit} {k}")
-
-
-def _require_finite(name: str, values: Observations) -> None:
-    for array in leaves(values):
-        if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
-            row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
-            raise DataError.mismatch(
-                name,
-                expected="finite numbers",
-                got=f"NaN or infinity, first in row {row}",
-                fix="Repair or drop that step before it becomes training data.",
-            )

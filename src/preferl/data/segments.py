@@ -164,9 +164,6 @@ def join_segments(parts: list[Segments]) -> Segments:
     Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
     mean equal episodes. Parts of different segment length get the longest one: the windows of the
     others are padded, as those of short episodes are.
-
-    Raises:
-        DataError: nothing to join, or parts of different shapes or keys.
     """
     if not parts:
         raise DataError("There are no segments to join. Ask at least one question first.")
@@ -182,15 +179,10 @@ def join_segments(parts: list[Segments]) -> Segments:
 
 
 def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
-    """The windows of `length` steps that begin at these rows, as a label file names them.
+    """The `[N]` windows of `length` steps that begin at rows `start`, as a label file names them.
 
     Windows may run across an episode's end (some published label files do): find those with
     `crosses_end` and drop them, or keep them knowingly.
-
-    Args:
-        episodes: where to cut.
-        start: `[N]` rows of `episodes`.
-        length: `L`.
 
     Raises:
         DataError: a window that leaves the data, which means the labels belong to other data.
@@ -213,12 +205,7 @@ def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
 
 
 def sample_segments(
-    episodes: Episodes,
-    count: int,
-    length: int,
-    rng: np.random.Generator,
-    *,
-    short: Short = "drop",
+    episodes: Episodes, count: int, length: int, rng: np.random.Generator, *, short: Short = "drop"
 ) -> Segments:
     """Sample segments uniformly over all windows of all episodes, never across an episode's end.
 

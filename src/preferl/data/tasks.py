@@ -86,13 +86,10 @@ def find_task(task: str | Task) -> Task:
     if isinstance(task, Task):
         return task
     if task not in TASKS:
-        near = get_close_matches(task, TASKS, n=5, cutoff=0.5)
-        raise ConfigError.mismatch(
-            "task",
-            expected=f"a name such as {', '.join(near or ('door-human-v1', 'Lift_ph'))}",
-            got=repr(task),
-            fix="See preferl.data.TASKS for all names, or pass a Task of your own.",
-        )
+        near = get_close_matches(task, TASKS, n=5, cutoff=0.5) or ("door-human-v1", "Lift_ph")
+        expected = f"a name such as {', '.join(near)}"
+        fix = "See preferl.data.TASKS for all names, or pass a Task of your own."
+        raise ConfigError.mismatch("task", expected=expected, got=repr(task), fix=fix)
     return TASKS[task]
 
 
@@ -103,9 +100,7 @@ def normalised_score(task: str | Task, returns: FloatArray) -> FloatArray: ...
 def normalised_score(task: str | Task, returns: Any) -> Any:
     """Returns on D4RL's scale (Fu et al. 2020, section 6): 0 for a random policy, 100 an expert.
 
-    Args:
-        task: as for `find_task`.
-        returns: a number, or an array of any shape.
+    `returns` are a number, or an array of any shape.
 
     Raises:
         ConfigError: an unknown name.

@@ -50,7 +50,7 @@ def save_minari(
         episodes: in the observations and actions of the environment.
         name: id of the data set.
         env: id of the environment, from which Minari takes spaces and specification.
-        algorithm: who acted.
+        algorithm: which acted.
         description: for people.
         about: further metadata, stored under the name `preferl`. `references` in it, with the
             mean returns `random` and `expert`, become Minari's reference scores; `tiers`, with

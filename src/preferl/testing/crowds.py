@@ -80,7 +80,7 @@ def simulate_crowd(
     Args:
         careless: `[A]` share of answers that each annotator gives at random, in [0, 1].
         rng: source of all draws.
-        config: how queries are handed out; the defaults if None.
+        config: its defaults if None.
         random_left: share of random answers that are the left clip.
 
     Raises:
@@ -100,7 +100,7 @@ def simulate_crowd(
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)
     difference = np.where(repeat_of >= 0, difference[repeat_of], difference)
     truth = np.where(np.abs(difference) < config.tie_width, 0.5, (np.sign(difference) + 1) / 2)
-    swapped = _swapped(query, annotator, repeat_of, rng, config)
+    swapped = _swapped(query, annotator, repeat_of, rng, config.swap_repeats)
     with_care = rng.random(len(query)) < 1 / (1 + np.exp(-difference[query]))
     answer = np.where(truth[query] == 0.5, 0.5, with_care)
     random = (rng.random(len(query)) < random_left) != swapped
@@ -166,9 +166,9 @@ def _swapped(
     annotator: IntArray,
     repeat_of: IntArray,
     rng: np.random.Generator,
-    config: CrowdConfig,
+    share: float,
 ) -> BoolArray:
-    """`[R]` left and right at random; repeats keep or exchange those of the first time."""
+    """`[R]` at random; this share of repeats differs from the first time."""
     swapped = rng.random(len(query)) < 0.5
     repeat = np.flatnonzero(repeat_of[query] >= 0)
     people = int(annotator.max()) + 1
@@ -176,5 +176,5 @@ def _swapped(
     order = np.argsort(key)
     wanted = repeat_of[query[repeat]] * people + annotator[repeat]
     original = order[np.searchsorted(key[order], wanted)]
-    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < config.swap_repeats)
+    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < share)
     return swapped

@@ -18,20 +18,12 @@ EXTREMES: dict[str, Callable[[Array], float]] = {"least": np.min, "largest": np.
 
 
 def check_teacher(
-    teacher: Teacher,
-    segments: Segments | None = None,
-    *,
-    repeatable: bool = True,
-    seed: int = 0,
+    teacher: Teacher, segments: Segments | None = None, *, repeatable: bool = True, seed: int = 0
 ) -> None:
     """Raise `FeedbackError` unless a teacher answers every pair it is shown, and changes no clip.
 
-    Args:
-        teacher: yours.
-        segments: what to show; by default windows of made-up episodes with numbers, some padded.
-        repeatable: whether the same clips and generator must give the same answers, whatever
-            padded steps hold; false for people.
-        seed: of what is drawn.
+    If `repeatable`, the same clips and generator must give the same answers, whatever padded steps
+    hold; pass False for people. Segments are made up by default, some of them padded.
 
     >>> from preferl.feedback import ScriptedTeacher
     >>> check_teacher(ScriptedTeacher(temperature=0.5))
@@ -60,13 +52,8 @@ def check_sampler(
 ) -> None:
     """Raise `FeedbackError` unless a sampler gives as many pairs of two as asked, repeatably.
 
-    The number of segments that it wants, if it names one, must be enough for a query.
-
-    Args:
-        sampler: yours.
-        segments: what to choose from, at least two different windows; made up by default.
-        count: pairs to ask for.
-        seed: of what is drawn.
+    The number of segments that it wants, if it names one, must be enough for a query. `segments`
+    are at least two different windows; made up by default.
 
     >>> from preferl.feedback import UniformPairs
     >>> check_sampler(UniformPairs())
@@ -92,22 +79,20 @@ def check_feedback(
     """Raise `FeedbackError` unless answers come back, each once, and only by `comparisons`.
 
     Args:
-        feedback: yours, at best a fresh one; it gets ten queries in two calls.
-        segments: what to ask about, at least five windows of different steps; made up by default.
+        feedback: at best a fresh one; it gets ten queries in two calls.
+        segments: at least five windows of different steps; made up by default.
         answer: answers all pending queries of an asynchronous feedback; None for one that
             answers at once.
         declines: whether some queries may remain without an answer.
-        seed: of what is drawn.
+        seed: of made-up segments.
 
     >>> from preferl.feedback import InstantFeedback, ScriptedTeacher
     >>> check_feedback(InstantFeedback(ScriptedTeacher(), 0))
     """
     segments = example_segments(seed) if segments is None else segments
     pairs = _every_pair(len(segments))[:10]
-    if len(pairs) < 10:
-        raise FeedbackError.mismatch(
-            "segments to ask about", expected="at least 5", got=len(segments)
-        )
+    enough = len(pairs) == 10
+    _require(enough, feedback, "segments to ask about", "at least 5", len(segments))
     known = _count(feedback)
     _ask(feedback, segments, pairs[:0])
     _unchanged(feedback, known, "no question")

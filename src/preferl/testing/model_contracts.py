@@ -28,9 +28,7 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     padding does not matter, members come first, gradients are finite and reach every parameter,
     statistics are set and not gathered, and copies (files, where it has a config) are exact.
 
-    Args:
-        model: yours, on the processor; it is copied, not changed.
-        seed: of the steps it gets.
+    The model must be on the processor; it is copied, not changed.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> from preferl.models import MLPReward

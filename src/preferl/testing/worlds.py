@@ -108,12 +108,8 @@ def make_episodes(
 ) -> Episodes:
     """Make episodes of independent random steps; every other one terminates.
 
-    Args:
-        rng: source of the steps.
-        lengths: `[K]` steps of each.
-        observation_space: that of `PointWorld` by default.
-        action_space: that of `PointWorld` by default.
-        reward: of each step; `linear_reward` in both spaces of `PointWorld`, else normal.
+    Rewards are `linear_reward` in both spaces of `PointWorld`, the default, and else normal,
+    unless `reward` computes those of each step.
 
     >>> make_episodes(np.random.default_rng(0), [3, 2]).terminated.tolist()
     [False, False, True, False, False]
@@ -136,18 +132,12 @@ def make_episodes(
 
 
 def make_comparisons(
-    rng: np.random.Generator,
-    pairs: int = 20,
-    length: int = 5,
-    episodes: Episodes | None = None,
+    rng: np.random.Generator, pairs: int = 20, length: int = 5, episodes: Episodes | None = None
 ) -> Comparisons:
     """Make pairs of random segments, the one of the higher true return preferred.
 
-    Args:
-        rng: source of the segments.
-        pairs: `P`.
-        length: `L`; shorter episodes become padded segments.
-        episodes: where to cut; some of `PointWorld`'s spaces if None, one of them short.
+    Shorter episodes become padded segments. By default there are three in `PointWorld`'s spaces,
+    one of them short.
 
     >>> make_comparisons(np.random.default_rng(0), pairs=3).preference.shape
     (3,)

@@ -49,17 +49,17 @@ def make_atari(
     sticky: float = 0.0,
     render_mode: str | None = None,
 ) -> Environment:
-    """A game as one that goes on for ever, cut into episodes of one length.
+    """Make a game that goes on for ever, cut into episodes of one length.
 
     Observations are `[stack, size, size]` grey bytes, the newest frame last. The game's own
     reward is that of `skip` frames. `preferl/<game>-v0` is the id of each game of `HIDDEN_ROWS`.
 
     Args:
-        game: as `ALE/<game>-v5` has it, for example "Breakout".
+        game: as in `ALE/<game>-v5`, for example "Breakout".
         length: steps per episode, each of `skip` frames; whatever happens in the game.
         hide: rows of the screen to black out; those of `HIDDEN_ROWS` if None.
-        skip: frames per step; of the last two the brighter pixels are seen, against flicker.
-        stack: frames per observation; 4, so that speeds are seen.
+        skip: frames per step; the brighter pixels of the last two are observed, against flicker.
+        stack: frames per observation; 4, so that speeds are visible.
         size: pixels on a side.
         sticky: probability that the action before is repeated; 0 as in the paper, while Machado
             et al. (2018) recommend 0.25.
@@ -91,12 +91,7 @@ def make_atari(
 
 @final
 class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Pictures `[height, width]` of the screen, scaled, with some rows black.
-
-    Args:
-        env: whose observations are such pictures.
-        hide: rows of the screen; a row of a picture is black if it shows any of them.
-        screen: rows that the screen has.
+    """Pictures `[height, width]` of a screen, scaled, with the rows that show hidden ones black.
 
     Raises:
         ConfigError: rows that are not on the screen.
@@ -111,27 +106,22 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
             if not 0 <= first < end <= screen:
                 expected = f"rows within 0...{screen}"
                 raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
-        self._rows = [
-            slice(first * height // screen, ceil(end * height / screen)) for first, end in hide
-        ]
+        self._hidden = np.zeros(height, bool)
+        for first, end in hide:
+            self._hidden[first * height // screen : ceil(end * height / screen)] = True
 
     def observation(self, observation: Array) -> Array:
         """The picture, a copy, without these rows."""
         picture = np.array(observation)
-        for rows in self._rows:
-            picture[rows] = 0
+        picture[self._hidden] = 0
         return picture
 
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Episodes of one length, in which games that end begin again unseen.
+    """Episodes of `length` steps, in which games that end begin again unseen.
 
     The info of a step after which a new game began has `game_over`, for evaluation.
-
-    Args:
-        env: whose episodes end by the rules.
-        length: steps per episode, at least 1.
     """
 
     def __init__(self, env: Environment, length: int) -> None:

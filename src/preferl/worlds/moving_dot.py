@@ -1,7 +1,7 @@
 """The smallest task from pixels: keep a dot in the middle of a small picture (numpy).
 
-The idea of such a task for trying reward learning from pixels is Matthew Rahtz's (2018, "Lessons
-Learned Reproducing a Deep Reinforcement Learning Paper").
+The idea is Matthew Rahtz's (2018, "Lessons Learned Reproducing a Deep Reinforcement Learning
+Paper").
 """
 
 from typing import Any, Final, final

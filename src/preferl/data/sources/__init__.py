@@ -21,11 +21,7 @@ from preferl.data.sources.labels import (
 )
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import load_pickle
-from preferl.data.sources.robomimic import (
-    OBSERVATION_KEYS,
-    check_observation_order,
-    load_robomimic,
-)
+from preferl.data.sources.robomimic import OBSERVATION_KEYS, check_observation_order, load_robomimic
 from preferl.data.sources.stacked import load_stacked
 
 __all__ = [

@@ -75,13 +75,8 @@ def qlearning_view(
 ) -> tuple[IntArray, IntArray]:
     """Rows of a file that the view keeps, and how they are divided into episodes.
 
-    Args:
-        terminals: `[N]` true where an episode ended by the rules.
-        timeouts: `[N]` true where it was cut off; these rows are dropped.
-        moves: `[N]` true where a new episode follows for another reason.
-
-    Returns:
-        `(rows, lengths)`, `[T]` rows of the file and `[K]` steps of each episode.
+    Episodes end by the rules (`terminals`, `[N]`), by a time limit (`timeouts`, whose rows are
+    dropped) or because a goal `moves`. `[T]` rows come with `[K]` steps of each episode.
 
     >>> rows, lengths = qlearning_view(np.array([0, 1, 0, 0, 0], bool),
     ...                                np.array([0, 0, 0, 1, 0], bool))

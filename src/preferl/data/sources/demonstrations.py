@@ -45,13 +45,10 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
         UnsafePickleError: the pickle wants to run code.
     """
     found = load_pickle(path)
-    if not isinstance(found, list | tuple) or not found:
-        size = f" of length {len(found)}" if isinstance(found, list | tuple) else ""
-        raise DataError.mismatch(
-            f"{path}",
-            expected="a list of demonstrations, each a dictionary of arrays",
-            got=f"{type(found).__name__}{size}",
-        )
+    several = isinstance(found, list | tuple)
+    got = type(found).__name__ + (f" of length {len(found)}" if several else "")
+    expected = "a list of demonstrations, each a dictionary of arrays"
+    check(several and found, path, expected, got)
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
     demonstrations = [
         _arrays(one, f"{path}, demonstration {k}", expansion) for k, one in enumerate(found)

@@ -15,7 +15,7 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.data.columns import check, reading_foreign, require_numbers
+from preferl.data.columns import check, reading_foreign, require_finite, require_numbers
 from preferl.errors import DataError
 from preferl.shapes import Array
 
@@ -57,16 +57,7 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
 
 
 def read_array(group: Any, key: str, name: str) -> Array:
-    """Read the numbers of one array, with an axis of steps first.
-
-    Args:
-        group: an `h5py.File` or group.
-        key: of the array, with `/` between nested groups.
-        name: of the group, for errors.
-
-    Raises:
-        DataError: no such array, damaged content, no numbers, or NaN and infinity among them.
-    """
+    """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
     held, what = group.get(key), f"{name}, {key}"
     if not isinstance(held, require("h5py", extra="d4rl").Dataset):
         there = f"only {', '.join(sorted(group))}"
@@ -74,9 +65,7 @@ def read_array(group: Any, key: str, name: str) -> Array:
     require_numbers(what, held)
     with reading_foreign(what, "a whole array"):  # the array is damaged, not the file
         array = np.asarray(held[()])
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        got = f"NaN or infinity, first in row {int(np.argwhere(~np.isfinite(array))[0, 0])}"
-        raise DataError.mismatch(what, expected="finite numbers", got=got)
+    require_finite(what, array)
     return array
 
 

@@ -117,12 +117,7 @@ class LabelReport:
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledPairs:
-    """Comparisons read from a label folder, and the count of what was in it.
-
-    Attributes:
-        comparisons: the pairs that were kept, with the steps they need; each clip once.
-        report: counts, of what was left out too.
-    """
+    """Comparisons kept of a label folder, each clip once, and counts of all that it held."""
 
     comparisons: Comparisons
     report: LabelReport
@@ -213,11 +208,8 @@ def join_labels(
 ) -> LabelledPairs:
     """Comparisons of the segments that label rows name.
 
-    Args:
-        rows: which segments, and their preferences.
-        episodes: the data set that the rows count in.
-        crossing: as for `load_labels`; left out by default.
-        name: of the rows, for errors.
+    `episodes` are those that the rows count in, `crossing` is as for `load_labels`, with pairs
+    dropped by default, and errors call the rows `name`.
 
     Raises:
         ConfigError: another `crossing`.
@@ -232,14 +224,12 @@ def join_labels(
     across = beyond[pairs].any(axis=1)
     if crossing == "error" and across.any():
         begin = int(start[beyond][0])
-        raise DataError.mismatch(
-            f"{name} does not fit these episodes",
-            expected="segments inside episodes",
-            got=f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such "
-            f"as rows {begin} to {begin + rows.length - 1}",
-            fix="Load the version and view of the data set that the labels were made for, or "
-            'pass crossing="drop" or "keep" if they are meant to cross.',
-        )
+        got = f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such as "
+        got += f"rows {begin} to {begin + rows.length - 1}"
+        fix = "Load the version and view of the data set that the labels were made for, or pass "
+        fix += 'crossing="drop" or "keep" if they are meant to cross.'
+        what = f"{name} does not fit these episodes"
+        raise DataError.mismatch(what, expected="segments inside episodes", got=got, fix=fix)
     kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
     report = LabelReport(
         pairs=len(rows),

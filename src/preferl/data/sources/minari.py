@@ -67,12 +67,10 @@ def _require_allowed(module: str, what: str) -> None:
     try:
         admitted(module, source=what)
     except ConfigError as error:
-        raise DataError.mismatch(
-            f"{what}, which lacks its spaces",
-            expected=f"an environment of {', '.join(sorted(ALLOWED))}",
-            got=module,
-            fix="If you trust its code, load it with minari.load_dataset and pass what it returns.",
-        ) from error
+        expected = f"an environment of {', '.join(sorted(ALLOWED))}"
+        fix = "If you trust its code, load it with minari.load_dataset and pass what it returns."
+        what = f"{what}, which lacks its spaces"
+        raise DataError.mismatch(what, expected=expected, got=module, fix=fix) from error
 
 
 def _modules(spec: Any) -> Iterator[str]:

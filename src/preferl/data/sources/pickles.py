@@ -63,11 +63,9 @@ class Nothing:
         """Whatever it is made of."""
         return super().__new__(cls)
 
-    def __setstate__(self, state: object) -> None:
-        """Forget it."""
+    def __setstate__(self, state: object) -> None: ...
 
-    def __setitem__(self, key: object, value: object) -> None:
-        """Forget it."""
+    def __setitem__(self, key: object, value: object) -> None: ...
 
 
 def load_pickle(
@@ -111,18 +109,7 @@ def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str
 def array_of(
     value: Any, name: str, expansion: Expansion, *, expected: str = "an array of numbers"
 ) -> Array:
-    """Make an array of nested lists, which a pickle may make share their parts, once counted.
-
-    Args:
-        value: numbers, arrays and lists of such.
-        name: of the array, for errors.
-        expansion: of the file, by which the array is counted.
-        expected: of the array, for errors.
-
-    Raises:
-        DataError: lists of other things, of unequal lengths, nested too deeply, or larger than
-            the file explains.
-    """
+    """Make an array of nested lists, which a pickle may make share their parts, once counted."""
     if isinstance(value, list | tuple):
         expansion.add(_ENTRY * _entries(value, name, {}, 0))
     try:
@@ -170,12 +157,10 @@ class _ArrayUnpickler(pickle.Unpickler):
             return Nothing
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
-        raise UnsafePickleError.mismatch(
-            "pickle",
-            expected="numpy arrays, numbers, strings and plain containers",
-            got=f"the global {module}.{name}",
-            fix="Nothing was executed. Do not open it with pickle unless you trust its maker.",
-        )
+        expected = "numpy arrays, numbers, strings and plain containers"
+        got = f"the global {module}.{name}"
+        fix = "Nothing was executed. Do not open it with pickle unless you trust its maker."
+        raise UnsafePickleError.mismatch("pickle", expected=expected, got=got, fix=fix)
 
 
 @final
@@ -336,10 +321,6 @@ def check_opcodes(content: bytes | mmap.mmap) -> None:
     """Refuse a pickle whose instructions take more memory or time than its size explains.
 
     Nothing is carried out, and what follows the pickle's end is not read.
-
-    Raises:
-        DataError: a memo index or a key beyond bounds.
-        ValueError, IndexError: no whole pickle.
     """
     at, stack = 0, _Stack()
     while True:

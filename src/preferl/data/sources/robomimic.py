@@ -61,9 +61,8 @@ def load_robomimic(
     """
     require_one_of("order", order, Order)
     if isinstance(observation_keys, str) or not observation_keys:
-        raise ConfigError.mismatch(
-            "observation_keys", expected="a list of keys", got=repr(observation_keys)
-        )
+        got = repr(observation_keys)
+        raise ConfigError.mismatch("observation_keys", expected="a list of keys", got=got)
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
         if order == "numeric":
@@ -86,7 +85,7 @@ def check_observation_order(
     Args:
         path: the file.
         environment: keys in the simulator's order to their dimensions.
-        observation_keys: as given to `load_robomimic`.
+        observation_keys: as for `load_robomimic`.
 
     Raises:
         DataError: other keys, another order or other dimensions; or a damaged file.
