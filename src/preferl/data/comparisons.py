@@ -124,7 +124,7 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
         DataError: nothing to concatenate, or parts of different shapes or keys.
     """
     if not parts:
-        raise DataError("There are no comparisons to concatenate. Ask at least one question.")
+        raise DataError("There are no comparisons to concatenate. Send at least one query.")
     if len(parts) == 1:
         return parts[0]
     offsets = np.cumsum([0] + [len(part.segments) for part in parts[:-1]])
@@ -186,7 +186,7 @@ def split(
     group, groups = _equal_pairs(comparisons)
     held = round(groups * validation)
     expected = f"enough for a validation share of {validation:g} and the rest"
-    fix = "Ask more questions or change the share."
+    fix = "Send more queries or change the share."
     check(0 < held < groups, "comparisons to split", expected, f"{groups} different pairs", fix)
     inside = np.isin(group, rng.permutation(groups)[:held])
     return comparisons[~inside], comparisons[inside]

@@ -201,5 +201,6 @@ def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> Non
     """Raise `DataError` unless all parts have the keys and row shapes of the first."""
     shapes = [map_observations(lambda array: array.shape[1:], part) for part in parts]
     for k, shape in enumerate(shapes):
-        expected = f"rows of {shapes[0]}, as in {unit} 0"
-        check(shape == shapes[0], name, expected, f"{shape} in {unit} {k}")
+        if shape != shapes[0]:
+            expected, got = f"rows of {shapes[0]}, as in {unit} 0", f"{shape} in {unit} {k}"
+            raise DataError.mismatch(name, expected=expected, got=got)

@@ -166,7 +166,7 @@ def join_segments(parts: list[Segments]) -> Segments:
     others are padded, as those of short episodes are.
     """
     if not parts:
-        raise DataError("There are no segments to join. Ask at least one question first.")
+        raise DataError("There are no segments to join. Send at least one query first.")
     if len(parts) == 1:
         return parts[0]
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])

@@ -95,13 +95,13 @@ def check_feedback(
     _require(enough, feedback, "segments to ask about", "at least 5", len(segments))
     known = _count(feedback)
     _ask(feedback, segments, pairs[:0])
-    _unchanged(feedback, known, "no question")
+    _unchanged(feedback, known, "no query")
     asked: list[str] = []
     for part in (pairs[:5], pairs[5:]):
         before = _count(feedback)
         _ask(feedback, segments, part)
         if answer is not None:
-            _unchanged(feedback, before, "a question before its answer")
+            _unchanged(feedback, before, "a query before its answer")
             answer()
         asked += _names(segments, part)
         _check_answered(feedback, known, asked, declines)
@@ -197,7 +197,7 @@ def _ask(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
     returned = ask(segments, pairs)
     fix = "Answers are read with `comparisons`, since people answer later."
     got = type(returned).__name__
-    _require(returned is None, feedback, "what `ask` hands back", "None", got, fix)
+    _require(returned is None, feedback, "what `ask` returns", "None", got, fix)
 
 
 def _unchanged(feedback: Feedback, count: int, after: str) -> None:
@@ -222,7 +222,7 @@ def _names(segments: Segments, pairs: IntArray) -> list[str]:
 def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: bool) -> None:
     comparisons = _comparisons(feedback)
     if comparisons is None:
-        what = f"answers to {len(asked)} questions"
+        what = f"answers to {len(asked)} queries"
         _require(declines, feedback, what, len(asked), "none")
         return
     new = comparisons[known:]
@@ -246,7 +246,7 @@ def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> N
     try:
         feedback.ask(segments, pairs)
     except (ValueError, IndexError):
-        _unchanged(feedback, before, "a question that was refused")
+        _unchanged(feedback, before, "a query that was refused")
         return
     what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
     raise _error(feedback, what, "an error", "nothing")

@@ -1,6 +1,6 @@
 """Atari games as rewards are learned in them (Christiano et al. 2017, appendix A.2; extra `atari`).
 
-Neither the score, nor a lost life, nor the end of a game may tell an agent what its reward is.
+Neither the score, nor a lost life, nor the end of a game may reveal the reward to an agent.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
 """Experience and labels of other projects, one reader per format."""
 
 from preferl.data.sources.d4rl import load_d4rl
-from preferl.data.sources.demonstrations import load_demonstrations
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.hub import load_hub_dataset
-from preferl.data.sources.kinds import load_source
+from preferl.data.sources.kinds import load_demonstrations, load_source, load_stacked
 from preferl.data.sources.labels import (
     LabelledPairs,
     LabelReport,
@@ -22,7 +21,6 @@ from preferl.data.sources.labels import (
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import load_pickle
 from preferl.data.sources.robomimic import OBSERVATION_KEYS, check_observation_order, load_robomimic
-from preferl.data.sources.stacked import load_stacked
 
 __all__ = [
     "OBSERVATION_KEYS",
