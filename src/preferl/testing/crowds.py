@@ -132,7 +132,7 @@ def _hand_out(
     ordinary = max(1, (config.answers - known - repeats) * annotators // config.quorum)
     people = rng.random((ordinary, annotators)).argsort(1)[:, : config.quorum]
     query, annotator = np.repeat(np.arange(ordinary), config.quorum), people.ravel()
-    again = _some_of_each(annotator, annotators, repeats, rng)
+    again = _some_of_each(annotator, repeats, rng)
     total = ordinary + known + len(again)
     is_known = (np.arange(total) >= ordinary) & (np.arange(total) < ordinary + known)
     known_query = np.tile(np.flatnonzero(is_known), annotators)
@@ -143,13 +143,11 @@ def _hand_out(
     return np.concatenate(queries), np.concatenate(whose), repeat_of, is_known
 
 
-def _some_of_each(
-    annotator: IntArray, annotators: int, count: int, rng: np.random.Generator
-) -> IntArray:
+def _some_of_each(annotator: IntArray, count: int, rng: np.random.Generator) -> IntArray:
     """Up to `count` random rows of each annotator."""
     shuffled = rng.permutation(len(annotator))
     shuffled = shuffled[np.argsort(annotator[shuffled], kind="stable")]
-    of_each = np.bincount(annotator, minlength=annotators)
+    of_each = np.bincount(annotator)
     rank = np.arange(len(annotator)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
     return np.asarray(shuffled[rank < count])
 

@@ -1,7 +1,7 @@
 """Checks of the contract that a reward model of yours must keep (torch)."""
 
-from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -186,7 +186,7 @@ def _check_copies(model: RewardModel, windows: _Windows) -> None:
 
     def exact(what: str, other: RewardModel) -> None:
         for one, two in zip(output, _ask(other, *windows[:3]), strict=True):
-            _compare(model, what, one, two, fix, equal=torch.equal)
+            _compare(model, what, one, two, fix, exact=True)
 
     exact("output of a copy", deepcopy(model))
     try:
@@ -228,23 +228,14 @@ def _same(
         _compare(model, f"{name}: {what}", one, other, fix)
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
-    scale = float(one.abs().max()) if one.numel() else 0.0
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * (1 + scale))
-
-
 def _compare(
-    model: RewardModel,
-    what: str,
-    expected: Tensor,
-    got: Tensor,
-    fix: str = "",
-    *,
-    equal: Callable[[Tensor, Tensor], bool] = _close,
+    model: RewardModel, what: str, one: Tensor, other: Tensor, fix: str, *, exact: bool = False
 ) -> None:
-    same = expected.shape == got.shape
-    if not same or not equal(expected, got):
-        off = f" (up to {float((expected - got).abs().max()):.2g} off)" if same else ""
+    scale = float(one.abs().max()) if one.numel() else 0.0
+    close = partial(torch.allclose, rtol=1e-4, atol=1e-5 * (1 + scale))
+    same = one.shape == other.shape
+    if not same or not (torch.equal if exact else close)(one, other):
+        off = f" (up to {float((one - other).abs().max()):.2g} off)" if same else ""
         raise _error(model, what, "the same numbers", f"others{off}", fix)
 
 

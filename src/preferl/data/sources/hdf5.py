@@ -69,12 +69,6 @@ def read_array(group: Any, key: str, name: str) -> Array:
     return array
 
 
-def members(file: Any, group: str) -> list[str]:
-    """Names in a group, in lexicographic order; none if it is not there or is an array."""
-    held = file.get(group)
-    return sorted(held) if isinstance(held, require("h5py", extra="d4rl").Group) else []
-
-
 def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
     """Refuse links to other files; nothing of any array is read."""
     h5py = require("h5py", extra="d4rl")

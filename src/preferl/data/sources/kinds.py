@@ -32,7 +32,6 @@ from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.tasks import Task
 from preferl.errors import DataError, require_one_of
-from preferl.shapes import Array
 
 LastObservation = Literal["reset", "reached"]
 
@@ -123,47 +122,38 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     expected = "a list of demonstrations, each a dictionary of arrays"
     check(several and found, path, expected, got)
     expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
-    demonstrations = [
-        _demonstration(one, f"{path}, demonstration {k}", expansion) for k, one in enumerate(found)
+    episodes = [
+        _demonstration(one, f"{path}, demonstration {k}", expansion, drop_last)
+        for k, one in enumerate(found)
     ]
     for field in _FIELDS:
-        parts = [one[field] for one in demonstrations]
+        parts = [getattr(one, field) for one in episodes]
         require_alike(f"{path}, {field}", parts, unit="demonstration")
-    episodes = []
-    for k, one in enumerate(demonstrations):
-        observations, steps = one["observations"], len(one["rewards"]) - drop_last
-        name, expected = f"{path}, demonstration {k}", f"at least {1 + drop_last} steps"
-        check(steps >= 1, name, expected, steps + drop_last)
-        with naming(name):
-            episodes.append(
-                Episodes(
-                    observations=observations[:steps],
-                    actions=one["actions"][:steps],
-                    rewards=as_floats(one["rewards"][:steps]),
-                    terminated=np.zeros(steps, bool),
-                    final_observations=observations[-1:],
-                    lengths=np.array([steps]),
-                )
-            )
     return join(episodes)
 
 
-def _demonstration(demonstration: object, name: str, expansion: Expansion) -> dict[str, Array]:
-    """The checked arrays of one demonstration, with a leading axis `[T]` each."""
-    if not isinstance(demonstration, Mapping):
-        got = type(demonstration).__name__
+def _demonstration(found: object, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
+    if not isinstance(found, Mapping):
+        got = type(found).__name__
         raise DataError.mismatch(name, expected="a dictionary of arrays", got=got)
-    require_names(name, _FIELDS, demonstration, "keys")
-    arrays = {}
-    for field in _FIELDS:
-        what = f"{name}, {field}"
-        arrays[field] = np.asarray(array_of(demonstration[field], what, expansion))
-        require_numbers(what, arrays[field], "an array of numbers with an axis of steps")
+    require_names(name, _FIELDS, found, "keys")
+    arrays = {key: np.asarray(array_of(found[key], f"{name}, {key}", expansion)) for key in _FIELDS}
+    for key, array in arrays.items():
+        require_numbers(f"{name}, {key}", array, "an array of numbers with an axis of steps")
     expansion.add(sum(array.nbytes for array in arrays.values()))
-    shape = arrays["rewards"].shape
-    check(len(shape) == 1, f"{name}, rewards", "shape [T]", shape)
-    require_rows(arrays, name)
-    return arrays
+    observations, actions, rewards = arrays.values()
+    check(rewards.ndim == 1, f"{name}, rewards", "shape [T]", rewards.shape)
+    steps = require_rows(arrays, name) - drop_last
+    check(steps >= 1, name, f"at least {1 + drop_last} steps", len(rewards))
+    with naming(name):
+        return Episodes(
+            observations=observations[:steps],
+            actions=actions[:steps],
+            rewards=as_floats(rewards[:steps]),
+            terminated=np.zeros(steps, bool),
+            final_observations=observations[-1:],
+            lengths=np.array([steps]),
+        )
 
 
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:

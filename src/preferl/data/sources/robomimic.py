@@ -14,7 +14,7 @@ import numpy as np
 
 from preferl.data.columns import as_floats, check, require_rows
 from preferl.data.episodes import Episodes, join
-from preferl.data.sources.hdf5 import members, open_hdf5, read_array
+from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.errors import ConfigError, mismatch, require_one_of
 from preferl.reading import parse_json
 
@@ -113,9 +113,10 @@ def check_observation_order(
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
-    names, there = members(file, "data"), ", ".join(sorted(file)) or "an empty file"
+    group, there = file.get("data"), ", ".join(sorted(file)) or "an empty file"
+    names = sorted(group) if isinstance(group, Mapping) else []  # not there, or an array
     check(names, path, "a group 'data' of demonstrations", there)
-    return file["data"], names
+    return group, names
 
 
 def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
