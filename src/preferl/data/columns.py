@@ -69,7 +69,8 @@ def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
     Traceback (most recent call last):
     preferl.errors.DataError: pairs: expected shape (4, 2), got shape (3, 2).
     """
-    check(array.shape == shape, what, f"shape {shape}", f"shape {array.shape}")
+    if array.shape != shape:
+        raise DataError.mismatch(what, expected=f"shape {shape}", got=f"shape {array.shape}")
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:
