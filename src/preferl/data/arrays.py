@@ -125,12 +125,10 @@ def save_arrays(
         words = all(part.strip(".") for part in name.split("/"))
         check(words, "array name", "words joined by '/'", repr(name))
     if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
-        raise StorageError.mismatch(
-            f"{path}",
-            expected="a new or empty folder, or one written by preferl",
-            got="a folder that holds something else",
-            fix="Choose another name: what is there would be replaced.",
-        )
+        expected = "a new or empty folder, or one written by preferl"
+        got = "a folder that holds something else"
+        fix = "Choose another name: what is there would be replaced."
+        raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
         draft.mkdir()

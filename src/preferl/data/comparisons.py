@@ -147,12 +147,10 @@ def check_preference(preference: FloatArray, count: int) -> None:
     require_shape("preference, one number per pair", preference, (count,))
     wrong = (preference < 0) | (preference > 1)
     if wrong.any():
-        raise DataError.mismatch(
-            "preference",
-            expected="the probability in [0, 1] that the first is preferred, NaN if declined",
-            got=f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}",
-            fix="Labels of other projects are converted by preferl.data.sources.labels.",
-        )
+        expected = "the probability in [0, 1] that the first is preferred, NaN if declined"
+        got = f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}"
+        fix = "Labels of other projects are converted by preferl.data.sources.labels."
+        raise DataError.mismatch("preference", expected=expected, got=got, fix=fix)
 
 
 def split(

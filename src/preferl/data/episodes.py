@@ -81,12 +81,10 @@ class Episodes:
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
         if inside.any():
-            raise DataError.mismatch(
-                "Episodes.terminated",
-                expected="true only at the last step of an episode",
-                got=f"true inside an episode at step {int(inside.argmax())}",
-                fix="Check that `lengths` holds every episode's boundary.",
-            )
+            expected = "true only at the last step of an episode"
+            got = f"true inside an episode at step {int(inside.argmax())}"
+            fix = "Check that `lengths` holds every episode's boundary."
+            raise DataError.mismatch("Episodes.terminated", expected=expected, got=got, fix=fix)
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -1,14 +1,14 @@
 """Pictures that stay in their files until a minibatch is gathered from them."""
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.errors import DataError
+from preferl.data.columns import check
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
@@ -112,28 +112,18 @@ def concatenate_rows(arrays: Sequence[Array]) -> Array:
 
 @dataclass(frozen=True)
 class _File:
-    """An array in a file that is opened for each read."""
+    """An array in a file that is opened for each read, laid out as `numpy.memmap` takes it."""
 
     path: Path
-    offset: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    order: str
+    layout: Mapping[str, Any]
     identity: tuple[int, int]
 
     def __getitem__(self, rows: IntArray) -> Array:
         """Rows in memory; those of an old file that has been replaced would be of other clips."""
-        if _identity(self.path) != self.identity:
-            raise DataError.mismatch(
-                f"{self.path}",
-                expected="the file that these pictures were found in",
-                got="another file or none",
-                fix="Load the folder again.",
-            )
-        stored: Array = np.memmap(
-            self.path, self.dtype, "r", self.offset, self.shape, cast("Any", self.order)
-        )
-        return stored[rows]
+        same, fix = _identity(self.path) == self.identity, "Load the folder again."
+        expected = "the file that these pictures were found in"
+        check(same, self.path, expected, "another file or none", fix)
+        return cast("Array", np.memmap(self.path, mode="r", **self.layout)[rows])
 
 
 def _source(array: Any) -> Any:
@@ -141,8 +131,9 @@ def _source(array: Any) -> Any:
     whole: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
     if not whole:
         return array
-    path, order = Path(array.filename), "C" if array.flags.c_contiguous else "F"
-    return _File(path, array.offset, array.dtype, array.shape, order, _identity(path))
+    path, layout = Path(array.filename), {"dtype": array.dtype, "offset": array.offset}
+    layout |= {"shape": array.shape, "order": "C" if array.flags.c_contiguous else "F"}
+    return _File(path, layout, _identity(path))
 
 
 def _identity(path: Path) -> tuple[int, int]:

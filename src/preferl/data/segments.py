@@ -89,17 +89,14 @@ class Segments:
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
             require_shape("Segments.origin", self.origin, (len(self), 3))
-        if len(self.start) and (
-            self.start.min() < 0
-            or self.real.min() < 1
-            or self.real.max() > self.length
-            or (self.start + self.real).max() > steps
-        ):
-            raise DataError.mismatch(
-                "Segments.start and .real",
-                expected=f"windows of 1 to {self.length} steps inside {steps} steps",
-                got=f"rows {int(self.start.min())} to {int((self.start + self.real).max())}",
-            )
+        if not len(self):
+            return
+        first, last = int(self.start.min()), int((self.start + self.real).max())
+        whole = self.real.min() >= 1 and self.real.max() <= self.length
+        if not whole or first < 0 or last > steps:
+            expected = f"windows of 1 to {self.length} steps inside {steps} steps"
+            got = f"rows {first} to {last}"
+            raise DataError.mismatch("Segments.start and .real", expected=expected, got=got)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -189,12 +186,10 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
     """
     start = np.asarray(start, np.int64)
     if len(start) and (start.min() < 0 or start.max() + length > episodes.steps):
-        raise DataError.mismatch(
-            "segment starts",
-            expected=f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps",
-            got=f"rows in [{start.min()}, {start.max()}]",
-            fix="Load the data set that the labels were made for.",
-        )
+        expected = f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps"
+        got = f"rows in [{start.min()}, {start.max()}]"
+        fix = "Load the data set that the labels were made for."
+        raise DataError.mismatch("segment starts", expected=expected, got=got, fix=fix)
     return _windows(episodes, start, np.full(len(start), length), length)
 
 

@@ -14,7 +14,7 @@ from preferl.store.votes import Votes
 @final
 @dataclass(frozen=True)
 class CrowdConfig:
-    """How queries are made and handed out.
+    """How queries are made and assigned to people.
 
     Attributes:
         answers: of each annotator, about; known and repeated queries are part of them.
@@ -95,7 +95,7 @@ def simulate_crowd(
     if len(careless) < config.quorum or (careless < 0).any() or (careless > 1).any():
         expected = f"shares in [0, 1] of at least {config.quorum} people"
         raise ConfigError.mismatch("careless", expected=expected, got=careless)
-    query, annotator, repeat_of, known = _hand_out(len(careless), rng, config)
+    query, annotator, repeat_of, known = _assign(len(careless), rng, config)
     difference = config.difference * rng.normal(size=len(repeat_of))
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)
     difference = np.where(repeat_of >= 0, difference[repeat_of], difference)
@@ -120,7 +120,7 @@ def simulate_crowd(
     return Crowd(votes, truth, careful)
 
 
-def _hand_out(
+def _assign(
     annotators: int, rng: np.random.Generator, config: CrowdConfig
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
     """Query and annotator of each answer `[R]`; what each query `[Q]` repeats, and if known.

@@ -70,12 +70,9 @@ def make_atari(
         MissingExtraError: the extra `atari` is not installed.
     """
     if hide is None and game not in HIDDEN_ROWS:
-        raise ConfigError.mismatch(
-            "game",
-            expected=f"one of {[*HIDDEN_ROWS]}, or the rows to hide",
-            got=repr(game),
-            fix="Look where the score is and pass hide=((first, last + 1),), or hide=().",
-        )
+        expected = f"one of {[*HIDDEN_ROWS]}, or the rows to hide"
+        fix = "Look where the score is and pass hide=((first, last + 1),), or hide=()."
+        raise ConfigError.mismatch("game", expected=expected, got=repr(game), fix=fix)
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
     settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}

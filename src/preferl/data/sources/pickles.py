@@ -16,7 +16,7 @@ import pickle
 import pickletools
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, Self, cast, final
 
@@ -96,14 +96,16 @@ def load_pickle(
     with reading_foreign(path, _WHOLE), naming(path), path.open("rb") as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             check_opcodes(content)
-        return _ArrayUnpickler(file, encoding, objects, Expansion.of(path), left_out).load()
+        classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
+        return _ArrayUnpickler(file, encoding, classes, Expansion.of(path)).load()
 
 
 def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
     """Do as `load_pickle` with bytes, whose arrays count as a part of what their file becomes."""
     with reading_foreign("pickle", _WHOLE):
         check_opcodes(content)
-        return _ArrayUnpickler(io.BytesIO(content), "latin1", objects, expansion).load()
+        classes = dict.fromkeys(objects, Fields)
+        return _ArrayUnpickler(io.BytesIO(content), "latin1", classes, expansion).load()
 
 
 def array_of(
@@ -139,22 +141,15 @@ class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
     def __init__(
-        self,
-        file: BinaryIO,
-        encoding: str,
-        objects: Collection[str],
-        expansion: Expansion,
-        left_out: Collection[str] = (),
+        self, file: BinaryIO, encoding: str, classes: Mapping[str, type], expansion: Expansion
     ) -> None:
         super().__init__(file, encoding=encoding)
-        self._objects, self._left_out, self._expansion = objects, left_out, expansion
+        self._classes, self._expansion = classes, expansion
 
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
-        if name in self._objects:
-            return Fields
-        if name in self._left_out:
-            return Nothing
+        if name in self._classes:
+            return self._classes[name]
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
         expected = "numpy arrays, numbers, strings and plain containers"
