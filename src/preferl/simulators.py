@@ -1,4 +1,4 @@
-"""Environments by their id, and drawing them on machines without display or graphics card."""
+"""Environments by their id, and rendering them on machines without display or graphics card."""
 
 import contextlib
 import io
@@ -27,34 +27,28 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
 )
 """Ids to the package that registers them, for those that gymnasium does not bring itself."""
 
-
-WORLDS: Mapping[str, str] = MappingProxyType(
-    {"preferl/MovingDot-v0": "preferl.worlds.moving_dot:MovingDot"}
-)
-"""Ids of our own small worlds to where they are."""
-
 GAMES = ("BeamRider", "Breakout", "Enduro", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
 """Atari games that have an id with their scores hidden (extra `atari`)."""
 
 
 def register_worlds() -> None:
-    """Make `gymnasium.make` know our own ids; what makes environments here does so.
+    """Register our own ids with gymnasium; whatever makes environments here does so.
 
     >>> register_worlds()
     >>> gymnasium.make("preferl/MovingDot-v0", size=42).observation_space.shape
     (42, 42, 1)
     """
-    for env_id, place in WORLDS.items():
-        if env_id not in gymnasium.registry:
-            gymnasium.register(env_id, entry_point=place)
-    for game in GAMES:
-        if f"preferl/{game}-v0" not in gymnasium.registry:
-            place = "preferl.worlds.atari:make_atari"
-            gymnasium.register(f"preferl/{game}-v0", entry_point=place, kwargs={"game": game})
+    worlds: dict[str, tuple[str, dict[str, str]]] = {
+        f"preferl/{game}-v0": ("preferl.worlds.atari:make_atari", {"game": game}) for game in GAMES
+    }
+    worlds["preferl/MovingDot-v0"] = ("preferl.worlds.moving_dot:MovingDot", {})
+    for env_id in worlds.keys() - gymnasium.registry.keys():
+        place, kwargs = worlds[env_id]
+        gymnasium.register(env_id, entry_point=place, kwargs=kwargs)
 
 
 def make_registered(env_id: str, **options: Any) -> Environment:
-    """The environment of an id, after the package that has it was imported.
+    """Make the environment of an id, once the package that has it is imported.
 
     Args:
         env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
@@ -73,23 +67,19 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     except (UnregisteredEnv, ModuleNotFoundError) as error:
         known = sorted({*gymnasium.registry, *PACKAGES})
         close = " or ".join(get_close_matches(env_id, known, n=3, cutoff=0.5))
-        raise ConfigError.mismatch(
-            "environment",
-            expected="the id of a registered one",
-            got=f"{env_id!r} ({error})",
-            fix=f"Did you mean {close}?" if close else "Register it before, or install it.",
-        ) from error
+        fix = f"Did you mean {close}?" if close else "Register it before, or install it."
+        expected, got = "the id of a registered one", f"{env_id!r} ({error})"
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
     except GymnasiumError as error:
-        raise ConfigError.mismatch(
-            f"environment {env_id!r}", expected="one that can be made", got=error
-        ) from error
+        what = f"environment {env_id!r}"
+        raise ConfigError.mismatch(what, expected="one that can be made", got=error) from error
     return env
 
 
 def draw_off_screen() -> None:
-    """Let MuJoCo and pygame draw without a display where there is none; a choice made stands.
+    """Let MuJoCo and pygame draw without a display where there is none, unless variables are set.
 
-    MuJoCo reads it when it is first imported.
+    MuJoCo reads the variable when it is first imported.
     """
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         os.environ.setdefault("MUJOCO_GL", "egl")

@@ -155,7 +155,7 @@ def test_answers_may_come_later_and_there_may_be_earlier_ones() -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("hands back", "`ask` hands back: expected None"),
+        ("hands back", "`ask` returns: expected None"),
         ("hasty", "before its answer"),
         ("doubles", "each once"),
         ("swaps", "both sides as asked"),

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from preferl.data.arrays import save_episodes as save_episodes
     from preferl.data.comparisons import Comparisons as Comparisons
     from preferl.data.comparisons import concatenate as concatenate
+    from preferl.data.comparisons import folds as folds
+    from preferl.data.comparisons import split as split
+    from preferl.data.comparisons import split_off_episodes as split_off_episodes
     from preferl.data.episodes import Episodes as Episodes
     from preferl.data.episodes import join as join
     from preferl.data.segments import Clips as Clips
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
     from preferl.data.segments import cut as cut
     from preferl.data.segments import left_out as left_out
     from preferl.data.segments import sample_segments as sample_segments
-    from preferl.data.splits import folds as folds
-    from preferl.data.splits import split as split
-    from preferl.data.splits import split_off_episodes as split_off_episodes
     from preferl.data.tasks import TASKS as TASKS
     from preferl.data.tasks import Task as Task
     from preferl.data.tasks import find_task as find_task

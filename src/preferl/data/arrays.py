@@ -1,32 +1,106 @@
-"""Folders of `.npy` files: written atomically, read as memory maps, addressed by content."""
+"""Arrays in files: `.npy`, `.npz`, and atomic folders of `.npy` that are read as memory maps."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final, cast
 
 import numpy as np
 
+from preferl.bounds import Expansion
+from preferl.data.columns import check, require_names
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.npy import load_npy
 from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError
 from preferl.files import writing
 from preferl.reading import inside, read_object, reading
-from preferl.shapes import Array, Observations
+from preferl.shapes import Array
 
 FORMAT = 1
-"""Version of the folder layout, raised when it changes so that older readers say so."""
+"""Version of the folder layout, raised when it changes so that older readers refuse it."""
 
 MOST_STEPS = 2**20
 """Of a clip in a folder: whoever gathers clips takes room for as many steps."""
 
 ROWS_AT_ONCE = 1024
 """Pictures copied from disk to disk at a time."""
+
+DAMAGED: Final = (
+    OSError, ValueError, EOFError, TypeError, LookupError, OverflowError, RecursionError,
+    MemoryError, NotImplementedError, RuntimeError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+)  # fmt: skip
+"""What numpy and zipfile raise for damaged files: headers are literals, members are encrypted."""
+
+_HEADERS: Final[dict[tuple[int, int], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@contextmanager
+def _damage_as_value_error() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError):
+        raise
+    except DAMAGED as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def load_npy(path: Path, *, memory_map: bool = False) -> Array:
+    """Read a `.npy` file of numbers or text; one that is damaged raises OSError or ValueError."""
+    with _damage_as_value_error():
+        with path.open("rb") as file:
+            _declared_size(file, path.stat().st_size, "")
+        array = np.load(path, mmap_mode="r" if memory_map else None, allow_pickle=False)
+        return cast("Array", array)
+
+
+def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
+    """Read arrays of numbers from a `.npz` file, all of them or those of some names.
+
+    One that is damaged raises OSError or ValueError; missing or far too large arrays DataError.
+    """
+    expansion = Expansion.of(path)
+    # Opened here, since numpy leaves a file open that turns out to be none of its own.
+    with _damage_as_value_error(), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        held = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        require_names(path, names or (), held, "arrays")
+        arrays = {}
+        for name in held if names is None else names:
+            with archive.open(held[name]) as member:
+                stored = archive.getinfo(held[name]).file_size
+                expansion.add(_declared_size(member, stored, f"{held[name]} of "))
+            with archive.open(held[name]) as member:
+                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+        return arrays
+
+
+def _declared_size(file: IO[bytes], stored: int, what: str) -> int:
+    """Bytes of the array that a header declares, which are there and which numpy can index."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:  # 3.0 is for names of columns
+        raise ValueError(f"version {version} of the format")
+    shape: tuple[int, ...]
+    shape, _, dtype = _HEADERS[version](file)
+    if dtype.kind not in "biufcSU" or not dtype.itemsize:
+        raise ValueError(f"an array of {dtype}")
+    # Numpy indexes by the other axes even where one of them is 0.
+    if min(shape, default=0) < 0 or math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**62:
+        raise ValueError(f"shape {shape}")
+    size, there = math.prod(shape) * int(dtype.itemsize), stored - file.tell()
+    if size > there:
+        raise ValueError(f"{what}{size:,} bytes declared and {there:,} there")
+    return size
 
 
 def save_arrays(
@@ -38,7 +112,7 @@ def save_arrays(
         path: the folder, replaced if it exists.
         arrays: names, in which `/` makes subfolders, to arrays of numbers.
         about: what else to remember, as JSON.
-        durable: return only once all of it is on the disk, whatever happens to the power.
+        durable: return only once all of it is on the disk, so that a loss of power cannot undo it.
 
     Raises:
         DataError: an array of objects, or a name that points outside the folder.
@@ -46,14 +120,15 @@ def save_arrays(
             which would be lost.
     """
     path = Path(path)
-    _require_writable(arrays)
+    for name, array in arrays.items():
+        _require_plain(f"array {name!r}", array)
+        words = all(part.strip(".") for part in name.split("/"))
+        check(words, "array name", "words joined by '/'", repr(name))
     if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
-        raise StorageError.mismatch(
-            f"{path}",
-            expected="a new or empty folder, or one written by preferl",
-            got="a folder that holds something else",
-            fix="Choose another name: what is there would be replaced.",
-        )
+        expected = "a new or empty folder, or one written by preferl"
+        got = "a folder that holds something else"
+        fix = "Choose another name: what is there would be replaced."
+        raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
         draft.mkdir()
@@ -67,19 +142,15 @@ def save_arrays(
 def _save(file: Path, array: Any) -> None:
     if not isinstance(array, OnDisk):
         np.save(file, array, allow_pickle=False)
-    else:
-        written = np.lib.format.open_memmap(file, "w+", array.dtype, array.shape)
-        for start in range(0, len(array), ROWS_AT_ONCE):
-            written[start : start + ROWS_AT_ONCE] = array[start : start + ROWS_AT_ONCE]
-        written.flush()
+        return
+    written = np.lib.format.open_memmap(file, "w+", array.dtype, array.shape)
+    for start in range(0, len(array), ROWS_AT_ONCE):
+        written[start : start + ROWS_AT_ONCE] = array[start : start + ROWS_AT_ONCE]
+    written.flush()
 
 
 def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read what `save_arrays` wrote: `(arrays, about)`.
-
-    Args:
-        path: the folder.
-        memory_map: leave the numbers on disk until they are used (the default).
+    """Read what `save_arrays` wrote: `(arrays, about)`; the arrays may stay on disk until used.
 
     Raises:
         DataError: not such a folder, a newer format, or a file that is cut off.
@@ -88,13 +159,8 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     expected = "a folder written by preferl, with an about.json"
     with reading(path, expected=expected, error=DataError):
         about = read_object(path / "about.json")
-    if about.get("format") != FORMAT:
-        raise DataError.mismatch(
-            f"format of {path}",
-            expected=FORMAT,
-            got=about.get("format"),
-            fix="Read it with the version of preferl that wrote it.",
-        )
+    version, fix = about.get("format"), "Read it with the version of preferl that wrote it."
+    check(version == FORMAT, f"format of {path}", FORMAT, version, fix)
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
         names = about.pop("arrays")  # in the order they were saved, since that has a meaning
         if not isinstance(names, list):
@@ -104,42 +170,23 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
 
 
 def _load_array(file: Path, memory_map: bool) -> Array:
+    what, expected = f"{file}", "a whole .npy file"
     try:
         return load_npy(file, memory_map=memory_map)
-    except (OSError, ValueError) as error:
-        there = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-        raise DataError.mismatch(
-            f"{file}",
-            expected="a whole .npy file",
-            got=error,
-            fix="It cannot be read now; try again when what the system names is mended."
-            if there
-            else "The file is damaged or gone; restore it from a copy.",
-        ) from error
+    except (FileNotFoundError, ValueError) as error:
+        fix = "The file is damaged or gone; restore it from a copy."
+        raise DataError.mismatch(what, expected=expected, got=error, fix=fix) from error
+    except OSError as error:
+        fix = "It cannot be read now; mend what the system names and try again."
+        raise DataError.mismatch(what, expected=expected, got=error, fix=fix) from error
 
 
 def save_episodes(
     path: Path, episodes: Episodes, *, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write episodes as a folder of arrays.
-
-    Args:
-        path: the folder, replaced if it exists.
-        episodes: what to write.
-        about: what else `about.json` tells of them, under the name `about`.
-    """
-    arrays = {
-        **_flat("observations", episodes.observations),
-        **_flat("final_observations", episodes.final_observations),
-        "actions": episodes.actions,
-        "rewards": episodes.rewards,
-        "terminated": episodes.terminated,
-        "lengths": episodes.lengths,
-    }
-    if episodes.states is not None:
-        arrays["states"] = episodes.states
+    """Write episodes as a folder of arrays, replaced if it exists; `about.json` keeps `about`."""
     known = {} if about is None else {"about": dict(about)}
-    save_arrays(path, arrays, {"kind": "episodes", **known})
+    save_arrays(path, _arrays_of(episodes, _EPISODES), {"kind": "episodes", **known})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
@@ -148,47 +195,28 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    with _kept(path, "episodes", memory_map) as (arrays, _):
-        return Episodes(
-            observations=_nested("observations", arrays),
-            actions=arrays["actions"],
-            rewards=arrays["rewards"],
-            terminated=arrays["terminated"],
-            final_observations=_nested("final_observations", arrays),
-            lengths=arrays["lengths"],
-            states=arrays.get("states"),
-        )
+    with _loaded(path, "episodes", memory_map) as (arrays, _):
+        return Episodes(**_columns(_EPISODES, arrays))
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, _of_segments(segments), about, durable=durable)
+    save_arrays(path, _arrays_of(segments, _SEGMENTS), about, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
-    """Read segments, left on disk until used.
-
-    Raises:
-        DataError: the folder holds something else, or is damaged.
-    """
-    with _kept(path, "segments", memory_map) as (arrays, about):
-        return _to_segments(arrays, about)
+    """Read segments, left on disk until used."""
+    with _loaded(path, "segments", memory_map) as (arrays, about):
+        return _segments(arrays, about)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    arrays = _of_segments(comparisons.segments) | {
-        "pairs": comparisons.pairs,
-        "preference": comparisons.preference,
-        "weight": comparisons.weight,
-    }
-    if comparisons.annotator is not None:
-        arrays["annotator"] = comparisons.annotator
-    length = comparisons.segments.length
-    save_arrays(path, arrays, {"kind": "comparisons", "length": length})
+    arrays = _arrays_of(comparisons.segments, _SEGMENTS) | _arrays_of(comparisons, _ANSWERS)
+    save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
@@ -197,41 +225,8 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    with _kept(path, "comparisons", memory_map) as (arrays, about):
-        return Comparisons(
-            _to_segments(arrays, about),
-            arrays["pairs"],
-            arrays["preference"],
-            arrays["weight"],
-            arrays.get("annotator"),
-        )
-
-
-def _of_segments(segments: Segments) -> dict[str, Array]:
-    arrays = {
-        **_flat("observations", segments.observations),
-        "actions": segments.actions,
-        "rewards": segments.rewards,
-        "start": segments.start,
-        "real": segments.real,
-    }
-    optional = {"origin": segments.origin, "states": segments.states}
-    return arrays | {name: array for name, array in optional.items() if array is not None}
-
-
-def _to_segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
-    if int(about["length"]) > MOST_STEPS:
-        raise ValueError(f"clips of {about['length']} steps")
-    return Segments(
-        observations=_nested("observations", arrays),
-        actions=arrays["actions"],
-        rewards=arrays["rewards"],
-        start=arrays["start"],
-        real=arrays["real"],
-        length=int(about["length"]),
-        origin=arrays.get("origin"),
-        states=arrays.get("states"),
-    )
+    with _loaded(path, "comparisons", memory_map) as (arrays, about):
+        return Comparisons(_segments(arrays, about), **_columns(_ANSWERS, arrays))
 
 
 def content_id(*arrays: Array) -> str:
@@ -252,40 +247,55 @@ def content_id(*arrays: Array) -> str:
 
 
 def _require_plain(name: str, array: Array) -> None:
-    if array.dtype.hasobject:
-        raise DataError.mismatch(name, expected="numbers or strings", got="Python objects")
-
-
-def _require_writable(arrays: Mapping[str, Array]) -> None:
-    for name, array in arrays.items():
-        _require_plain(f"array {name!r}", array)
-        if not all(part.strip(".") for part in name.split("/")):
-            raise DataError.mismatch("array name", expected="words joined by '/'", got=repr(name))
+    check(not array.dtype.hasobject, name, "numbers or strings", "Python objects")
 
 
 @contextmanager
-def _kept(
+def _loaded(
     path: Path, kind: str, memory_map: bool
 ) -> Iterator[tuple[dict[str, Array], dict[str, Any]]]:
-    """The arrays of a folder of a kind and what it says of them, to be put together."""
+    """The arrays of a folder of a kind and its `about`, for a block that builds the object."""
     arrays, about = load_arrays(path, memory_map=memory_map)
-    if about.get("kind") != kind:
-        raise DataError.mismatch(f"{path}", expected=kind, got=about.get("kind"))
+    check(about.get("kind") == kind, path, kind, about.get("kind"))
     with reading(path, expected=f"the arrays of {kind}", error=DataError):
         yield arrays, about
 
 
-def _flat(name: str, observations: Observations) -> dict[str, Array]:
-    if isinstance(observations, dict):
-        return {f"{name}/{key}": array for key, array in observations.items()}
-    return {name: observations}
+_EPISODES: Final = (
+    "observations", "final_observations", "actions", "rewards", "terminated", "lengths", "states",
+)  # fmt: skip
+_SEGMENTS: Final = ("observations", "actions", "rewards", "start", "real", "origin", "states")
+_ANSWERS: Final = ("pairs", "preference", "weight", "annotator")
+_OPTIONAL: Final = {"states", "origin", "annotator"}
 
 
-def _nested(name: str, arrays: Mapping[str, Array]) -> Observations:
-    if name in arrays:
-        return arrays[name]
-    prefix = f"{name}/"
-    found = {key[len(prefix) :]: a for key, a in arrays.items() if key.startswith(prefix)}
-    if not found:
-        raise DataError.mismatch("array folder", expected=f"an array {name!r}", got=list(arrays))
-    return found
+def _arrays_of(table: Any, names: Collection[str]) -> dict[str, Array]:
+    """The columns of a table that are there, those of observations by their keys."""
+    arrays: dict[str, Array] = {}
+    for name in names:
+        column = getattr(table, name)
+        if isinstance(column, dict):
+            arrays |= {f"{name}/{key}": array for key, array in column.items()}
+        elif column is not None:
+            arrays[name] = column
+    return arrays
+
+
+def _columns(names: Collection[str], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Columns of a table from what `_arrays_of` made of them."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        keyed = {
+            k.removeprefix(f"{name}/"): a for k, a in arrays.items() if k.startswith(f"{name}/")
+        }
+        columns[name] = arrays.get(name, keyed or None)
+        there = columns[name] is not None or name in _OPTIONAL
+        check(there, "array folder", f"an array {name!r}", list(arrays))
+    return columns
+
+
+def _segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
+    length = int(about["length"])
+    if length > MOST_STEPS:
+        raise ValueError(f"clips of {length} steps")
+    return Segments(length=length, **_columns(_SEGMENTS, arrays))

@@ -1,51 +1,68 @@
-"""What tables and readers ask of arrays: names, types and shapes, in the same words."""
+"""Checks of arrays and files that tables and readers share, so that errors are worded alike."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from preferl.errors import DataError
+from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
 
-def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:
-    """Raise `DataError` unless all that is wanted is there.
+def check(holds: object, what: object, expected: object, got: object, fix: str = "") -> None:
+    """Raise `DataError` about `what` unless a condition holds.
 
-    Args:
-        where: what errors call the file.
-        wanted: names.
-        held: names in the file.
-        what: names are of, such as "columns".
+    >>> check(1 < 0, "lengths", "numbers of at least 1", 0)
+    Traceback (most recent call last):
+    preferl.errors.DataError: lengths: expected numbers of at least 1, got 0.
     """
+    if not holds:
+        raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix)
+
+
+@contextmanager
+def reading_foreign(
+    what: object,
+    expected: str,
+    fix: str = "Check the path, and that the file was copied whole and in binary mode.",
+) -> Iterator[None]:
+    """Turn whatever reading a damaged file raises in the block into one `DataError`."""
+    try:
+        yield
+    except PreferlError:
+        raise
+    except Exception as error:  # a library fails in whichever way the bytes suggest
+        got = f"{type(error).__name__}: {error}"
+        raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix) from error
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Put `what` before the message of a `DataError` that is raised in the block."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{what}: {error}") from error
+
+
+def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:
+    """Raise `DataError` unless a file holds all wanted names; `what` they name, as "columns"."""
     there = [str(name) for name in held]
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise DataError.mismatch(
-            f"{where}",
-            expected=f"the {what} {', '.join(wanted)}",
-            got=f"no {', '.join(missing)} among {there}",
-        )
+    missing = ", ".join(name for name in wanted if name not in there)
+    expected = f"the {what} {', '.join(wanted)}"
+    check(not missing, where, expected, f"no {missing} among {there}")
 
 
 def require_numbers(
-    name: object, array: Any, expected: str = "numbers with an axis of steps", *, axes: int = 1
+    what: object, array: Any, expected: str = "numbers with an axis of steps", *, axes: int = 1
 ) -> None:
-    """Raise `DataError` unless these are numbers or booleans with so many axes at least.
-
-    Args:
-        name: what errors call them.
-        array: of numpy, or one of a file that tells its `dtype` and `shape`.
-        expected: what errors call for.
-        axes: at least.
-    """
-    if array.dtype.kind not in "biuf" or len(array.shape) < axes:
-        raise DataError.mismatch(
-            f"{name}", expected=expected, got=f"{array.dtype} of shape {array.shape}"
-        )
+    """Raise `DataError` unless an array, or one in a file, holds numbers along `axes` or more."""
+    holds = array.dtype.kind in "biuf" and len(array.shape) >= axes
+    check(holds, what, expected, f"{array.dtype} of shape {array.shape}")
 
 
-def require_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
+def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
     """Raise `DataError` unless an array has this shape.
 
     >>> require_shape("pairs", np.zeros((3, 2)), (4, 2))
@@ -53,21 +70,25 @@ def require_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
     preferl.errors.DataError: pairs: expected shape (4, 2), got shape (3, 2).
     """
     if array.shape != shape:
-        raise DataError.mismatch(name, expected=f"shape {shape}", got=f"shape {array.shape}")
+        raise DataError.mismatch(what, expected=f"shape {shape}", got=f"shape {array.shape}")
 
 
-def require_rows(arrays: Mapping[str, Array], name: object) -> int:
-    """The rows that all arrays have.
-
-    Raises:
-        DataError: arrays of different lengths.
-    """
+def require_rows(arrays: Mapping[str, Array], what: object) -> int:
+    """The number of rows of all arrays; raise `DataError` where they differ."""
     lengths = {key: len(array) for key, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise DataError.mismatch(f"{name}", expected="arrays of one length", got=lengths)
+    check(len(set(lengths.values())) == 1, what, "arrays of one length", lengths)
     return next(iter(lengths.values()))
 
 
+def require_finite(what: str, array: Array) -> None:
+    """Raise `DataError` that names the first row with NaN or infinity."""
+    if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+        row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
+        got = f"NaN or infinity, first in row {row}"
+        fix = "Repair or drop that step before it becomes training data."
+        raise DataError.mismatch(what, expected="finite numbers", got=got, fix=fix)
+
+
 def as_floats(rewards: Array) -> Array:
-    """Rewards that were whole numbers or booleans as floats, float32 at least."""
+    """Convert rewards, which may be whole numbers or booleans, to float32 or wider."""
     return rewards.astype(np.result_type(rewards, np.float32), copy=False)

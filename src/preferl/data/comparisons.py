@@ -1,28 +1,29 @@
-"""Comparisons: pairs of segments and how likely the first of each is preferred."""
+"""Comparisons: pairs of segments and how likely the first of each is preferred; their splits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import Literal, Self, final
 
 import numpy as np
 
-from preferl.data.columns import require_shape
+from preferl.data.columns import check, require_shape
+from preferl.data.episodes import join_columns
 from preferl.data.segments import Segments, join_segments
-from preferl.errors import DataError
-from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.errors import ConfigError, DataError
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, leaves
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Answered questions; each clip is stored once, however often it was compared.
+    """Answered queries; each clip is stored once, however often it was compared.
 
     Attributes:
         segments: the clips.
         pairs: `[P, 2]` rows of `segments`, in the order shown.
         preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie,
             NaN an answer that was declined.
-        weight: `[P]` how much each answer counts, at least 0; ones by default.
+        weight: `[P]` how much each answer counts, at least 0; `of` fills in ones.
         annotator: `[P]` row of a table of people, or None for one teacher.
 
     Raises:
@@ -41,10 +42,8 @@ class Comparisons:
         require_shape("Comparisons.pairs", self.pairs, (count, 2))
         check_preference(self.preference, count)
         require_shape("Comparisons.weight", self.weight, (count,))
-        if not (self.weight >= 0).all():
-            raise DataError.mismatch(
-                "Comparisons.weight", expected="numbers of at least 0", got=f"{self.weight.min()}"
-            )
+        least = self.weight.min(initial=0)
+        check(least >= 0, "Comparisons.weight", "numbers of at least 0", least)
         if self.annotator is not None:
             require_shape("Comparisons.annotator", self.annotator, (count,))
         _require_rows(self.pairs, len(self.segments))
@@ -58,14 +57,7 @@ class Comparisons:
         weight: FloatArray | None = None,
         annotator: IntArray | None = None,
     ) -> Self:
-        """Comparisons that keep just the segments and steps their pairs need.
-
-        Args:
-            segments: candidates, most of which may not have been asked about.
-            pairs: `[P, 2]`
-            preference: `[P]`
-            weight: `[P]`; ones by default.
-            annotator: `[P]` or None.
+        """Comparisons that keep just the segments and steps their pairs need; weights default to 1.
 
         Raises:
             DataError: pairs that name no segment, or what `Comparisons` refuses.
@@ -118,12 +110,10 @@ class Comparisons:
 
     def compact(self) -> Self:
         """The same with only the segments and steps that are still compared."""
-        return type(self).of(
-            self.segments, self.pairs, self.preference, self.weight, self.annotator
-        )
+        return self.of(self.segments, self.pairs, self.preference, self.weight, self.annotator)
 
     def swapped(self) -> Self:
-        """The same answers with the two sides of every pair exchanged."""
+        """The same answers with first and second of every pair exchanged."""
         return replace(self, pairs=self.pairs[:, ::-1], preference=1 - self.preference)
 
 
@@ -134,27 +124,22 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
         DataError: nothing to concatenate, or parts of different shapes or keys.
     """
     if not parts:
-        raise DataError("There are no comparisons to concatenate. Ask at least one question.")
+        raise DataError("There are no comparisons to concatenate. Send at least one query.")
     if len(parts) == 1:
         return parts[0]
     offsets = np.cumsum([0] + [len(part.segments) for part in parts[:-1]])
-    people = [part.annotator for part in parts if part.annotator is not None]
     return Comparisons(
         join_segments([part.segments for part in parts]),
         np.concatenate([part.pairs + o for part, o in zip(parts, offsets, strict=True)]),
-        np.concatenate([part.preference for part in parts]),
-        np.concatenate([part.weight for part in parts]),
-        np.concatenate(people) if len(people) == len(parts) else None,
+        **join_columns(parts, "{} to concatenate", ["preference", "weight", "annotator"]),
     )
 
 
 def _require_rows(pairs: IntArray, segments: int) -> None:
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= segments):
-        raise DataError.mismatch(
-            "Comparisons.pairs",
-            expected=f"rows of {segments} segments",
-            got=f"rows {pairs.min()} to {pairs.max()}",
-        )
+    if len(pairs):
+        least, most = pairs.min(), pairs.max()
+        inside, expected = least >= 0 and most < segments, f"rows of {segments} segments"
+        check(inside, "Comparisons.pairs", expected, f"rows {least} to {most}")
 
 
 def check_preference(preference: FloatArray, count: int) -> None:
@@ -162,9 +147,109 @@ def check_preference(preference: FloatArray, count: int) -> None:
     require_shape("preference, one number per pair", preference, (count,))
     wrong = (preference < 0) | (preference > 1)
     if wrong.any():
-        raise DataError.mismatch(
-            "preference",
-            expected="the probability in [0, 1] that the first is preferred, NaN if declined",
-            got=f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}",
-            fix="Labels of other projects are converted by preferl.data.sources.labels.",
+        expected = "the probability in [0, 1] that the first is preferred, NaN if declined"
+        got = f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}"
+        fix = "Labels of other projects are converted by preferl.data.sources.labels."
+        raise DataError.mismatch("preference", expected=expected, got=got, fix=fix)
+
+
+def split(
+    comparisons: Comparisons,
+    rng: np.random.Generator,
+    *,
+    validation: float = 0.2,
+    by: Literal["pair", "episode"] = "pair",
+) -> tuple[Comparisons, Comparisons]:
+    """Split comparisons into `(train, validation)` with nothing in both.
+
+    Args:
+        comparisons: pairs that hold the same two segments, in either order, stay together.
+        rng: which pairs or episodes are held out.
+        validation: share held out, in (0, 1); 0.2 as the DRLHP re-implementations do.
+        by: `"pair"` holds out pairs, whose segments may share steps with training pairs;
+            `"episode"` holds out episodes, trains on pairs without a step of them and validates
+            on pairs wholly in them, so that no step is in both. Pairs between the two are left
+            out. Needs segments whose `origin` is known.
+
+    Raises:
+        ConfigError: a share outside (0, 1).
+        DataError: too few pairs or episodes to have both parts.
+    """
+    if not 0 < validation < 1:
+        raise ConfigError.mismatch("validation share", expected="in (0, 1)", got=validation)
+    if by == "episode":
+        episodes = np.unique(np.concatenate(_episode_span(comparisons), axis=None))
+        held = max(1, round(len(episodes) * validation))
+        return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
+    group, groups = _equal_pairs(comparisons)
+    held = round(groups * validation)
+    expected = f"enough for a validation share of {validation:g} and the rest"
+    fix = "Send more queries or change the share."
+    check(0 < held < groups, "comparisons to split", expected, f"{groups} different pairs", fix)
+    inside = np.isin(group, rng.permutation(groups)[:held])
+    return comparisons[~inside], comparisons[inside]
+
+
+def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> IntArray:
+    """`[P]` the fold in 0...count-1 of each comparison; equal pairs share a fold.
+
+    Raises:
+        DataError: fewer different pairs than folds.
+    """
+    group, groups = _equal_pairs(comparisons)
+    check(2 <= count <= groups, "folds", f"2 to {groups} (pairs)", count)
+    return rng.permutation(np.arange(groups) % count)[group]
+
+
+def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
+    """`[P]` a number for each pair of windows, the same for either order; and how many there are.
+
+    Windows are equal if they hold the same, wherever it is stored: the same clip may have been
+    asked about in two rounds.
+    """
+
+    def content(rows: Array) -> Array:  # [N, ...] numbers to [N, bytes]
+        return np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+
+    segments = comparisons.segments
+    ends = np.stack([segments.start, segments.start + segments.real - 1], axis=1)
+    held = [content(column[ends]) for column in [*leaves(segments.observations), segments.actions]]
+    key = np.concatenate([*held, content(segments.real[:, None])], axis=1)
+    window = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
+    pairs = np.sort(window[comparisons.pairs], axis=1)
+    different, group = np.unique(pairs, axis=0, return_inverse=True)
+    return group.reshape(-1), len(different)
+
+
+def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Comparisons, Comparisons]:
+    """Train on pairs without a step of the held episodes; validate on pairs wholly in them.
+
+    Episodes are numbered as `origin` counts them.
+
+    Raises:
+        DataError: one of the parts would be empty.
+    """
+    first, last = _episode_span(comparisons)
+    episodes = int(last.max(initial=-1)) + 1
+    held_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held)))
+    # A window over short episodes may also hold whole ones between its first and its last.
+    touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
+    train: BoolArray = (touched == 0).all(axis=1)
+    validate: BoolArray = (touched == last - first + 1).all(axis=1)
+    expected = "pairs wholly inside and wholly outside the held episodes"
+    got = f"{int(train.sum())} outside and {int(validate.sum())} inside"
+    fix = "Hold out more or fewer episodes, or split by pair."
+    there = train.any() and validate.any()
+    check(there, "comparisons to split by episode", expected, got, fix)
+    return comparisons[train], comparisons[validate]
+
+
+def _episode_span(comparisons: Comparisons) -> tuple[IntArray, IntArray]:
+    """`[P, 2]` twice: the episodes in which each segment of each pair begins and ends."""
+    origin = comparisons.segments.origin
+    if origin is None:
+        raise DataError(
+            "These segments do not know which episode they come from, so they cannot be split by "
+            "episode. Cut them with `cut` or `sample_segments`, or split by pair."
         )
+    return origin[comparisons.pairs, 0], origin[comparisons.pairs, 2]

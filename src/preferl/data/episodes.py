@@ -1,12 +1,14 @@
 """Experience of whole episodes, end to end in one block of steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import getitem
 from typing import Any, Self, final
 
 import numpy as np
 
+from preferl.data.columns import check, require_finite
 from preferl.data.on_disk import concatenate_rows
 from preferl.errors import DataError
 from preferl.shapes import (
@@ -25,18 +27,17 @@ from preferl.shapes import (
 @final
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """Many episodes as one block; boundaries are data, never guessed.
+    """Many episodes as one block of steps, with their boundaries.
 
     Attributes:
         observations: `[T, *obs]`, or a dictionary of such: what the policy saw before acting.
         actions: `[T, *act]`
-        rewards: `[T]` of the environment (for scripted teachers and evaluation), or learned
-            ones after `relabel`.
+        rewards: `[T]` of the environment, or learned ones after `relabel`.
         terminated: `[T]`, true where an episode ended by the rules, not by a time limit.
         final_observations: `[K, *obs]` after each episode's last step, so that
             `next_observations` needs no second copy.
         lengths: `[K]` steps of each episode, at least 1.
-        states: `[T, *state]` what it takes to draw a step again (qpos and qvel), or None.
+        states: `[T, *state]` from which a simulator renders a step (qpos and qvel), or None.
 
     Raises:
         DataError: shapes that do not agree, NaN or infinite numbers, a termination inside an
@@ -58,45 +59,32 @@ class Episodes:
 
     def __post_init__(self) -> None:
         lengths = np.asarray(self.lengths)
-        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
-            raise DataError.mismatch(
-                "Episodes.lengths", expected="[K] whole numbers of at least 1", got=lengths
-            )
-        steps = int(lengths.sum())
-        for name in ("actions", "rewards", "terminated", "states"):
-            array = getattr(self, name)
-            if array is not None:
-                _require_rows(f"Episodes.{name}", array, steps)
-            if name in ("rewards", "terminated") and array.ndim != 1:
-                raise DataError.mismatch(
-                    f"Episodes.{name}", expected="one axis [T]", got=f"shape {array.shape}"
-                )
+        whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and (lengths >= 1).all()
+        check(whole, "Episodes.lengths", "[K] whole numbers of at least 1", lengths)
         require_alike("Episodes.final_observations", [self.observations, self.final_observations])
-        map_observations(
-            lambda o, f: _require_observations(o, f, steps, len(lengths)),
-            self.observations,
-            self.final_observations,
-        )
-        for name, value in (
-            ("observations", self.observations),
-            ("final_observations", self.final_observations),
-            ("actions", self.actions),
-            ("rewards", self.rewards),
-        ):
-            _require_finite(f"Episodes.{name}", value)
-        if self.terminated.dtype != bool:
-            raise DataError.mismatch(
-                "Episodes.terminated", expected="booleans", got=self.terminated.dtype
-            )
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "lengths"}
+        steps = (int(lengths.sum()), "the sum of the episodes' lengths")
+        for name, column in columns.items():
+            final = name == "final_observations"
+            rows, why = (len(lengths), "one for each episode") if final else steps
+            for array in [] if column is None else leaves(column):
+                expected = f"{rows} rows, {why}"
+                check(len(array) == rows, f"Episodes.{name}", expected, f"{len(array)} rows")
+        for name in ("rewards", "terminated"):
+            array = columns[name]
+            check(array.ndim == 1, f"Episodes.{name}", "one axis [T]", f"shape {array.shape}")
+        for name in ("observations", "final_observations", "actions", "rewards"):
+            for array in leaves(columns[name]):
+                require_finite(f"Episodes.{name}", array)
+        boolean = self.terminated.dtype == bool
+        check(boolean, "Episodes.terminated", "booleans", self.terminated.dtype)
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
         if inside.any():
-            raise DataError.mismatch(
-                "Episodes.terminated",
-                expected="true only at the last step of an episode",
-                got=f"true inside an episode at step {int(inside.argmax())}",
-                fix="Check that `lengths` holds every episode's boundary.",
-            )
+            expected = "true only at the last step of an episode"
+            got = f"true inside an episode at step {int(inside.argmax())}"
+            fix = "Check that `lengths` holds every episode's boundary."
+            raise DataError.mismatch("Episodes.terminated", expected=expected, got=got, fix=fix)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -152,25 +140,27 @@ class Episodes:
         return (self[episode] for episode in range(len(self)))
 
     def __getitem__(self, episodes: int | IntArray | BoolArray | slice) -> Self:
-        """Some of the episodes, in the order asked for; a number gives a table of that one.
+        """Some of the episodes, in the order given; a number gives a table of that one.
 
         Raises:
             IndexError: a number beyond the last episode.
         """
-        chosen = np.atleast_1d(np.arange(len(self))[episodes])
-        lengths = self.lengths[chosen]
-        offset = np.repeat(self.starts[chosen] - (np.cumsum(lengths) - lengths), lengths)
+        numbers = np.atleast_1d(np.arange(len(self))[episodes])
+        lengths = self.lengths[numbers]
+        offset = np.repeat(self.starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
         rows = np.arange(int(lengths.sum())) + offset
-        return replace(
-            self,
-            observations=take(self.observations, rows),
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            terminated=self.terminated[rows],
-            final_observations=take(self.final_observations, chosen),
-            lengths=lengths,
-            states=None if self.states is None else self.states[rows],
-        )
+        final = take(self.final_observations, numbers)
+        steps = take_steps(self, rows) | {"terminated": self.terminated[rows]}
+        return replace(self, **steps, final_observations=final, lengths=lengths)
+
+
+def take_steps(table: Any, rows: Any, pick: Callable[[Any, Any], Any] = getitem) -> dict[str, Any]:
+    """Rows of the columns that `Episodes` and `Segments` have of each step, by name."""
+    columns = {key: getattr(table, key) for key in ("observations", "actions", "rewards", "states")}
+    return {
+        name: None if column is None else map_observations(lambda a: pick(a, rows), column)
+        for name, column in columns.items()
+    }
 
 
 def join(parts: Sequence[Episodes]) -> Episodes:
@@ -183,72 +173,32 @@ def join(parts: Sequence[Episodes]) -> Episodes:
         raise DataError("There are no episodes to join. Record or load at least one episode.")
     if len(parts) == 1:
         return parts[0]
-    names = [f.name for f in fields(Episodes) if f.name != "states"]
-    joined: dict[str, Any] = {
-        name: end_to_end(f"{name} of episodes to join", [getattr(part, name) for part in parts])
-        for name in names
+    names = [f.name for f in fields(Episodes)]
+    return Episodes(**join_columns(parts, "{} of episodes to join", names))
+
+
+def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[str, Any]:
+    """Columns of several tables end to end, by name; None where a part lacks one.
+
+    Errors name them `what`, in which `{}` is the column's name.
+    """
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    return {
+        name: None if any(c is None for c in held) else end_to_end(what.format(name), held)
+        for name, held in columns.items()
     }
-    states = [part.states for part in parts if part.states is not None]
-    complete = len(states) == len(parts)
-    return Episodes(
-        **joined, states=end_to_end("states of episodes to join", states) if complete else None
-    )
 
 
 def end_to_end(name: str, parts: Sequence[Tree]) -> Tree:
-    """Concatenate arrays, or dictionaries of them, along their first axis.
-
-    Pictures that are on disk stay there.
-
-    Raises:
-        DataError: parts of other keys, or whose rows have other shapes.
-    """
+    """Concatenate alike arrays, or dictionaries of them, by rows; pictures on disk stay there."""
     require_alike(name, parts)
     return map_observations(lambda *arrays: concatenate_rows(arrays), *parts)
 
 
 def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> None:
     """Raise `DataError` unless all parts have the keys and row shapes of the first."""
-    shapes = [_row_shapes(part) for part in parts]
+    shapes = [map_observations(lambda array: array.shape[1:], part) for part in parts]
     for k, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise DataError.mismatch(
-                name, expected=f"rows of {shapes[0]}, as in {unit} 0", got=f"{shape} in {unit} {k}"
-            )
-
-
-def _row_shapes(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: array.shape[1:] for key, array in value.items()}
-    return value.shape[1:]
-
-
-def _require_rows(name: str, array: Array, rows: int) -> None:
-    if len(array) != rows:
-        raise DataError.mismatch(
-            name,
-            expected=f"{rows} rows, the sum of the episodes' lengths",
-            got=f"{len(array)} rows",
-        )
-
-
-def _require_observations(observations: Array, final: Array, steps: int, episodes: int) -> None:
-    _require_rows("Episodes.observations", observations, steps)
-    if len(final) != episodes:
-        raise DataError.mismatch(
-            "Episodes.final_observations",
-            expected=f"shape {(episodes, *observations.shape[1:])}, one row per episode",
-            got=f"shape {final.shape}",
-        )
-
-
-def _require_finite(name: str, values: Observations) -> None:
-    for array in leaves(values):
-        if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
-            row = int((~np.isfinite(array.reshape(len(array), -1)).all(axis=1)).argmax())
-            raise DataError.mismatch(
-                name,
-                expected="finite numbers",
-                got=f"NaN or infinity, first in row {row}",
-                fix="Repair or drop that step before it becomes training data.",
-            )
+            expected, got = f"rows of {shapes[0]}, as in {unit} 0", f"{shape} in {unit} {k}"
+            raise DataError.mismatch(name, expected=expected, got=got)

@@ -1,14 +1,14 @@
 """Pictures that stay in their files until a minibatch is gathered from them."""
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.errors import DataError
+from preferl.data.columns import check
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
@@ -17,7 +17,7 @@ PICTURE_BYTES: Final = 1024
 
 @final
 class OnDisk:
-    """Rows of array files end to end, in any order, read when they are asked for.
+    """Rows of array files end to end, in any order, read when they are used.
 
     It has the shape, type and rows of an array, and becomes one, in memory, for whoever needs
     that (`numpy.asarray`). No file stays open, so that there may be thousands of them.
@@ -32,10 +32,26 @@ class OnDisk:
 
     def __init__(self, parts: "Sequence[Array | OnDisk]") -> None:
         """Lay parts of equal rows end to end; those that are memory maps of files stay there."""
-        indices = [p._index if isinstance(p, OnDisk) else _Index.of(p) for p in parts]
-        self._index: _Index = _Index.join(indices)
-        self.shape: tuple[int, ...] = (len(self._index.row), *parts[0].shape[1:])
+        places = [
+            (p._sources, p._part, p._row)
+            if isinstance(p, OnDisk)
+            else ((_source(p),), np.zeros(len(p), np.int64), np.arange(len(p)))
+            for p in parts
+        ]
+        offsets = np.cumsum([0] + [len(sources) for sources, _, _ in places[:-1]])
+        # Row t is `sources[part[t]][row[t]]`.
+        self._sources: tuple[Any, ...] = tuple(s for sources, _, _ in places for s in sources)
+        self._part: IntArray = np.concatenate(
+            [p[1] + o for p, o in zip(places, offsets, strict=True)]
+        )
+        self._row: IntArray = np.concatenate([row for _, _, row in places])
+        self._row_shape: tuple[int, ...] = tuple(parts[0].shape[1:])
         self.dtype: np.dtype[Any] = parts[0].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and the axes of each, as an array has them."""
+        return (len(self._row), *self._row_shape)
 
     @property
     def ndim(self) -> int:
@@ -43,18 +59,18 @@ class OnDisk:
         return len(self.shape)
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return len(self._row)
 
     def __getitem__(self, rows: int | slice | IntArray | BoolArray) -> Array:
         """Rows, read into memory: `[...]` of them to `[..., *row]`."""
-        chosen = np.arange(len(self))[rows]
-        part, row = self._index.part[chosen].ravel(), self._index.row[chosen].ravel()
-        out = np.empty((len(part), *self.shape[1:]), self.dtype)
+        numbers = np.arange(len(self))[rows]
+        part, row = self._part[numbers].ravel(), self._row[numbers].ravel()
+        out = np.empty((len(part), *self._row_shape), self.dtype)
         order = np.argsort(part, kind="stable")
         used, first = np.unique(part[order], return_index=True)
         for source, places in zip(used, np.split(order, first)[1:], strict=True):
-            out[places] = self._index.sources[source][row[places]]
-        return out.reshape(*np.shape(chosen), *self.shape[1:])
+            out[places] = self._sources[source][row[places]]
+        return out.reshape(*np.shape(numbers), *self._row_shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """All rows in memory."""
@@ -63,10 +79,12 @@ class OnDisk:
 
     def select(self, rows: IntArray | BoolArray | slice) -> Self:
         """Rows, left on disk."""
-        chosen = object.__new__(type(self))
-        chosen._index = self._index.take(rows)
-        chosen.shape, chosen.dtype = (len(chosen._index.row), *self.shape[1:]), self.dtype
-        return chosen
+        selected = object.__new__(type(self))
+        used, selected._part = np.unique(self._part[rows], return_inverse=True)
+        selected._sources = tuple(self._sources[source] for source in used)
+        selected._row, selected._row_shape = self._row[rows], self._row_shape
+        selected.dtype = self.dtype
+        return selected
 
 
 def stays_on_disk(array: Any) -> bool:
@@ -92,65 +110,30 @@ def concatenate_rows(arrays: Sequence[Array]) -> Array:
     return np.concatenate(arrays)
 
 
-@dataclass(frozen=True, eq=False)
-class _Index:
-    """Where each row is: `sources[part[t]][row[t]]`."""
-
-    sources: tuple[Any, ...]
-    part: IntArray
-    row: IntArray
-
-    @classmethod
-    def of(cls, array: Array) -> Self:
-        whole = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
-        source = _File.of(cast("np.memmap[Any, Any]", array)) if whole else array
-        return cls((source,), np.zeros(len(array), np.int64), np.arange(len(array)))
-
-    @classmethod
-    def join(cls, indices: Sequence[Self]) -> Self:
-        offsets = np.cumsum([0] + [len(index.sources) for index in indices[:-1]])
-        shifted = [index.part + o for index, o in zip(indices, offsets, strict=True)]
-        return cls(
-            tuple(source for index in indices for source in index.sources),
-            np.concatenate(shifted),
-            np.concatenate([index.row for index in indices]),
-        )
-
-    def take(self, rows: IntArray | BoolArray | slice) -> Self:
-        used, part = np.unique(self.part[rows], return_inverse=True)
-        return type(self)(tuple(self.sources[source] for source in used), part, self.row[rows])
-
-
 @dataclass(frozen=True)
 class _File:
-    """An array in a file that is opened for each look at it."""
+    """An array in a file that is opened for each read, laid out as `numpy.memmap` takes it."""
 
     path: Path
-    offset: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    order: str
+    layout: Mapping[str, Any]
     identity: tuple[int, int]
-
-    @classmethod
-    def of(cls, array: "np.memmap[Any, Any]") -> Self:
-        path = Path(cast("str", array.filename))
-        order = "C" if array.flags.c_contiguous else "F"
-        return cls(path, array.offset, array.dtype, array.shape, order, _identity(path))
 
     def __getitem__(self, rows: IntArray) -> Array:
         """Rows in memory; those of an old file that has been replaced would be of other clips."""
-        if _identity(self.path) != self.identity:
-            raise DataError.mismatch(
-                f"{self.path}",
-                expected="the file that these pictures were found in",
-                got="another file or none",
-                fix="Load the folder again.",
-            )
-        stored: Array = np.memmap(
-            self.path, self.dtype, "r", self.offset, self.shape, cast("Any", self.order)
-        )
-        return stored[rows]
+        same, fix = _identity(self.path) == self.identity, "Load the folder again."
+        expected = "the file that these pictures were found in"
+        check(same, self.path, expected, "another file or none", fix)
+        return cast("Array", np.memmap(self.path, mode="r", **self.layout)[rows])
+
+
+def _source(array: Any) -> Any:
+    """A memory map of a whole file as that file; other arrays as they are."""
+    whole: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
+    if not whole:
+        return array
+    path, layout = Path(array.filename), {"dtype": array.dtype, "offset": array.offset}
+    layout |= {"shape": array.shape, "order": "C" if array.flags.c_contiguous else "F"}
+    return _File(path, layout, _identity(path))
 
 
 def _identity(path: Path) -> tuple[int, int]:

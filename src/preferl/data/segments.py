@@ -1,24 +1,15 @@
 """Segments: windows of L steps over one block of steps, drawn by index arithmetic."""
 
-from dataclasses import dataclass, replace
-from typing import Literal, Self, final
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, final
 
 import numpy as np
 
-from preferl.data.columns import require_rows, require_shape
-from preferl.data.episodes import Episodes, end_to_end
+from preferl.data.columns import check, require_rows, require_shape
+from preferl.data.episodes import Episodes, join_columns, take_steps
 from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, require_one_of
-from preferl.shapes import (
-    Array,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Observations,
-    leaves,
-    map_observations,
-    take,
-)
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
 
 Short = Literal["drop", "pad"]
 
@@ -47,14 +38,9 @@ class Clips:
 
     def __getitem__(self, rows: object) -> Self:
         """The same along the leading axes, without a copy where `rows` is a slice or number."""
-        return replace(
-            self,
-            observations=take(self.observations, rows),
-            actions=take(self.actions, rows),
-            mask=take(self.mask, rows),
-            rewards=take(self.rewards, rows),
-            states=None if self.states is None else take(self.states, rows),
-        )
+        columns = [getattr(self, f.name) for f in fields(self)]
+        taken: list[Any] = [None if c is None else take(c, rows) for c in columns]
+        return type(self)(*taken)
 
 
 @final
@@ -62,9 +48,9 @@ class Clips:
 class Segments:
     """N windows over one block of steps; windows that overlap share their steps.
 
-    Nothing is copied until `segments[rows]` lays steps out as `Clips`, so ten thousand
-    candidates cost two integers each, and a model that looks at single steps can score each
-    step once, however many windows hold it.
+    Nothing is copied until `segments[rows]` lays steps out as `Clips`. Ten thousand candidates
+    therefore cost two integers each, and a model that looks at single steps scores each step
+    once, however many windows hold it.
 
     Attributes:
         observations: `[T, *obs]`, may be a memory map, or `OnDisk` where several were joined.
@@ -97,24 +83,20 @@ class Segments:
             raise ConfigError.mismatch("segment length", expected="at least 1", got=self.length)
         columns = {f"observations {leaf.shape}": leaf for leaf in leaves(self.observations)}
         columns |= {"actions": self.actions, "rewards": self.rewards}
-        if self.states is not None:
-            columns["states"] = self.states
+        columns |= {} if self.states is None else {"states": self.states}
         steps = require_rows(columns, "steps of Segments")
         require_shape("Segments.start", self.start, (len(self),))
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
             require_shape("Segments.origin", self.origin, (len(self), 3))
-        if len(self.start) and (
-            self.start.min() < 0
-            or self.real.min() < 1
-            or self.real.max() > self.length
-            or (self.start + self.real).max() > steps
-        ):
-            raise DataError.mismatch(
-                "Segments.start and .real",
-                expected=f"windows of 1 to {self.length} steps inside {steps} steps",
-                got=f"rows {int(self.start.min())} to {int((self.start + self.real).max())}",
-            )
+        if not len(self):
+            return
+        first, last = int(self.start.min()), int((self.start + self.real).max())
+        whole = self.real.min() >= 1 and self.real.max() <= self.length
+        if not whole or first < 0 or last > steps:
+            expected = f"windows of 1 to {self.length} steps inside {steps} steps"
+            got = f"rows {first} to {last}"
+            raise DataError.mismatch("Segments.start and .real", expected=expected, got=got)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -136,14 +118,9 @@ class Segments:
 
     def __getitem__(self, segments: object) -> Clips:
         """Lay windows out: `segments[pairs]` is `[P, 2, L, ...]`, since a pair is an axis."""
-        rows, mask = self.rows(segments), self.mask(segments)
-        return Clips(
-            observations=take(self.observations, rows),
-            actions=self.actions[rows],
-            mask=mask,
-            rewards=self.rewards[rows] * mask,
-            states=None if self.states is None else self.states[rows],
-        )
+        mask = self.mask(segments)
+        steps = take_steps(self, self.rows(segments))
+        return Clips(**steps | {"mask": mask, "rewards": steps["rewards"] * mask})
 
     def returns(self, segments: object = slice(None)) -> FloatArray:
         """`[...]` the sum of the environment's rewards over each window."""
@@ -153,40 +130,28 @@ class Segments:
     def episodes(self) -> Episodes:
         """Each window's real steps as an episode of its own, for what works on episodes."""
         rows = self.rows()[self.mask()]
-        last = np.cumsum(self.real) - 1
-        observations = map_observations(lambda o: select_rows(o, rows), self.observations)
-        return Episodes(
-            observations=observations,
-            actions=self.actions[rows],
-            rewards=self.rewards[rows],
-            terminated=np.zeros(len(rows), bool),
-            final_observations=take(observations, last),  # what followed is not known
-            lengths=self.real,
-            states=None if self.states is None else self.states[rows],
-        )
+        steps = take_steps(self, rows, select_rows)
+        final = take(steps["observations"], np.cumsum(self.real) - 1)  # what followed is not known
+        unknown = np.zeros(len(rows), bool)
+        return Episodes(**steps, terminated=unknown, final_observations=final, lengths=self.real)
 
     def select(self, segments: IntArray | BoolArray | slice) -> Self:
         """Some windows with just the steps they need, copied, so the rest can be freed.
 
         Pictures that are on disk stay there.
         """
-        chosen = np.arange(len(self))[segments]
-        start, real = self.start[chosen], self.real[chosen]
+        numbers = np.arange(len(self))[segments]
+        start, real = self.start[numbers], self.real[numbers]
         change = np.zeros(self.steps + 1, np.int64)
         np.add.at(change, start, 1)
         np.add.at(change, start + real, -1)
         covered = np.cumsum(change[:-1]) > 0
-        kept = np.flatnonzero(covered)
-        position = np.cumsum(covered) - 1
         return replace(
             self,
-            observations=map_observations(lambda o: select_rows(o, kept), self.observations),
-            actions=self.actions[kept],
-            rewards=self.rewards[kept],
-            start=position[start] if len(start) else start,
+            **take_steps(self, np.flatnonzero(covered), select_rows),
+            start=(np.cumsum(covered) - 1)[start] if len(start) else start,
             real=real,
-            origin=None if self.origin is None else self.origin[chosen],
-            states=None if self.states is None else self.states[kept],
+            origin=None if self.origin is None else self.origin[numbers],
         )
 
 
@@ -194,51 +159,37 @@ def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
     Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
-    mean equal episodes. Parts of different segment length have the longest one together: the
-    windows of the others are padded, as those of short episodes are.
-
-    Raises:
-        DataError: nothing to join, or parts of different shapes or keys.
+    mean equal episodes. Parts of different segment length get the longest one: the windows of the
+    others are padded, as those of short episodes are.
     """
     if not parts:
-        raise DataError("There are no segments to join. Ask at least one question first.")
+        raise DataError("There are no segments to join. Send at least one query first.")
     if len(parts) == 1:
         return parts[0]
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
-    states = [part.states for part in parts if part.states is not None]
     return Segments(
-        observations=end_to_end("observations to join", [part.observations for part in parts]),
-        actions=end_to_end("actions to join", [part.actions for part in parts]),
-        rewards=np.concatenate([part.rewards for part in parts]),
+        **join_columns(parts, "{} to join", ["observations", "actions", "rewards", "states"]),
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
         length=max(part.length for part in parts),
-        states=end_to_end("states to join", states) if len(states) == len(parts) else None,
     )
 
 
 def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
-    """The windows of `length` steps that begin at these rows, as a label file names them.
+    """The `[N]` windows of `length` steps that begin at rows `start`, as a label file names them.
 
     Windows may run across an episode's end (some published label files do): find those with
     `crosses_end` and drop them, or keep them knowingly.
-
-    Args:
-        episodes: where to cut.
-        start: `[N]` rows of `episodes`.
-        length: `L`.
 
     Raises:
         DataError: a window that leaves the data, which means the labels belong to other data.
     """
     start = np.asarray(start, np.int64)
     if len(start) and (start.min() < 0 or start.max() + length > episodes.steps):
-        raise DataError.mismatch(
-            "segment starts",
-            expected=f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps",
-            got=f"rows in [{start.min()}, {start.max()}]",
-            fix="Load the data set that the labels were made for.",
-        )
+        expected = f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps"
+        got = f"rows in [{start.min()}, {start.max()}]"
+        fix = "Load the data set that the labels were made for."
+        raise DataError.mismatch("segment starts", expected=expected, got=got, fix=fix)
     return _windows(episodes, start, np.full(len(start), length), length)
 
 
@@ -249,23 +200,17 @@ def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
 
 
 def sample_segments(
-    episodes: Episodes,
-    count: int,
-    length: int,
-    rng: np.random.Generator,
-    *,
-    short: Short = "drop",
+    episodes: Episodes, count: int, length: int, rng: np.random.Generator, *, short: Short = "drop"
 ) -> Segments:
-    """Draw segments uniformly over all windows of all episodes, never across an episode's end.
+    """Sample segments uniformly over all windows of all episodes, never across an episode's end.
 
     Args:
         episodes: experience to cut from; the result refers to its arrays.
         count: `N`. Windows are distinct while there are enough of them.
         length: `L` steps per segment.
-        rng: where the draw comes from.
-        short: what becomes of an episode with fewer than `L` steps: `"drop"` leaves it out
-            (the default: segments then hold equal evidence), `"pad"` makes it one window that
-            is padded on the left.
+        rng: source of the draw.
+        short: `"drop"` leaves out episodes with fewer than `L` steps (the default: segments then
+            hold equal evidence), `"pad"` makes each one window that is padded on the left.
 
     Raises:
         ConfigError: a negative count, a length below 1, or another `short`.
@@ -278,20 +223,15 @@ def sample_segments(
     [0, 2, 3]
     """
     if count < 0 or length < 1:
-        raise ConfigError.mismatch(
-            "segments", expected="count >= 0 and length >= 1", got=(count, length)
-        )
+        expected = "count >= 0 and length >= 1"
+        raise ConfigError.mismatch("segments", expected=expected, got=(count, length))
     require_one_of("short", short, Short)
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())
-    if total == 0:
-        longest = int(episodes.lengths.max()) if len(episodes) else 0
-        raise DataError.mismatch(
-            "segment length",
-            expected=f"at most {longest}, the longest of {len(episodes)} episodes",
-            got=length,
-            fix='Shorten the segments, record longer episodes, or pass short="pad".',
-        )
+    longest = int(episodes.lengths.max(initial=0))
+    expected = f"at most {longest}, the longest of {len(episodes)} episodes"
+    fix = 'Shorten the segments, record longer episodes, or pass short="pad".'
+    check(total > 0, "segment length", expected, length, fix)
     drawn = rng.choice(total, count, replace=count > total, shuffle=True)
     ends = np.cumsum(windows)
     episode = np.searchsorted(ends, drawn, side="right")

@@ -21,7 +21,7 @@ Hyperparameters = Literal["mujoco", "antmaze", "adroit"]
 @final
 @dataclass(frozen=True)
 class Task:
-    """What cannot be read from a data set but belongs to it.
+    """What belongs to a data set but cannot be read from it.
 
     How rewards are scaled before a policy learns from them follows Kim et al. 2023 (Preference
     Transformer); `preferl.training.scale_by_return_range` applies it.
@@ -37,8 +37,8 @@ class Task:
         hyperparameters: name of the implicit Q-learning settings published for it.
         query_length: steps per segment of the published human labels.
         shift_after: added to each learned reward after scaling.
-        from_lowest: whether learned rewards are first counted from the lowest return, spread
-            evenly over each episode.
+        from_lowest: whether the lowest return, spread evenly over each episode, is first
+            subtracted from learned rewards.
         scales_own_reward: whether the environment's own reward is scaled too.
         own_shift: added to each of the environment's own rewards.
         success_only: whether a return is 1 for success and 0 otherwise.
@@ -67,9 +67,8 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.random == self.expert:
-            raise ConfigError.mismatch(
-                "Task.expert", expected="another return than random's", got=f"{self.expert:g}"
-            )
+            expected = "another return than random's"
+            raise ConfigError.mismatch("Task.expert", expected=expected, got=f"{self.expert:g}")
         require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
         require_in("Task.query_length", self.query_length, 1, float("inf"))
         require_one_of("Task.hyperparameters", self.hyperparameters, Hyperparameters)
@@ -87,13 +86,10 @@ def find_task(task: str | Task) -> Task:
     if isinstance(task, Task):
         return task
     if task not in TASKS:
-        near = get_close_matches(task, TASKS, n=5, cutoff=0.5)
-        raise ConfigError.mismatch(
-            "task",
-            expected=f"a name such as {', '.join(near or ('door-human-v1', 'Lift_ph'))}",
-            got=repr(task),
-            fix="See preferl.data.TASKS for all names, or pass a Task of your own.",
-        )
+        near = get_close_matches(task, TASKS, n=5, cutoff=0.5) or ("door-human-v1", "Lift_ph")
+        expected = f"a name such as {', '.join(near)}"
+        fix = "See preferl.data.TASKS for all names, or pass a Task of your own."
+        raise ConfigError.mismatch("task", expected=expected, got=repr(task), fix=fix)
     return TASKS[task]
 
 
@@ -104,9 +100,7 @@ def normalised_score(task: str | Task, returns: FloatArray) -> FloatArray: ...
 def normalised_score(task: str | Task, returns: Any) -> Any:
     """Returns on D4RL's scale (Fu et al. 2020, section 6): 0 for a random policy, 100 an expert.
 
-    Args:
-        task: name of a row of `TASKS`, or a `Task`.
-        returns: a number, or an array of any shape.
+    `returns` are a number, or an array of any shape.
 
     Raises:
         ConfigError: an unknown name.
@@ -129,14 +123,8 @@ _LOCOMOTION = {  # environment today, random, expert
 }
 _LOCOMOTION_DATA = ("random", "medium", "medium-replay", "medium-expert", "full-replay", "expert")
 
-_MAZES = {  # steps
-    "umaze": 700,
-    "umaze-diverse": 700,
-    "medium-play": 1000,
-    "medium-diverse": 1000,
-    "large-play": 1000,
-    "large-diverse": 1000,
-}
+_MAZES = {"umaze": 700, "umaze-diverse": 700}  # steps
+_MAZES |= {f"{size}-{data}": 1000 for size in ("medium", "large") for data in ("play", "diverse")}
 
 _ADROIT = {  # environment today, random, expert, steps
     "pen": ("AdroitHandPen-v1", 96.262799, 3076.8331017826877, 100),
@@ -167,10 +155,10 @@ def _rows() -> Iterator[Task]:
     for hand, (env, random, expert, steps) in _ADROIT.items():
         for name in (env, *(f"{hand}-{data}-v1" for data in ("human", "cloned", "expert"))):
             yield Task(name, random, expert, steps, env=env, hyperparameters="adroit")
-    for arm in ("Lift", "Can", "Square"):
+    for body in ("Lift", "Can", "Square"):
         for data, length in (("ph", 50), ("mh", 100)):
             yield Task(
-                f"{arm}_{data}",
+                f"{body}_{data}",
                 random=0,
                 expert=1,
                 max_episode_steps=500,
@@ -183,6 +171,6 @@ def _rows() -> Iterator[Task]:
 TASKS: Mapping[str, Task] = MappingProxyType({row.name: row for row in _rows()})
 """D4RL's locomotion, antmaze and hand tasks, robomimic's arms, and the environments of today.
 
-Returns are from D4RL's table of reference scores; robomimic and antmaze are judged by the share
-of episodes that succeed.
+Returns are from D4RL's table of reference scores; those of robomimic and antmaze are shares of
+episodes that succeed.
 """

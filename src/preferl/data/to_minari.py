@@ -7,32 +7,28 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
+from preferl.data.columns import check
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
-from preferl.shapes import Array, Observations, map_observations
+from preferl.shapes import Array, map_observations
 
 
 def require_new_minari(name: str) -> None:
-    """Raise unless a Minari data set of this name can be written, which is best known beforehand.
+    """Raise unless a Minari data set of this name can be written; best called before recording.
 
     Raises:
         DataError: a malformed id, or one that is on this machine.
         MissingExtraError: minari is not installed.
     """
-    minari = require("minari", extra="minari")
+    minari, what = require("minari", extra="minari"), f"Minari id {name!r}"
     try:
         require("minari.dataset.minari_dataset", extra="minari").parse_dataset_id(name)
     except (TypeError, ValueError) as error:
-        raise DataError.mismatch(
-            f"Minari id {name!r}", expected="a name such as mine/cheetah/mixed-v0", got=error
-        ) from error
-    if name in minari.list_local_datasets():
-        raise DataError.mismatch(
-            f"Minari id {name!r}",
-            expected="one that is not on this machine",
-            got="one that is",
-            fix=f"Raise its version, or remove it: minari delete {name}",
-        )
+        expected = "a name such as mine/cheetah/mixed-v0"
+        raise DataError.mismatch(what, expected=expected, got=error) from error
+    there = name in minari.list_local_datasets()
+    fix = f"Raise its version, or remove it: minari delete {name}"
+    check(not there, what, "one that is not on this machine", "one that is", fix)
 
 
 def save_minari(
@@ -47,18 +43,18 @@ def save_minari(
     """Write a Minari data set on this machine, in HDF5.
 
     The last observation of each episode is its final one. States become the infos `qpos` and
-    `qvel` where MuJoCo simulates the environment and nothing else is placed, and the info `state`
+    `qvel` where MuJoCo simulates the environment and they hold nothing else, and the info `state`
     elsewhere; there is none for the final observation.
 
     Args:
         episodes: in the observations and actions of the environment.
         name: id of the data set.
         env: id of the environment, from which Minari takes spaces and specification.
-        algorithm: who acted.
+        algorithm: which acted.
         description: for people.
-        about: what else its metadata tell, under the name `preferl`. `references` in it, with
-            the mean returns `random` and `expert`, become Minari's reference scores; `tiers`,
-            with `name` and `episodes` of each in their order, become the info of every episode;
+        about: further metadata, stored under the name `preferl`. `references` in it, with the
+            mean returns `random` and `expert`, become Minari's reference scores; `tiers`, with
+            `name` and `episodes` of each in their order, become the info of every episode;
             `versions` become what the data set requires.
 
     Raises:
@@ -68,10 +64,12 @@ def save_minari(
     from preferl.simulators import make_registered  # loads gymnasium
 
     require_new_minari(name)
-    minari = require("minari", extra="minari")
-    about = dict(about or {})
-    references = about.get("references", {})
-    known = {"algorithm_name": algorithm, "description": description}
+    minari, about = require("minari", extra="minari"), dict(about or {})
+    references, packages = (
+        about.get("references", {}),
+        about.get("versions", {}).get("packages", {}),
+    )
+    simulators = ("gymnasium", "gymnasium-robotics", "mujoco")
     made = make_registered(env)
     with warnings.catch_warnings():
         # An author, a link and more are for those who publish; minari warns of each.
@@ -80,12 +78,13 @@ def save_minari(
             name,
             list(_buffers(episodes, made)),
             env=made,
+            algorithm_name=algorithm,
+            description=description,
             ref_min_score=references.get("random"),
             ref_max_score=references.get("expert"),
-            requirements=_requirements(about),
+            requirements=[f"{key}=={packages[key]}" for key in simulators if key in packages],
             data_format="hdf5",
             jpeg_encoding=False,
-            **known,
         )
     made.close()
     dataset.storage.update_metadata({"preferl": about})
@@ -97,12 +96,18 @@ def save_minari(
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
     """One buffer per episode, as minari takes them without JAX."""
     buffer = require("minari.data_collector", extra="minari").EpisodeBuffer
-    infos = _infos(episodes, env)
+    infos = _infos(episodes.states, env)
+
+    def with_final(steps: Array, final: Array) -> Array:  # [T + 1, *obs] of one episode
+        return np.concatenate([steps[rows], final[k : k + 1]])
+
     for k, (start, end) in enumerate(zip(episodes.starts, episodes.ends, strict=True)):
         rows = slice(start, end)
         yield buffer(
             id=k,
-            observations=_with_final(episodes, k, rows),
+            observations=map_observations(
+                with_final, episodes.observations, episodes.final_observations
+            ),
             actions=np.asarray(episodes.actions[rows]),
             rewards=np.asarray(episodes.rewards[rows]),
             terminations=np.asarray(episodes.terminated[rows]),
@@ -111,33 +116,14 @@ def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
         )
 
 
-def _with_final(episodes: Episodes, k: int, rows: slice) -> Observations:
-    """`[T + 1, *obs]` of one episode."""
-    return map_observations(
-        lambda steps, final: np.concatenate([steps[rows], final[k : k + 1]]),
-        episodes.observations,
-        episodes.final_observations,
-    )
-
-
-def _infos(episodes: Episodes, env: Any) -> dict[str, Array]:
-    """`[T, ...]` what it takes to draw each step."""
+def _infos(states: Array | None, env: Any) -> dict[str, Array]:
+    """`[T, ...]` what a simulator needs to render each step."""
     from preferl.simulators import is_mujoco
 
-    if episodes.states is None:
+    if states is None:
         return {}
-    if not is_mujoco(env):
-        return {"state": np.asarray(episodes.states)}
-    nq, nv = env.unwrapped.model.nq, env.unwrapped.model.nv
-    if episodes.states.shape[1] != nq + nv:  # something is placed anew in each episode
-        return {"state": np.asarray(episodes.states)}
-    return {
-        "qpos": np.asarray(episodes.states[:, :nq]),
-        "qvel": np.asarray(episodes.states[:, nq:]),
-    }
-
-
-def _requirements(about: Mapping[str, Any]) -> list[str]:
-    packages = about.get("versions", {}).get("packages", {})
-    simulators = ("gymnasium", "gymnasium-robotics", "mujoco")
-    return [f"{name}=={packages[name]}" for name in simulators if name in packages]
+    states = np.asarray(states)
+    nq, nv = (env.unwrapped.model.nq, env.unwrapped.model.nv) if is_mujoco(env) else (0, 0)
+    if nq + nv != states.shape[1]:  # no MuJoCo, or something is placed anew in each episode
+        return {"state": states}
+    return {"qpos": states[:, :nq], "qvel": states[:, nq:]}

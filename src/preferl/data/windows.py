@@ -26,7 +26,7 @@ def window_indices(start_of_step: IntArray, length: int) -> tuple[IntArray, Bool
 
 
 def windows_at(steps: IntArray, starts: IntArray, length: int) -> tuple[IntArray, BoolArray]:
-    """The same for chosen steps only: `[B]` steps and their episodes' starts to `[B, H]`.
+    """The same for some steps only: `[B]` steps and their episodes' starts to `[B, H]`.
 
     >>> windows_at(np.array([4]), np.array([3]), 3)[0].tolist()
     [[4, 3, 4]]
@@ -38,12 +38,9 @@ def windows_at(steps: IntArray, starts: IntArray, length: int) -> tuple[IntArray
 
 @final
 class History:
-    """The last `H` steps of `V` environments while they act.
+    """The last `H` steps (`length`) of `V` environments while they act.
 
-    The arrays handed out are its own buffers: consume them before the next `append`.
-
-    Attributes:
-        length: `H`.
+    The arrays it returns are its own buffers: use them before the next `append`.
 
     >>> history = History(length=2, environments=1)
     >>> _ = history.append(np.array([[1.0]]), np.array([[0.0]]))
@@ -55,33 +52,30 @@ class History:
     def __init__(self, length: int, environments: int) -> None:
         self.length = length
         self._mask = np.zeros((environments, length), bool)
-        self._observations: Observations | None = None
-        self._actions: Array | None = None
+        self._steps: tuple[Observations, Array] | None = None
 
     def append(
         self, observations: Observations, actions: Array
     ) -> tuple[Observations, Array, BoolArray]:
-        """Add one step of every environment; gives windows `[V, H, ...]` and mask `[V, H]`."""
-        if self._observations is None or self._actions is None:
-            self._observations = map_observations(self._empty, observations)
-            self._actions = self._empty(actions)
-        map_observations(_push, self._observations, observations)
-        _push(self._actions, actions)
+        """Add one step of every environment and return windows `[V, H, ...]`, mask `[V, H]`."""
+        if self._steps is None:
+            self._steps = map_observations(self._empty, observations), self._empty(actions)
+        map_observations(_push, self._steps[0], observations)
+        _push(self._steps[1], actions)
         self._mask[:, :-1] = self._mask[:, 1:]
         self._mask[:, -1] = True
-        return self._observations, self._actions, self._mask
+        return *self._steps, self._mask
 
     def fill(self, observations: Observations, actions: Array, mask: BoolArray) -> None:
         """Set the windows `[V, H, ...]`, real steps last, as if these steps had been appended."""
-        self._observations = map_observations(np.array, observations)
-        self._actions = np.array(actions)
+        self._steps = map_observations(np.array, observations), np.array(actions)
         self._mask[:] = mask
 
     def snapshot(self) -> tuple[Observations, Array, BoolArray] | None:
-        """The windows as they are now, for `fill`; None before the first step."""
-        if self._observations is None or self._actions is None:
+        """Copies of the windows, and their mask, for `fill`; None before the first step."""
+        if self._steps is None:
             return None
-        return map_observations(np.array, self._observations), self._actions.copy(), self._mask
+        return map_observations(np.array, self._steps[0]), self._steps[1].copy(), self._mask
 
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
         """Begin a new episode in these environments; all of them by default."""

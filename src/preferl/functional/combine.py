@@ -17,13 +17,9 @@ def mean(rewards: Tensor) -> Tensor:
 def lower_bound(deviations: float = 1.0) -> "partial[Tensor]":
     """Mean minus some standard deviations over members: a pessimist where they disagree.
 
-    Deviations are those of the members there are: squares are divided by `E`. Imitation's
-    `AddSTDRewardWrapper(alpha)` takes members as a sample and divides by `E - 1`: it is
-    `lower_bound(-alpha * sqrt(E / (E - 1)))`, so 1.22 for `alpha = -1` with three members.
-
-    Args:
-        deviations: how many, any sign; negative ones reward disagreement, as exploration
-            bonuses do.
+    Negative `deviations` reward disagreement, as exploration bonuses do. Squares are divided by
+    `E`. Imitation's `AddSTDRewardWrapper(alpha)` takes members as a sample and divides by `E - 1`:
+    it is `lower_bound(-alpha * sqrt(E / (E - 1)))`, so 1.22 for `alpha = -1` with three members.
 
     >>> import torch
     >>> lower_bound(1.0)(torch.tensor([[0.0], [2.0]])).tolist()

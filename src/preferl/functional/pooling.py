@@ -9,7 +9,7 @@ Pooling = Literal["sum", "mean"]
 
 
 def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: float = 1.0) -> Tensor:
-    """Sum or mean of the real steps' rewards, discounted from the first real step on.
+    """Sum or average the real steps' rewards, discounted from the first real step on.
 
     Args:
         rewards: `[..., B, L]`

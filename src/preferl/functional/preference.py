@@ -23,10 +23,8 @@ def preference_logits(scores: Tensor) -> Tensor:
 def preference_probability(logits: Tensor, *, noise: float = 0.0) -> Tensor:
     """Probability that the first is preferred, by a teacher who errs at random.
 
-    Args:
-        logits: `[...]`
-        noise: share of answers given uniformly at random, in [0, 1] (Christiano et al. 2017,
-            section 2.2.3 assume 0.1).
+    `noise` is the share of answers given uniformly at random, in [0, 1] (Christiano et al. 2017,
+    section 2.2.3 assume 0.1).
 
     >>> preference_probability(torch.tensor([0.0, 100.0]), noise=0.1).tolist()
     [0.5, 0.949999988079071]
@@ -45,14 +43,13 @@ def preference_loss(
 
     Args:
         logits: `[..., P]`
-        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) counts
-            for nothing.
+        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) is ignored.
         weight: `[P]` or `[..., P]`; ones by default.
         noise: `ε` in [0, 1).
 
     Returns:
-        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend
-        on its size and bootstrap weights keep their meaning.
+        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend on
+        its size and bootstrap weights keep their meaning.
 
     >>> preference_loss(torch.zeros(1), torch.tensor([1.0])).item()  # log 2
     0.6931471824645996
@@ -70,16 +67,10 @@ def preference_loss(
 
 
 def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:
-    """Share of decided answers on the side the model expects; an undecided model gets half.
+    """Share of decided answers that the model expects; an undecided model gets half.
 
-    Ties and declined answers do not count, and without decided answers the result is NaN.
-
-    Args:
-        logits: `[..., P]`
-        preference: `[P]`
-
-    Returns:
-        `[...]`
+    Logits `[..., P]` and preferences `[P]` become `[...]`. Ties and declined answers do not count,
+    and without decided answers the result is NaN.
 
     >>> preference_accuracy(torch.tensor([2.0, -1.0, 0.0]), torch.tensor([1.0, 1.0, 0.5])).item()
     0.5

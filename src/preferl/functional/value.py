@@ -1,7 +1,4 @@
-"""Formulas of learning values and policies from recorded experience.
-
-Kostrikov et al. (2022), implicit Q-learning; Peng et al. (2019) for the weights.
-"""
+"""Values and policies from recorded experience: Kostrikov et al. (2022), Peng et al. (2019)."""
 
 import math
 
@@ -19,15 +16,10 @@ def expectile_weight(difference: Tensor, expectile: float) -> Tensor:
 
 
 def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
-    """The asymmetric square `|τ - 1{d < 0}| d²` (Kostrikov et al. 2022, section 4.1).
+    """The asymmetric square `|τ - 1{d < 0}| d²`, not averaged (Kostrikov et al. 2022, section 4.1).
 
-    Args:
-        difference: `[...]` what should be reached minus what is predicted.
-        expectile: `τ` in (0, 1); 0.5 is half the square error, towards 1 the prediction goes to
-            the largest of what was seen.
-
-    Returns:
-        `[...]`, not averaged.
+    Errors are targets minus predictions. `τ` is in (0, 1): 0.5 is half the square error, and
+    towards 1 the prediction goes to the largest target seen.
 
     >>> expectile_loss(torch.tensor([-2.0, 2.0]), 0.75).tolist()
     [1.0, 3.0]
@@ -38,10 +30,9 @@ def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
 def advantage_weights(advantage: Tensor, temperature: float, max_weight: float = 100.0) -> Tensor:
     """Weights of actions in weighted cloning, `min(exp(β A), max)` (Peng et al. 2019).
 
-    Args:
-        advantage: `[...]` `A`, how much better an action is than what is usual.
-        temperature: `β`, an inverse temperature: 0 clones every action alike, more is greedier.
-        max_weight: upper bound, so that a few actions do not make up a whole minibatch.
+    `A` is how much better an action is than the policy's average; `temperature`, `β`, is inverse:
+    0 clones every action alike, more is greedier. The maximum keeps a few actions from making up a
+    whole minibatch.
 
     >>> advantage_weights(torch.tensor([0.0, 99.0]), 3.0).tolist()
     [1.0, 100.0]
@@ -51,13 +42,10 @@ def advantage_weights(advantage: Tensor, temperature: float, max_weight: float =
 
 
 def td_target(rewards: Tensor, continues: Tensor, values: Tensor, discount: float) -> Tensor:
-    """What an action was worth by one step and the value of what followed: `r + γ c V(s')`.
+    """The value of an action by one step and what followed: `r + γ c V(s')`.
 
-    Args:
-        rewards: `[...]`
-        continues: `[...]` 0 where the episode terminated, else 1; a time limit is no end.
-        values: `[...]` of the next observations.
-        discount: `γ`.
+    `continues` is 0 where the episode terminated, else 1 (a time limit is no end); `values` are
+    those of the next observations.
 
     >>> td_target(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([4.0, 4.0]),
     ...           0.5).tolist()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from preferl.data.npy import load_npz
+from preferl.data.arrays import load_npz
 from preferl.errors import CheckpointError, ConfigError
 from preferl.models.base import RewardModel
 from preferl.models.lstm import LSTMReward

@@ -14,19 +14,19 @@ from preferl.store.votes import Votes
 @final
 @dataclass(frozen=True)
 class CrowdConfig:
-    """How queries are made and handed out.
+    """How queries are made and assigned to people.
 
     Attributes:
         answers: of each annotator, about; known and repeated queries are part of them.
         quorum: how many people answer an ordinary query.
         known_share: of an annotator's answers, to queries whose answer is known; everybody gets
             the same ones. They are drawn from the clearer half of all pairs.
-        repeat_share: of an annotator's answers, to queries that he has answered before.
+        repeat_share: of an annotator's answers, to queries that they answered before.
         difference: standard deviation of the difference between the clips of a pair, in logits
             of a careful person; at 5 two careful people agree on 84 % of pairs.
-        tie_width: differences below it are called equal by careful people; 0 is never.
-        cannot_tell: share of answers, of anyone, that are none.
-        swap_repeats: share of repeats that show the clips on the other sides.
+        tie_width: differences below it are ties for careful people; 0 is never.
+        cannot_tell: share of answers, of anyone, that are declined.
+        swap_repeats: share of repeats that show left and right exchanged.
     """
 
     answers: int = 300
@@ -39,27 +39,24 @@ class CrowdConfig:
     swap_repeats: float = 0.5
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("answers", 1, inf),
-            ("quorum", 1, inf),
-            ("known_share", 0, 0.5),
-            ("repeat_share", 0, 0.5),
-            ("difference", 0, inf),
-            ("tie_width", 0, inf),
-            ("cannot_tell", 0, 1),
-            ("swap_repeats", 0, 1),
+        for names, low, high in (
+            (("answers", "quorum"), 1, inf),
+            (("known_share", "repeat_share"), 0, 0.5),
+            (("difference", "tie_width"), 0, inf),
+            (("cannot_tell", "swap_repeats"), 0, 1),
         ):
-            require_in(f"CrowdConfig.{name}", getattr(self, name), low, high)
+            for name in names:
+                require_in(f"CrowdConfig.{name}", getattr(self, name), low, high)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """What a simulated crowd answered, and what a careful person would have.
+    """What a simulated crowd answered, and what a careful person would have answered.
 
     Attributes:
         votes: the answers.
-        truth: `[Q]` preference that each query deserves, by its number.
+        truth: `[Q]` the right preference of each query, by its number.
         careful: `[R]` whether an answer was given with care rather than at random.
     """
 
@@ -75,16 +72,16 @@ def simulate_crowd(
     *,
     random_left: float = 0.5,
 ) -> Crowd:
-    """Answers of people who look with care at most pairs and press any key at the others.
+    """Simulate people who look with care at most pairs and press any key at the others.
 
     With care, the first clip is preferred with the logistic probability of the difference between
-    the clips (Bradley and Terry 1952), or called equal within `tie_width`. Sides are random.
+    the clips (Bradley and Terry 1952), or a tie within `tie_width`. Left and right are random.
 
     Args:
         careless: `[A]` share of answers that each annotator gives at random, in [0, 1].
-        rng: where everything random comes from.
-        config: how queries are handed out; the defaults if None.
-        random_left: how often a random answer is the left one.
+        rng: source of all draws.
+        config: its defaults if None.
+        random_left: share of random answers that are the left clip.
 
     Raises:
         ConfigError: no annotators, fewer than the quorum, or shares out of range.
@@ -98,12 +95,12 @@ def simulate_crowd(
     if len(careless) < config.quorum or (careless < 0).any() or (careless > 1).any():
         expected = f"shares in [0, 1] of at least {config.quorum} people"
         raise ConfigError.mismatch("careless", expected=expected, got=careless)
-    query, annotator, repeat_of, known = _hand_out(len(careless), rng, config)
+    query, annotator, repeat_of, known = _assign(len(careless), rng, config)
     difference = config.difference * rng.normal(size=len(repeat_of))
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)
     difference = np.where(repeat_of >= 0, difference[repeat_of], difference)
     truth = np.where(np.abs(difference) < config.tie_width, 0.5, (np.sign(difference) + 1) / 2)
-    swapped = _sides(query, annotator, repeat_of, rng, config)
+    swapped = _swapped(query, annotator, repeat_of, rng, config.swap_repeats)
     with_care = rng.random(len(query)) < 1 / (1 + np.exp(-difference[query]))
     answer = np.where(truth[query] == 0.5, 0.5, with_care)
     random = (rng.random(len(query)) < random_left) != swapped
@@ -123,7 +120,7 @@ def simulate_crowd(
     return Crowd(votes, truth, careful)
 
 
-def _hand_out(
+def _assign(
     annotators: int, rng: np.random.Generator, config: CrowdConfig
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
     """Query and annotator of each answer `[R]`; what each query `[Q]` repeats, and if known.
@@ -134,31 +131,23 @@ def _hand_out(
     repeats = round(config.answers * config.repeat_share)
     ordinary = max(1, (config.answers - known - repeats) * annotators // config.quorum)
     people = rng.random((ordinary, annotators)).argsort(1)[:, : config.quorum]
-    query = np.repeat(np.arange(ordinary), config.quorum)
-    annotator = people.ravel()
-    chosen = _some_of_each(annotator, annotators, repeats, rng)
-    known_query = np.tile(np.arange(ordinary, ordinary + known), annotators)
-    first_repeat = ordinary + known
-    repeat_query = np.arange(first_repeat, first_repeat + len(chosen))
-    repeat_of = np.full(first_repeat + len(chosen), -1)
-    repeat_of[first_repeat:] = query[chosen]
-    is_known = np.zeros(len(repeat_of), bool)
-    is_known[ordinary:first_repeat] = True
-    return (
-        np.concatenate([query, known_query, repeat_query]),
-        np.concatenate([annotator, np.repeat(np.arange(annotators), known), annotator[chosen]]),
-        repeat_of,
-        is_known,
-    )
+    query, annotator = np.repeat(np.arange(ordinary), config.quorum), people.ravel()
+    again = _some_of_each(annotator, repeats, rng)
+    total = ordinary + known + len(again)
+    is_known = (np.arange(total) >= ordinary) & (np.arange(total) < ordinary + known)
+    known_query = np.tile(np.flatnonzero(is_known), annotators)
+    queries = [query, known_query, np.arange(ordinary + known, total)]
+    whose = [annotator, np.repeat(np.arange(annotators), known), annotator[again]]
+    repeat_of = np.full(total, -1)
+    repeat_of[ordinary + known :] = query[again]
+    return np.concatenate(queries), np.concatenate(whose), repeat_of, is_known
 
 
-def _some_of_each(
-    annotator: IntArray, annotators: int, count: int, rng: np.random.Generator
-) -> IntArray:
+def _some_of_each(annotator: IntArray, count: int, rng: np.random.Generator) -> IntArray:
     """Up to `count` random rows of each annotator."""
     shuffled = rng.permutation(len(annotator))
     shuffled = shuffled[np.argsort(annotator[shuffled], kind="stable")]
-    of_each = np.bincount(annotator, minlength=annotators)
+    of_each = np.bincount(annotator)
     rank = np.arange(len(annotator)) - np.repeat(np.cumsum(of_each) - of_each, of_each)
     return np.asarray(shuffled[rank < count])
 
@@ -170,14 +159,14 @@ def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatAr
     return np.asarray(config.difference * drawn[np.arange(count), large.argmax(1)])
 
 
-def _sides(
+def _swapped(
     query: IntArray,
     annotator: IntArray,
     repeat_of: IntArray,
     rng: np.random.Generator,
-    config: CrowdConfig,
+    share: float,
 ) -> BoolArray:
-    """`[R]` sides at random; repeats keep or change those of the first time."""
+    """`[R]` at random; this share of repeats differs from the first time."""
     swapped = rng.random(len(query)) < 0.5
     repeat = np.flatnonzero(repeat_of[query] >= 0)
     people = int(annotator.max()) + 1
@@ -185,5 +174,5 @@ def _sides(
     order = np.argsort(key)
     wanted = repeat_of[query[repeat]] * people + annotator[repeat]
     original = order[np.searchsorted(key[order], wanted)]
-    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < config.swap_repeats)
+    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < share)
     return swapped

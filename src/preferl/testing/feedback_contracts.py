@@ -1,6 +1,7 @@
-"""What a teacher, a sampler or a feedback of yours must keep, checked and said in words."""
+"""Checks of the contracts that a teacher, a sampler or a feedback of yours must keep."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,37 +18,28 @@ EXTREMES: dict[str, Callable[[Array], float]] = {"least": np.min, "largest": np.
 
 
 def check_teacher(
-    teacher: Teacher,
-    segments: Segments | None = None,
-    *,
-    repeatable: bool = True,
-    seed: int = 0,
+    teacher: Teacher, segments: Segments | None = None, *, repeatable: bool = True, seed: int = 0
 ) -> None:
-    """Raise `FeedbackError` unless a teacher answers every pair it is shown, and does no harm.
+    """Raise `FeedbackError` unless a teacher answers every pair it is shown, and changes no clip.
 
-    Args:
-        teacher: yours.
-        segments: what to show; by default windows of made-up episodes with numbers, some padded.
-        repeatable: whether the same clips and generator must give the same answers, whatever
-            padded steps hold; false for people.
-        seed: of what is drawn.
+    If `repeatable`, the same clips and generator must give the same answers, whatever padded steps
+    hold; pass False for people. Segments are made up by default, some of them padded.
 
     >>> from preferl.feedback import ScriptedTeacher
     >>> check_teacher(ScriptedTeacher(temperature=0.5))
     """
     segments = example_segments(seed) if segments is None else segments
-    pairs = _every_pair(len(segments))[:20]
-    shown = segments[pairs]
+    shown = segments[_every_pair(len(segments))[:20]]
     before = _contents(shown)
     answers = _answers(teacher, shown, seed)
-    left = before == _contents(shown)
-    _require(left, teacher, "the clips shown", "left as they were", "changed ones")
+    same = before == _contents(shown)
+    _require(same, teacher, "the clips shown", "left as they were", "changed ones")
     for few in (shown[:1], shown[:0]):
         _answers(teacher, few, seed)
     if not repeatable:
         return
     others = {"the same clips": shown}
-    others |= {f"padded steps of {side} numbers": _padded_by(shown, side) for side in EXTREMES}
+    others |= {f"padded steps of {name} numbers": _padded_by(shown, name) for name in EXTREMES}
     fix = "Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
     for what, again in others.items():
         same = np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True)
@@ -60,13 +52,8 @@ def check_sampler(
 ) -> None:
     """Raise `FeedbackError` unless a sampler gives as many pairs of two as asked, repeatably.
 
-    Where it says how many segments it wants, that is a number with which a question can be asked.
-
-    Args:
-        sampler: yours.
-        segments: what to choose from, at least two different windows; made up by default.
-        count: pairs to ask for.
-        seed: of what is drawn.
+    The number of segments that it wants, if it names one, must be enough for a query. `segments`
+    are at least two different windows; made up by default.
 
     >>> from preferl.feedback import UniformPairs
     >>> check_sampler(UniformPairs())
@@ -92,33 +79,31 @@ def check_feedback(
     """Raise `FeedbackError` unless answers come back, each once, and only by `comparisons`.
 
     Args:
-        feedback: yours, at best a fresh one; it is asked ten questions in two calls.
-        segments: what to ask about, at least five windows of different steps; made up by default.
-        answer: answers all pending questions of an asynchronous feedback; None for one that
+        feedback: at best a fresh one; it gets ten queries in two calls.
+        segments: at least five windows of different steps; made up by default.
+        answer: answers all pending queries of an asynchronous feedback; None for one that
             answers at once.
-        declines: whether some questions may remain without an answer.
-        seed: of what is drawn.
+        declines: whether some queries may remain without an answer.
+        seed: of made-up segments.
 
     >>> from preferl.feedback import InstantFeedback, ScriptedTeacher
     >>> check_feedback(InstantFeedback(ScriptedTeacher(), 0))
     """
     segments = example_segments(seed) if segments is None else segments
     pairs = _every_pair(len(segments))[:10]
-    if len(pairs) < 10:
-        raise FeedbackError.mismatch(
-            "segments to ask about", expected="at least 5", got=len(segments)
-        )
+    enough = len(pairs) == 10
+    _require(enough, feedback, "segments to ask about", "at least 5", len(segments))
     known = _count(feedback)
     _ask(feedback, segments, pairs[:0])
-    _unchanged(feedback, known, "no question")
+    _unchanged(feedback, known, "no query")
     asked: list[str] = []
     for part in (pairs[:5], pairs[5:]):
         before = _count(feedback)
         _ask(feedback, segments, part)
         if answer is not None:
-            _unchanged(feedback, before, "a question before its answer")
+            _unchanged(feedback, before, "a query before its answer")
             answer()
-        asked += _questions(segments, part)
+        asked += _names(segments, part)
         _check_answered(feedback, known, asked, declines)
     for wrong in (np.array([[0, len(segments)]]), np.array([[-1, 0]])):
         _check_refused(feedback, segments, wrong)
@@ -127,30 +112,27 @@ def check_feedback(
 def example_segments(seed: int = 0) -> Segments:
     """`[8]` windows of four steps over two made-up episodes, one of them short and padded."""
     rng = np.random.default_rng(seed)
-    lengths = np.array([10, 3])
     episodes = Episodes(
         observations=rng.normal(size=(13, 3)).astype(np.float32),
         actions=rng.normal(size=(13, 2)).astype(np.float32),
         rewards=rng.normal(size=13),
         terminated=np.zeros(13, bool),
         final_observations=np.zeros((2, 3), np.float32),
-        lengths=lengths,
+        lengths=np.array([10, 3]),
     )
     return sample_segments(episodes, 8, 4, rng, short="pad")
-
-
-def _broken(
-    thing: object, what: str, expected: object, got: object, fix: str = ""
-) -> FeedbackError:
-    name = getattr(thing, "__name__", type(thing).__name__)
-    return FeedbackError.mismatch(f"{name}: {what}", expected=expected, got=got, fix=fix)
 
 
 def _require(
     holds: bool, thing: object, what: str, expected: object, got: object, fix: str = ""
 ) -> None:
     if not holds:
-        raise _broken(thing, what, expected, got, fix)
+        raise _error(thing, what, expected, got, fix)
+
+
+def _error(thing: object, what: str, expected: object, got: object, fix: str = "") -> FeedbackError:
+    name = getattr(thing, "__name__", type(thing).__name__)
+    return FeedbackError.mismatch(f"{name}: {what}", expected=expected, got=got, fix=fix)
 
 
 def _every_pair(count: int) -> IntArray:
@@ -165,29 +147,24 @@ def _contents(clips: Clips) -> list[bytes]:
 
 
 def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
-    answers = teacher(shown, np.random.default_rng(seed))
+    answers, count = teacher(shown, np.random.default_rng(seed)), len(shown)
     try:
-        return check_answers(answers, len(shown))
+        return check_answers(answers, count)
     except FeedbackError as error:
-        expected = f"{len(shown)} numbers in [0, 1] or NaN"
-        raise _broken(teacher, f"answers to {len(shown)} pairs", expected, error) from error
+        expected = f"{count} numbers in [0, 1] or NaN"
+        raise _error(teacher, f"answers to {count} pairs", expected, error) from error
 
 
-def _padded_by(clips: Clips, side: str) -> Clips:
+def _padded_by(clips: Clips, extreme: str) -> Clips:
     """The same clips, padded by the least or largest numbers of observations and actions."""
 
     def fill(array: Array) -> Array:
         changed = np.array(array)
-        changed[~clips.mask] = EXTREMES[side](changed)
+        changed[~clips.mask] = EXTREMES[extreme](changed)
         return changed
 
-    return Clips(
-        observations=map_observations(fill, clips.observations),
-        actions=fill(clips.actions),
-        mask=clips.mask,
-        rewards=clips.rewards,
-        states=clips.states,
-    )
+    observations = map_observations(fill, clips.observations)
+    return replace(clips, observations=observations, actions=fill(clips.actions))
 
 
 def _check_pairs(sampler: PairSampler, pairs: IntArray, count: int, segments: int) -> None:
@@ -217,10 +194,10 @@ def _count(feedback: Feedback) -> int:
 
 def _ask(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
     ask: Callable[[Segments, IntArray], object] = feedback.ask
-    handed = ask(segments, pairs)
+    returned = ask(segments, pairs)
     fix = "Answers are read with `comparisons`, since people answer later."
-    got = type(handed).__name__
-    _require(handed is None, feedback, "what `ask` hands back", "None", got, fix)
+    got = type(returned).__name__
+    _require(returned is None, feedback, "what `ask` returns", "None", got, fix)
 
 
 def _unchanged(feedback: Feedback, count: int, after: str) -> None:
@@ -228,15 +205,15 @@ def _unchanged(feedback: Feedback, count: int, after: str) -> None:
     _require(now == count, feedback, f"answers after {after}", count, now)
 
 
-def _questions(segments: Segments, pairs: IntArray) -> list[str]:
+def _names(segments: Segments, pairs: IntArray) -> list[str]:
     """A name for each pair by the observations and actions of its clips' real steps."""
     clips = segments[pairs]
-    marks = [np.asarray(leaf) for leaf in [*leaves(clips.observations), clips.actions]]
+    columns = [np.asarray(leaf) for leaf in [*leaves(clips.observations), clips.actions]]
     return [
         "".join(
-            np.ascontiguousarray(mark[row, side][clips.mask[row, side]]).tobytes().hex() + "|"
-            for side in (0, 1)
-            for mark in marks
+            np.ascontiguousarray(column[row, k][clips.mask[row, k]]).tobytes().hex() + "|"
+            for k in (0, 1)
+            for column in columns
         )
         for row in range(len(pairs))
     ]
@@ -245,22 +222,22 @@ def _questions(segments: Segments, pairs: IntArray) -> list[str]:
 def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: bool) -> None:
     comparisons = _comparisons(feedback)
     if comparisons is None:
-        what = f"answers to {len(asked)} questions"
+        what = f"answers to {len(asked)} queries"
         _require(declines, feedback, what, len(asked), "none")
         return
     new = comparisons[known:]
-    got = _questions(comparisons.segments, new.pairs)
+    got = _names(comparisons.segments, new.pairs)
     answered = bool(new.answered.all())
     _require(answered, feedback, "comparisons", "answers", "declined ones (NaN)")
     once = len(set(got)) == len(got)
     _require(once, feedback, "answers", "each once", "one more than once")
-    position = {question: place for place, question in enumerate(asked)}
-    strange = [question for question in got if question not in position]
+    position = {name: place for place, name in enumerate(asked)}
+    strange = [name for name in got if name not in position]
     expected = "the pairs that were asked, both sides as asked"
     _require(not strange, feedback, "answers", expected, f"{len(strange)} others")
     fix, all_there = "Pass declines=True if the teacher may decline.", len(got) >= len(asked)
     _require(all_there or declines, feedback, "answers", len(asked), len(got), fix)
-    calls = [position[question] // 5 for question in got]
+    calls = [position[name] // 5 for name in got]
     _require(calls == sorted(calls), feedback, "answers", "oldest first", "another order")
 
 
@@ -269,7 +246,7 @@ def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> N
     try:
         feedback.ask(segments, pairs)
     except (ValueError, IndexError):
-        _unchanged(feedback, before, "a question that was refused")
+        _unchanged(feedback, before, "a query that was refused")
         return
     what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
-    raise _broken(feedback, what, "an error", "nothing")
+    raise _error(feedback, what, "an error", "nothing")

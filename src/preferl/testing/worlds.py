@@ -34,7 +34,9 @@ def linear_reward(observations: Observations, actions: Array) -> FloatArray:
 
 @final
 class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
-    """A point is pushed about in the plane; its reward is `linear_reward`, so it is known.
+    """A point that is pushed about in the plane, with the known reward `linear_reward`.
+
+    Episodes are cut off after `length` steps.
 
     >>> env = PointWorld(length=2)
     >>> observation, _ = env.reset(seed=0)
@@ -47,10 +49,8 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
     action_space = PUSH_SPACE
 
     def __init__(self, length: int = 20) -> None:
-        """Make a world whose episodes are cut off after `length` steps."""
-        self.length = length
+        self.length, self._step = length, 0
         self._position = np.zeros(2, np.float32)
-        self._step = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
         return self._position.copy(), {}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Push, pay for where the point was and for the push, and move."""
+        """Move the point; the reward is that of its position before and of the push."""
         reward = float(linear_reward(self._position, action))
         self._position = np.clip(self._position + 0.2 * action, -2, 2).astype(np.float32)
         self._step += 1
@@ -70,10 +70,10 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
 
 
 def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Any:
-    """`[count, *space]` values of a space, or a dictionary of such; unbounded ones are normal.
+    """Draw `[count, *space]` values of a space, or a dictionary of such; unbounded ones are normal.
 
     Raises:
-        SpaceError: a space of a kind that has no values to draw here.
+        SpaceError: a space of another kind.
 
     >>> sample_steps(spaces.Discrete(3, start=5), 4, np.random.default_rng(0)).tolist()
     [7, 6, 6, 5]
@@ -94,9 +94,8 @@ def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator)
             bounded = space.bounded_below | space.bounded_above
             drawn = np.where(bounded, rng.uniform(low, high, shape), rng.normal(size=shape))
             return drawn.astype(space.dtype)
-    raise SpaceError.mismatch(
-        "space", expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these", got=space
-    )
+    kinds = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    raise SpaceError.mismatch("space", expected=kinds, got=space)
 
 
 def make_episodes(
@@ -107,14 +106,10 @@ def make_episodes(
     *,
     reward: StepReward | None = None,
 ) -> Episodes:
-    """Episodes of independent random steps; every other one ends by the rules.
+    """Make episodes of independent random steps; every other one terminates.
 
-    Args:
-        rng: where they come from.
-        lengths: `[K]` steps of each.
-        observation_space: of what is seen.
-        action_space: of what is done.
-        reward: of each step; `linear_reward` in the spaces of `PointWorld`, else normal.
+    Rewards are `linear_reward` in both spaces of `PointWorld`, the default, and else normal,
+    unless `reward` computes those of each step.
 
     >>> make_episodes(np.random.default_rng(0), [3, 2]).terminated.tolist()
     [False, False, True, False, False]
@@ -137,18 +132,12 @@ def make_episodes(
 
 
 def make_comparisons(
-    rng: np.random.Generator,
-    pairs: int = 20,
-    length: int = 5,
-    episodes: Episodes | None = None,
+    rng: np.random.Generator, pairs: int = 20, length: int = 5, episodes: Episodes | None = None
 ) -> Comparisons:
-    """Pairs of random segments, the one of the higher true return preferred.
+    """Make pairs of random segments, the one of the higher true return preferred.
 
-    Args:
-        rng: where they come from.
-        pairs: `P`.
-        length: `L`; shorter episodes become padded segments.
-        episodes: where to cut; some of `PointWorld`'s spaces if None, one of them short.
+    Shorter episodes become padded segments. By default there are three in `PointWorld`'s spaces,
+    one of them short.
 
     >>> make_comparisons(np.random.default_rng(0), pairs=3).preference.shape
     (3,)
@@ -163,16 +152,14 @@ def make_comparisons(
 
 @final
 class CountingModel(RewardModel):
-    """Another model that counts how often it was trained on: the guard against hidden loops.
+    """A model that stands for another and counts its training calls: a guard against hidden loops.
 
     Attributes:
-        model: what it stands for.
-        calls: of `judge` in training mode.
-        rows: windows `B` of each of these calls.
+        model: the other one, whose parameters and encoder it shares.
+        rows: windows `B` of each call of `judge` in training mode.
     """
 
     def __init__(self, model: RewardModel) -> None:
-        """Stand for `model`, whose parameters and encoder are shared."""
         super().__init__(model.encoder, context=model.context, members=model.members)
         self.model = model
         self.rows: list[int] = []
@@ -197,8 +184,9 @@ class CountingModel(RewardModel):
 class FadingModel(RewardModel):
     """A reward model with context, simple enough to compute by hand: older steps count less.
 
-    A step is worth `tanh(w · x)` of its features `x`, and is paid half of what the step before
-    was worth, a quarter of the one before that, and so on within the context.
+    The value of a step is `tanh(w · x)` of its features `x`. Its reward is that plus half of the
+    value of the step before, a quarter of the one before that, and so on within the context. The
+    members' weights are evenly spread.
     """
 
     def __init__(
@@ -209,7 +197,6 @@ class FadingModel(RewardModel):
         context: int = 4,
         members: int = 2,
     ) -> None:
-        """Make a model of `context` steps whose members' weights are evenly spread."""
         encoder = VectorEncoder(observation_space, action_space)
         super().__init__(encoder, context=context, members=members)
         self.weight = nn.Parameter(torch.linspace(-1, 1, members * encoder.size).view(members, -1))
@@ -222,10 +209,10 @@ class FadingModel(RewardModel):
         """
         if mask.shape[1] > self.context:
             raise ConfigError.mismatch("steps", expected=f"{self.context}", got=mask.shape[1])
-        worth = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
+        value = torch.tanh(torch.einsum("blf,ef->ebl", features, self.weight)) * mask
         place = torch.arange(mask.shape[1], device=mask.device)
         age = place[:, None] - place  # [L, L]
-        rewards = worth @ torch.where(age >= 0, 0.5**age, 0.0).T
+        rewards = value @ torch.where(age >= 0, 0.5**age, 0.0).T
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:

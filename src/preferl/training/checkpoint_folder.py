@@ -21,7 +21,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
-from preferl.data.npy import load_npy
+from preferl.data.arrays import load_npy
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.files import write_json, writing
 from preferl.reading import read_json, read_object, reading

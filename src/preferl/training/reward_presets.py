@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
 
-from preferl.data.comparisons import Comparisons
-from preferl.data.splits import split
+from preferl.data.comparisons import Comparisons, split
 from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.models.configs import (
     CNNRewardConfig,

@@ -1,1 +1,1 @@
-"""Environments of our own, which have ids in gymnasium once `preferl.simulators` has been asked."""
+"""Environments of our own, whose ids `preferl.simulators` registers with gymnasium."""

@@ -1,6 +1,6 @@
 """Atari games as rewards are learned in them (Christiano et al. 2017, appendix A.2; extra `atari`).
 
-Neither the score, nor a lost life, nor the end of a game may tell an agent what its reward is.
+Neither the score, nor a lost life, nor the end of a game may reveal the reward to an agent.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
         "BeamRider": ((0, 43), (181, 193)),  # score, sector, ships to come; ships left
         "Breakout": ((0, 17),),  # score, lives, player
         "Enduro": ((155, 210),),  # distance, cars to pass, day
-        "Pong": ((0, 24),),  # points of both sides
+        "Pong": ((0, 24),),  # points of both players
         "Qbert": ((0, 29),),  # score; lives
         "Seaquest": ((0, 31),),  # score; lives
         "SpaceInvaders": ((0, 21),),  # scores of both players
@@ -49,20 +49,20 @@ def make_atari(
     sticky: float = 0.0,
     render_mode: str | None = None,
 ) -> Environment:
-    """A game as one that goes on for ever, cut into episodes of one length.
+    """Make a game that goes on for ever, cut into episodes of one length.
 
     Observations are `[stack, size, size]` grey bytes, the newest frame last. The game's own
     reward is that of `skip` frames. `preferl/<game>-v0` is the id of each game of `HIDDEN_ROWS`.
 
     Args:
-        game: as `ALE/<game>-v5` has it, for example "Breakout".
+        game: as in `ALE/<game>-v5`, for example "Breakout".
         length: steps per episode, each of `skip` frames; whatever happens in the game.
         hide: rows of the screen to black out; those of `HIDDEN_ROWS` if None.
-        skip: frames per step; of the last two the brighter pixels are seen, against flicker.
-        stack: frames per observation; 4, so that speeds are seen.
+        skip: frames per step; the brighter pixels of the last two are observed, against flicker.
+        stack: frames per observation; 4, so that speeds are visible.
         size: pixels on a side.
-        sticky: probability that the game goes on with the action before; 0 as in the paper,
-            where 0.25 is what Machado et al. (2018) recommend.
+        sticky: probability that the action before is repeated; 0 as in the paper, while Machado
+            et al. (2018) recommend 0.25.
         render_mode: as the game takes it; people see the whole screen.
 
     Raises:
@@ -70,21 +70,14 @@ def make_atari(
         MissingExtraError: the extra `atari` is not installed.
     """
     if hide is None and game not in HIDDEN_ROWS:
-        raise ConfigError.mismatch(
-            "game",
-            expected=f"one of {[*HIDDEN_ROWS]}, or the rows to hide",
-            got=repr(game),
-            fix="Look where the score is and pass hide=((first, last + 1),), or hide=().",
-        )
+        expected = f"one of {[*HIDDEN_ROWS]}, or the rows to hide"
+        fix = "Look where the score is and pass hide=((first, last + 1),), or hide=()."
+        raise ConfigError.mismatch("game", expected=expected, got=repr(game), fix=fix)
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
+    settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}
     try:
-        env: Environment = gymnasium.make(
-            f"ALE/{game}-v5",
-            frameskip=1,
-            repeat_action_probability=sticky,
-            render_mode=render_mode,
-        )
+        env: Environment = gymnasium.make(f"ALE/{game}-v5", frameskip=1, **settings)
     except gymnasium.error.Error as error:
         known = "a game that ale-py has"
         raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
@@ -95,12 +88,7 @@ def make_atari(
 
 @final
 class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Pictures `[height, width]` with some rows black, given in rows of the whole screen.
-
-    Args:
-        env: whose observations are pictures of the screen, scaled.
-        hide: rows of the screen; a row that they share with others is black as well.
-        screen: rows that the screen has.
+    """Pictures `[height, width]` of a screen, scaled, with the rows that show hidden ones black.
 
     Raises:
         ConfigError: rows that are not on the screen.
@@ -113,30 +101,24 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         height = (env.observation_space.shape or (0,))[0]
         for first, end in hide:
             if not 0 <= first < end <= screen:
-                raise ConfigError.mismatch(
-                    "hide", expected=f"rows within 0...{screen}", got=(first, end)
-                )
-        self._rows = [
-            slice(first * height // screen, ceil(end * height / screen)) for first, end in hide
-        ]
+                expected = f"rows within 0...{screen}"
+                raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
+        self._hidden = np.zeros(height, bool)
+        for first, end in hide:
+            self._hidden[first * height // screen : ceil(end * height / screen)] = True
 
     def observation(self, observation: Array) -> Array:
         """The picture, a copy, without these rows."""
         picture = np.array(observation)
-        for rows in self._rows:
-            picture[rows] = 0
+        picture[self._hidden] = 0
         return picture
 
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Episodes of one length, in which games that end begin again and nothing says so.
+    """Episodes of `length` steps, in which games that end begin again unseen.
 
     The info of a step after which a new game began has `game_over`, for evaluation.
-
-    Args:
-        env: whose episodes end by the rules.
-        length: steps per episode, at least 1.
     """
 
     def __init__(self, env: Environment, length: int) -> None:

@@ -1,7 +1,7 @@
-"""A dot that is to be kept in the middle of a small picture: the least task from pixels (numpy).
+"""The smallest task from pixels: keep a dot in the middle of a small picture (numpy).
 
-The idea of such a task for trying reward learning from pixels is Matthew Rahtz's (2018, "Lessons
-Learned Reproducing a Deep Reinforcement Learning Paper").
+The idea is Matthew Rahtz's (2018, "Lessons Learned Reproducing a Deep Reinforcement Learning
+Paper").
 """
 
 from typing import Any, Final, final
@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, require_in
+from preferl.errors import require_in, require_one_of
 from preferl.shapes import Array
 
 MOVES: Final = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
@@ -24,9 +24,9 @@ SHOWN: Final = 168
 class MovingDot(gymnasium.Env[Array, Any]):
     """A white dot on black, moved by five actions: stay, up, down, left and right.
 
-    It is paid for where the dot was when it was moved, minus the distance from the middle as a
-    share of the picture's width. That can be told from the observation alone. Episodes all have
-    the same length, so that their ends tell nothing.
+    The reward is minus the dot's distance from the middle before it moves, as a share of the
+    picture's width, and so visible in the observation alone. All episodes have the same length,
+    so that their ends carry no information.
 
     Args:
         size: pixels on a side, at least 8.
@@ -46,19 +46,11 @@ class MovingDot(gymnasium.Env[Array, Any]):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
     def __init__(
-        self,
-        size: int = 28,
-        stack: int = 1,
-        length: int = 100,
-        render_mode: str | None = None,
+        self, size: int = 28, stack: int = 1, length: int = 100, render_mode: str | None = None
     ) -> None:
-        require_in("size", size, 8, float("inf"))
-        require_in("stack", stack, 1, float("inf"))
-        require_in("length", length, 1, float("inf"))
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ConfigError.mismatch(
-                "render_mode", expected='None or "rgb_array"', got=repr(render_mode)
-            )
+        for name, value, least in (("size", size, 8), ("stack", stack, 1), ("length", length, 1)):
+            require_in(name, value, least, float("inf"))
+        require_one_of("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         self.observation_space = spaces.Box(0, 255, (size, size, stack), np.uint8)
         self.action_space = spaces.Discrete(len(MOVES))
         self.size, self.stack, self.length = size, stack, length
@@ -80,10 +72,10 @@ class MovingDot(gymnasium.Env[Array, Any]):
         return self._seen.copy(), {}
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Pay for where the dot is, and move it; it stops at the edges."""
+        """Move the dot, which stops at the edges; the reward is that of its place before."""
         reward = -self.distance
-        self._place = self._place + self._speed * MOVES[action]
-        self._place = np.minimum(np.maximum(self._place, 0), self.size - self._dot)
+        place = self._place + self._speed * MOVES[action]
+        self._place = np.minimum(np.maximum(place, 0), self.size - self._dot)
         self._step += 1
         self._seen[..., :-1] = self._seen[..., 1:]
         self._seen[..., -1:] = self._picture()

@@ -1,12 +1,12 @@
 """HDF5 files read with errors that name the file and the array (h5py, imported late).
 
 An HDF5 file may point to others on the machine, declare arrays that it does not hold, and ask for
-a library to decompress them. Before anything is read, all of it is looked at, and such is refused.
+a library to decompress them. All of it is checked for these before anything is read.
 """
 
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,8 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.data.columns import require_numbers
-from preferl.errors import DataError, PreferlError
+from preferl.data.columns import check, reading_foreign, require_finite, require_numbers
+from preferl.errors import DataError
 from preferl.shapes import Array
 
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
@@ -36,10 +36,12 @@ _ARRANGE: Final = {2, _CHECKSUM, 5, 6}
 """Those that do not, or that pack bits: shuffle, checksums, n-bit, scale and offset. The HDF5
 library would look for any other filter in folders of plug-ins, and run what it finds."""
 
+_COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
+
 
 @contextmanager
 def open_hdf5(path: str | Path) -> Iterator[Any]:
-    """The open file, an `h5py.File` for reading, which points to no other and is as large as it is.
+    """Open an `h5py.File` for reading that points to no other and is as large as it declares.
 
     Raises:
         DataError: no such file, cut off, not HDF5, pointing to other files, far larger in memory
@@ -47,83 +49,42 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
         MissingExtraError: h5py is not installed.
     """
     h5py = require("h5py", extra="d4rl")
-    try:
-        with h5py.File(path, "r") as file:
-            _check(file, str(path), Expansion.of(Path(path)))
-            yield file
-    except PreferlError:
-        raise
-    except Exception as error:  # a damaged file fails in whichever way its bytes suggest
-        raise DataError.mismatch(
-            f"{path}",
-            expected="a whole HDF5 file",
-            got=f"{type(error).__name__}: {error}",
-            fix="Check the path, and that the file was downloaded whole.",
-        ) from error
+    with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
+        expansion = Expansion.of(Path(path))
+        _refuse_links(file, f"{path}", set(), 0)  # first: a soft link might lead through one
+        expansion.add(_size(file, f"{path}", {}, 0))
+        yield file
 
 
 def read_array(group: Any, key: str, name: str) -> Array:
-    """The numbers of one array, with an axis of steps first.
-
-    Args:
-        group: an `h5py.File` or group.
-        key: of the array, with `/` between nested groups.
-        name: how errors call the group.
-
-    Raises:
-        DataError: no such array, damaged content, no numbers, or NaN and infinity among them.
-    """
-    held = group.get(key)
+    """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
+    held, what = group.get(key), f"{name}, {key}"
     if not isinstance(held, require("h5py", extra="d4rl").Dataset):
-        raise DataError.mismatch(
-            name, expected=f"an array {key!r}", got=f"only {', '.join(sorted(group))}"
-        )
-    require_numbers(f"{name}, {key}", held)
-    try:
+        there = f"only {', '.join(sorted(group))}"
+        raise DataError.mismatch(name, expected=f"an array {key!r}", got=there)
+    require_numbers(what, held)
+    with reading_foreign(what, "a whole array"):  # the array is damaged, not the file
         array = np.asarray(held[()])
-    except OSError as error:  # the array is damaged, not the file
-        raise DataError.mismatch(f"{name}, {key}", expected="a whole array", got=error) from error
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        row = int(np.argwhere(~np.isfinite(array))[0, 0])
-        raise DataError.mismatch(
-            f"{name}, {key}", expected="finite numbers", got=f"NaN or infinity, first in row {row}"
-        )
+    require_finite(what, array)
     return array
 
 
-def members(file: Any, group: str) -> list[str]:
-    """Names in a group, in lexicographic order; none if it is not there or is an array."""
-    held = file.get(group)
-    return sorted(held) if isinstance(held, require("h5py", extra="d4rl").Group) else []
-
-
-def _check(file: Any, name: str, expansion: Expansion) -> None:
-    """Refuse what an HDF5 file must not do; nothing of its arrays is read into memory."""
-    _refuse_links(file, name, set(), 0)  # first: a soft link might lead through one of those
-    expansion.add(_size(file, name, {}, 0))
-
-
 def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
+    """Refuse links to other files; nothing of any array is read."""
     h5py = require("h5py", extra="d4rl")
     _require_shallow(name, depth)
     seen.add(_address(group))
     for key in group:
-        where = f"{name}, {group.name.rstrip('/')}/{key}"
-        kind = _kind_of_link(group, key)
+        kind = None
+        with suppress(TypeError):  # a kind that a program defines
+            kind = group.get(key, getclass=True, getlink=True)
         if kind is h5py.SoftLink:
             continue  # leads to where another link of this file leads, or nowhere
-        if kind is not h5py.HardLink:
-            raise _refused(where, "an array of this file", "a link to another one")
+        where, elsewhere = f"{name}, {group.name.rstrip('/')}/{key}", "a link to another one"
+        check(kind is h5py.HardLink, where, "an array of this file", elsewhere, _COPY)
         held = group[key]
         if isinstance(held, h5py.Group) and _address(held) not in seen:
             _refuse_links(held, name, seen, depth + 1)
-
-
-def _kind_of_link(group: Any, key: str) -> Any:
-    try:
-        return group.get(key, getclass=True, getlink=True)
-    except TypeError:  # a kind that a program defines
-        return None
 
 
 def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
@@ -144,14 +105,14 @@ def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
 def _size_of_array(array: Any, where: str) -> int:
     """Bytes that reading an array takes: its own, or those of the chunk that is unpacked for it."""
     layout = array.id.get_create_plist()
-    if layout.get_external_count() or array.is_virtual:
-        raise _refused(where, "an array of this file", "one that lies in other files")
+    inside = not (layout.get_external_count() or array.is_virtual)
+    check(inside, where, "an array of this file", "one that lies in other files", _COPY)
     filters = [layout.get_filter(number)[0] for number in range(layout.get_nfilters())]
     packers = [place for place, number in enumerate(filters) if number in _COMPRESS]
     after = {number for place in packers[:1] for number in filters[place + 1 :]}
-    if not (set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}):
-        expected = "at most one of deflate, szip and LZF, and only checksums after it"
-        raise _refused(where, expected, f"filters {filters}")
+    plain = set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}
+    expected = "at most one of deflate, szip and LZF, and only checksums after it"
+    check(plain, where, expected, f"filters {filters}", _COPY)
     item = max(1, int(array.dtype.itemsize))
     chunk = int(prod(array.chunks or ())) * item
     if _DEFLATE in filters:
@@ -164,11 +125,10 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
     chunks: list[Any] = []
     array.id.chunk_iter(chunks.append)
     for chunk in chunks:
-        if chunk.size * MOST_DEFLATED <= max(size, 2**20):
-            continue
-        _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
-        if _inflates_beyond(packed, size):
-            raise _refused(where, f"chunks of {size:,} bytes", "one that unpacks to more")
+        if chunk.size * MOST_DEFLATED > max(size, 2**20):
+            _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
+            fits = not _inflates_beyond(packed, size)
+            check(fits, where, f"chunks of {size:,} bytes", "one that unpacks to more", _COPY)
 
 
 def _inflates_beyond(packed: bytes, size: int, step: int = 2**20) -> bool:
@@ -187,10 +147,5 @@ def _address(held: Any) -> int:
 
 
 def _require_shallow(name: str, depth: int) -> None:
-    if depth > DEEPEST:
-        raise _refused(name, f"groups at most {DEEPEST} deep", "deeper ones, or one in itself")
-
-
-def _refused(where: str, expected: str, got: str) -> DataError:
-    fix = "Copy the arrays into one plain file, if you trust its maker."
-    return DataError.mismatch(where, expected=expected, got=got, fix=fix)
+    expected, deeper = f"groups at most {DEEPEST} deep", "deeper ones, or one in itself"
+    check(depth <= DEEPEST, name, expected, deeper, _COPY)

@@ -3,7 +3,10 @@
 Beeching and Simonini 2022, "Train your first Decision Transformer".
 """
 
-from collections.abc import Sequence
+import struct
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,13 +14,12 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.bounds import Expansion
-from preferl.data.columns import as_floats, require_names
+from preferl.data.columns import as_floats, check, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
-from preferl.data.sources.packed_columns import unpacked_message, unpacked_parquet
 from preferl.data.tasks import Task, find_task
 from preferl.errors import DataError
-from preferl.reading import reading
-from preferl.shapes import Array, BoolArray, IntArray
+from preferl.shapes import Array, IntArray
+from preferl.trust import module_program
 
 COLUMNS: Final = ("observations", "actions", "rewards", "dones")
 
@@ -27,6 +29,12 @@ PREFIX: Final = "hub:"
 PARQUET, ARROW_FILE, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 """The bytes that files of columns begin with."""
 
+_WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+"""Bytes of a Parquet value in memory; one of text may be all that its column has."""
+
+_LEVELS: Final = 4
+"""Bytes that record, for each value, in which list it is."""
+
 
 def load_hub_dataset(
     source: str | Path, *, split: str = "train", task: str | Task | None = None
@@ -34,9 +42,9 @@ def load_hub_dataset(
     """Read columns `observations`, `actions`, `rewards` and `dones`, a list of steps in each row.
 
     Numbers go from Arrow's buffers to arrays as they are, whatever their number. A done at the
-    end of an episode counts as a termination, unless `task` says that time was up. Nothing is
-    known about what followed the last step: its observation is repeated as the final one, which
-    only matters where an episode did not terminate.
+    end of an episode counts as a termination, unless by `task` time was up. Nothing is known about
+    what followed the last step: its observation is repeated as the final one, which only matters
+    where an episode did not terminate.
 
     Args:
         source: a Parquet or Arrow file, a folder of such, a folder that `save_to_disk` wrote, or
@@ -56,12 +64,12 @@ def load_hub_dataset(
         table = _from_hub(name, split)
         return _episodes(table, name, row, Expansion(name, table.nbytes))
     # Nothing a damaged file makes pyarrow do may pass for something else: most of it is words.
-    expected = "whole Parquet or Arrow files of the same columns"
-    fix = "Check the path, and that it was copied whole."
-    with reading(name, expected=expected, fix=fix, error=DataError):
+    with reading_foreign(name, "whole Parquet or Arrow files of the same columns"):
         files = _files_of(Path(source), split)
         expansion = Expansion(name, sum(file.stat().st_size for file in files))
-        return _episodes(_from_disk(files, expansion), name, row, expansion)
+        tables = [_read(file, expansion) for file in files]
+        table = require("pyarrow", extra="parquet").concat_tables(tables)
+        return _episodes(table, name, row, expansion)
 
 
 def holds_columns(path: Path) -> bool:
@@ -70,8 +78,7 @@ def holds_columns(path: Path) -> bool:
         known = ("dataset_dict.json", "state.json", "dataset_info.json")
         return any((path / file).is_file() for file in known) or bool(_files(path))
     with path.open("rb") as file:
-        head = file.read(8)
-    return head.startswith((PARQUET, ARROW_FILE, ARROW_STREAM))
+        return file.read(8).startswith((PARQUET, ARROW_FILE, ARROW_STREAM))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -81,21 +88,10 @@ def _files(folder: Path) -> list[Path]:
 def _from_hub(name: str, split: str) -> Any:
     datasets = require("datasets", extra="hub")
     repository, _, config = name.removeprefix(PREFIX).partition(":")
-    try:
-        found = datasets.load_dataset(repository, config or None, split=split)
-    except Exception as error:  # a network, a hub and scripts have errors of every kind
-        raise DataError.mismatch(
-            f"data set {name}",
-            expected=f"one of the hub with a split {split!r}",
-            got=f"{type(error).__name__}: {error}",
-            fix="Check the name. One that is a script is not run: give a Parquet copy of it.",
-        ) from error
-    return found.data.table
-
-
-def _from_disk(files: Sequence[Path], expansion: Expansion) -> Any:
-    pyarrow = require("pyarrow", extra="parquet")
-    return pyarrow.concat_tables([_read(file, expansion) for file in files])
+    fix = "Check the name. One that is a script is not run: give a Parquet copy of it."
+    # A network, a hub and scripts have errors of every kind.
+    with reading_foreign(f"data set {name}", f"one of the hub with a split {split!r}", fix):
+        return datasets.load_dataset(repository, config or None, split=split).data.table
 
 
 def _files_of(path: Path, split: str) -> Sequence[Path]:
@@ -104,15 +100,10 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
         return [path]
     inside = path / split if (path / "dataset_dict.json").is_file() else path
     files = _files(inside) if inside.is_dir() else []
-    named = [file for file in files if file.name.startswith(f"{split}-")]  # as on the hub
-    if not files:
-        splits = sorted(one.name for one in path.iterdir() if one.is_dir())
-        raise DataError.mismatch(
-            f"{path}",
-            expected=f"Parquet or Arrow files of split {split!r}",
-            got=f"splits {splits}" if splits else "none",
-        )
-    return named or files
+    splits = sorted(one.name for one in path.iterdir() if one.is_dir())
+    got = f"splits {splits}" if splits else "none"
+    check(files, path, f"Parquet or Arrow files of split {split!r}", got)
+    return [file for file in files if file.name.startswith(f"{split}-")] or files  # as on the hub
 
 
 def _read(file: Path, expansion: Expansion) -> Any:
@@ -123,21 +114,83 @@ def _read(file: Path, expansion: Expansion) -> Any:
         parquet = require("pyarrow.parquet", extra="parquet")
         with parquet.ParquetFile(file) as opened:
             require_names(file, COLUMNS, opened.schema_arrow.names, "columns")
-            expansion.add(unpacked_parquet(file, COLUMNS))
+            expansion.add(_unpacked_parquet(file))
             return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
-    # A file is a stream behind eight bytes; what its footer says of itself is not believed.
+    # A file is a stream behind eight bytes; what its footer declares is not believed.
     start = 8 if head.startswith(ARROW_FILE) else 0
     with require("pyarrow", extra="parquet").memory_map(str(file)) as mapped:
         mapped.seek(start)
         for message in ipc.MessageReader.open_stream(mapped):
-            expansion.add(unpacked_message(message))
+            expansion.add(_unpacked_message(message))
         mapped.seek(start)
         table = ipc.open_stream(mapped).read_all()
     require_names(file, COLUMNS, table.column_names, "columns")
     table = table.select(list(COLUMNS))
     table.validate(full=True)
     return table
+
+
+def _unpacked_parquet(file: Path) -> int:
+    """Bytes of a Parquet file's columns in memory; repeated values take none in the file.
+
+    Another process reads the footer: over some damaged ones, pyarrow ends the program it is in.
+    """
+    command = module_program(__name__, str(file), *COLUMNS)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ValueError(f"a footer that pyarrow cannot read: {lines[-1]}")
+    return int(done.stdout)
+
+
+def _declared(metadata: Any, columns: Collection[str]) -> int:
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+    return sum(
+        chunk.num_values
+        * (_WIDTHS.get(chunk.physical_type, chunk.total_uncompressed_size) + _LEVELS)
+        for chunk in chunks
+        if chunk.path_in_schema.partition(".")[0] in columns
+    )
+
+
+def _unpacked_message(message: Any) -> int:
+    """Bytes of the compressed buffers of a `pyarrow.ipc.Message` in memory.
+
+    A compressed buffer begins with its size in memory. Where buffers lie is in a table of
+    FlatBuffers, see Message.fbs of Apache Arrow.
+    """
+    if message.type != "record batch" or message.body is None:
+        return 0
+    about, body = memoryview(message.metadata), memoryview(message.body)
+    try:
+        batch = _follow(about, _field(about, _follow(about, 0), 2))
+        buffers, compression = _field(about, batch, 2), _field(about, batch, 3)
+        if not (buffers and compression):
+            return 0
+        vector = _follow(about, buffers)
+        (count,) = struct.unpack_from("<I", about, vector)
+        places = struct.iter_unpack("<qq", about[vector + 4 : vector + 4 + 16 * count])
+        sizes = (struct.unpack_from("<q", body, at)[0] for at, length in places if length >= 8)
+        return sum(max(size, 0) for size in sizes)
+    except struct.error as error:
+        raise ValueError(f"a message that points out of itself: {error}") from error
+
+
+def _follow(table: memoryview, at: int) -> int:
+    """Where the offset at a place points."""
+    return at + int(struct.unpack_from("<I", table, at)[0])
+
+
+def _field(table: memoryview, at: int, number: int) -> int:
+    """Where a field of a table is; 0 where it has its default."""
+    fields = at - int(struct.unpack_from("<i", table, at)[0])
+    (size,) = struct.unpack_from("<H", table, fields)
+    if 4 + 2 * number >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", table, fields + 4 + 2 * number)
+    return at + int(offset) if offset else 0
 
 
 def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
@@ -147,33 +200,23 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
     for column, (_, counts) in flat.items():
         if not np.array_equal(counts, lengths):
             k = int((counts != lengths).argmax())
-            raise DataError.mismatch(
-                f"{name}, {column} of episode {k}",
-                expected=f"{lengths[k]} steps, as there are rewards",
-                got=f"{counts[k]}",
-            )
-    if not len(lengths) or not lengths.all():
-        where = "no row" if not len(lengths) else f"none in row {int(lengths.argmin())}"
-        raise DataError.mismatch(name, expected="rows of at least one step", got=where)
-    observations = flat["observations"][0]
+            expected = f"{lengths[k]} steps, as there are rewards"
+            where = f"{name}, {column} of episode {k}"
+            raise DataError.mismatch(where, expected=expected, got=counts[k])
+    where = f"none in row {int(lengths.argmin())}" if len(lengths) else "no row"
+    check(len(lengths) and lengths.all(), name, "rows of at least one step", where)
+    ends, observations = np.cumsum(lengths), flat["observations"][0]
+    terminated = flat["dones"][0].astype(bool)
+    if task is not None:
+        terminated[ends[lengths >= task.max_episode_steps] - 1] = False
     return Episodes(
         observations=observations,
         actions=flat["actions"][0],
         rewards=as_floats(flat["rewards"][0]),
-        terminated=_terminated(flat["dones"][0].astype(bool), lengths, task),
-        final_observations=observations[np.cumsum(lengths) - 1],
+        terminated=terminated,
+        final_observations=observations[ends - 1],
         lengths=lengths,
     )
-
-
-def _terminated(dones: BoolArray, lengths: IntArray, task: Task | None) -> BoolArray:
-    """`[T]`, without those that a time limit ended."""
-    if task is None:
-        return dones
-    out_of_time = np.cumsum(lengths)[lengths >= task.max_episode_steps] - 1
-    dones = dones.copy()
-    dones[out_of_time] = False
-    return dones
 
 
 def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
@@ -187,44 +230,42 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 
 
 def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    if not _is_list(lists.type):
-        raise DataError.mismatch(
-            name, expected="a list of steps in each row", got=f"{lists.type} in each row"
-        )
+    there = f"{lists.type} in each row"
+    check(_is(lists.type, _LISTS), name, "a list of steps in each row", there)
     lengths, values = _split_off(lists, name, expansion)
     shape = []
-    while _is_list(values.type):
+    while _is(values.type, _LISTS):
         widths, values = _split_off(values, name, expansion)
         if (widths != widths[:1]).any():
             step = int((widths != widths[0]).argmax())
-            raise DataError.mismatch(
-                f"{name}, list {step}",
-                expected=f"{widths[0]} numbers, as in the first",
-                got=f"{widths[step]}",
-            )
+            expected = f"{widths[0]} numbers, as in the first"
+            raise DataError.mismatch(f"{name}, list {step}", expected=expected, got=widths[step])
         shape.append(int(widths[0]) if len(widths) else 0)
-    if values.null_count or not _is_number(values.type):
-        got = f"{values.null_count} nulls" if values.null_count else values.type
-        raise DataError.mismatch(name, expected="numbers alone", got=got)
+    got = f"{values.null_count} nulls" if values.null_count else values.type
+    check(_is(values.type, _NUMBERS) and not values.null_count, name, "numbers alone", got)
     numbers = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(int(lengths.sum()), *shape), lengths
 
 
 def _split_off(lists: Any, name: str, expansion: Expansion) -> tuple[IntArray, Any]:
     """How many values each list has, and the values end to end."""
-    if lists.null_count:
-        raise DataError.mismatch(name, expected="lists", got=f"{lists.null_count} nulls")
+    check(not lists.null_count, name, "lists", f"{lists.null_count} nulls")
     expansion.add(8 * len(lists))  # lists of nothing lie nowhere, in any number
     compute = require("pyarrow.compute", extra="parquet")
     lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
     return lengths.astype(np.int64), lists.flatten()
 
 
-def _is_list(kind: Any) -> bool:
-    types = require("pyarrow", extra="parquet").types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+_LISTS: Final = ("list", "large_list", "fixed_size_list")
+_NUMBERS: Final = ("integer", "floating", "boolean")
 
 
-def _is_number(kind: Any) -> bool:
+def _is(kind: Any, names: Collection[str]) -> bool:
+    """Whether a type of Arrow is one of several kinds."""
     types = require("pyarrow", extra="parquet").types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
+
+
+if __name__ == "__main__":
+    _about = require("pyarrow.parquet", extra="parquet").read_metadata(sys.argv[1])
+    sys.stdout.write(str(_declared(_about, sys.argv[2:])))

@@ -1,40 +1,61 @@
-"""Whichever kind of data a path names, told apart by content."""
+"""Reading any kind of data, and the two plain layouts: demonstrations and stacked episodes.
+
+Demonstrations are a pickled list of dictionaries of arrays, the layout of hand_dapg (Rajeswaran et
+al. 2018, "Learning Complex Dexterous Manipulation with Deep Reinforcement Learning and
+Demonstrations"). Stacked episodes of one length are `.npz` files, as recorded side by side.
+"""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
-from preferl.data.arrays import load_episodes
-from preferl.data.episodes import Episodes
+import numpy as np
+
+from preferl.bounds import Expansion
+from preferl.data.arrays import load_episodes, load_npz
+from preferl.data.columns import (
+    as_floats,
+    check,
+    naming,
+    reading_foreign,
+    require_names,
+    require_numbers,
+    require_rows,
+)
+from preferl.data.episodes import Episodes, join, require_alike
 from preferl.data.sources.d4rl import load_d4rl
-from preferl.data.sources.demonstrations import load_demonstrations
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
+from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
-from preferl.data.sources.stacked import load_stacked
 from preferl.data.tasks import Task
-from preferl.errors import DataError
+from preferl.errors import DataError, require_one_of
+
+LastObservation = Literal["reset", "reached"]
 
 _ZIP = b"PK\x03\x04"
 _MINARI_ID = re.compile(r"[\w/-]+-v\d+")
+_FIELDS = ("observations", "actions", "rewards")
 
 
 def load_source(source: str | Path, *, task: str | Task | None = None) -> Episodes:
-    """Read episodes from whatever holds them, each reader with its defaults.
+    """Read episodes of any kind, each reader with its defaults.
 
     A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
     file, an `.npz` file of stacked episodes, columns of `datasets` as Parquet, Arrow or a
-    `save_to_disk` folder or on the hub, or a Minari data set on this machine. Files are told
-    apart by what is in them, so that their names do not matter.
+    `save_to_disk` folder or on the hub, or a Minari data set on this machine. The content of files
+    decides, so that their names do not matter.
+
+    A robomimic file does not record in which order its simulator puts observations together, so
+    there is a warning: a policy played on another order sees noise (`check_observation_order`).
 
     Args:
         source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for the hub, or the id of a
             Minari data set, with `minari:` before it or as it is.
-        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which tells columns
-            what a time limit is.
-
-    A robomimic file does not say in which order its simulator puts observations together, so there
-    is a warning: a policy played on another order sees noise (`check_observation_order`).
+        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which holds the time
+            limit for columns.
 
     Raises:
         ConfigError: an unknown task.
@@ -47,19 +68,17 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     if name.startswith(PREFIX):
         return load_hub_dataset(name, task=task)
     if place.is_dir():
-        if not (place / "about.json").is_file() and holds_columns(place):
+        if (place / "about.json").is_file():
+            return load_episodes(place)
+        if holds_columns(place):
             return load_hub_dataset(place, task=task)
-        stacked = not (place / "about.json").is_file() and any(place.glob("*.npz"))
-        return load_stacked(place) if stacked else load_episodes(place)
+        return load_stacked(place) if any(place.glob("*.npz")) else load_episodes(place)
     if place.is_file():
         return _load_file(place, task)
     if _MINARI_ID.fullmatch(name):
         return load_minari(name)
-    raise DataError.mismatch(
-        name,
-        expected="a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2",
-        got="none of them",
-    )
+    expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
+    raise DataError.mismatch(name, expected=expected, got="none of them")
 
 
 def _load_file(path: Path, task: str | Task | None) -> Episodes:
@@ -77,3 +96,114 @@ def _load_file(path: Path, task: str | Task | None) -> Episodes:
     if head.startswith(_ZIP) or path.suffix == ".npz":
         return load_stacked(path)
     return load_demonstrations(path)
+
+
+def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes:
+    """Read a pickled list of demonstrations, each `{observations, actions, rewards}`.
+
+    The layout does not record how demonstrations ended, so none counts as terminated. Other keys,
+    such as `init_state_dict`, are not read.
+
+    Args:
+        path: a pickle written by Python 2 or 3; it is read without running anything in it.
+        drop_last: give the last observation of each demonstration up to be what followed the
+            step before, as D4RL's Q-learning view does. True by default: only then is every
+            next observation a recorded one, and published label files count rows in this view.
+            False keeps every step and repeats the last observation as the final one.
+
+    Raises:
+        DataError: not such a file, or a demonstration (counted from 0) without one of the
+            arrays, with arrays of other lengths or shapes, or too short.
+        UnsafePickleError: the pickle wants to run code.
+    """
+    found = load_pickle(path)
+    several = isinstance(found, list | tuple)
+    got = type(found).__name__ + (f" of length {len(found)}" if several else "")
+    expected = "a list of demonstrations, each a dictionary of arrays"
+    check(several and found, path, expected, got)
+    expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
+    episodes = [
+        _demonstration(one, f"{path}, demonstration {k}", expansion, drop_last)
+        for k, one in enumerate(found)
+    ]
+    for field in _FIELDS:
+        parts = [getattr(one, field) for one in episodes]
+        require_alike(f"{path}, {field}", parts, unit="demonstration")
+    return join(episodes)
+
+
+def _demonstration(found: object, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
+    if not isinstance(found, Mapping):
+        got = type(found).__name__
+        raise DataError.mismatch(name, expected="a dictionary of arrays", got=got)
+    require_names(name, _FIELDS, found, "keys")
+    arrays = {key: np.asarray(array_of(found[key], f"{name}, {key}", expansion)) for key in _FIELDS}
+    for key, array in arrays.items():
+        require_numbers(f"{name}, {key}", array, "an array of numbers with an axis of steps")
+    expansion.add(sum(array.nbytes for array in arrays.values()))
+    observations, actions, rewards = arrays.values()
+    check(rewards.ndim == 1, f"{name}, rewards", "shape [T]", rewards.shape)
+    steps = require_rows(arrays, name) - drop_last
+    check(steps >= 1, name, f"at least {1 + drop_last} steps", len(rewards))
+    with naming(name):
+        return Episodes(
+            observations=observations[:steps],
+            actions=actions[:steps],
+            rewards=as_floats(rewards[:steps]),
+            terminated=np.zeros(steps, bool),
+            final_observations=observations[-1:],
+            lengths=np.array([steps]),
+        )
+
+
+def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
+    """Read `.npz` files of `observations [K, T, *obs]`, `actions`, `rewards` and `dones`.
+
+    Each episode gives `T - 1` steps: its last row has no observation of its own step. `dones` may
+    only mark that last row: they are time limits, so no episode terminates. Such files do not
+    record whether a task was solved.
+
+    Args:
+        path: a file, or a folder whose `.npz` files are read in the order of their names.
+        last_observation: what the last row observed. `"reset"` (the default, the safe one): a
+            simulator that resets by itself left the next episode's first observation there, so
+            it is left out and the observation before stands in for what followed. `"reached"`:
+            it is what followed the last step.
+
+    Raises:
+        ConfigError: another `last_observation`.
+        DataError: no such files, damaged ones, missing arrays, axes that do not agree, a done
+            inside an episode, or NaN.
+    """
+    require_one_of("last_observation", last_observation, LastObservation)
+    path = Path(path)
+    files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    check(files, path, "a folder with .npz files", "none")
+    return join([_stacked_episodes(file, last_observation) for file in files])
+
+
+def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
+    with reading_foreign(file, "a whole .npz file of numbers"):
+        arrays = load_npz(file, (*_FIELDS, "dones"))
+    axes = arrays["rewards"].shape
+    enough = len(axes) == 2 and axes[0] >= 1 and axes[1] >= 2
+    check(enough, f"{file}, rewards", "shape [K, T], T at least 2", axes)
+    for name, array in arrays.items():
+        expected = f"numbers of shape {axes} and more"
+        require_numbers(f"{file}, {name}", array, expected, axes=2)
+        check(array.shape[:2] == axes, f"{file}, {name}", expected, array.shape)
+    early = arrays["dones"][:, :-1].any(axis=1)
+    expected = "none before the last row, since episodes are of one length"
+    got = f"one inside episode {int(early.argmax())}"
+    check(not early.any(), f"{file}, dones", expected, got)
+    episodes, steps = axes[0], axes[1] - 1
+    flat = {name: array[:, :-1].reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    with naming(file):
+        return Episodes(
+            observations=flat["observations"],
+            actions=flat["actions"],
+            rewards=as_floats(flat["rewards"]),
+            terminated=np.zeros(episodes * steps, bool),
+            final_observations=arrays["observations"][:, -1 if last == "reached" else -2],
+            lengths=np.full(episodes, steps),
+        )

@@ -6,57 +6,59 @@ they become the probability that the first is preferred: 1, 0 and 0.5.
 
 Yuan et al. 2024, "Uni-RLHF: Universal Platform and Benchmark Suite for Reinforcement Learning
 with Diverse Human Feedback"; Kim et al. 2023, "Preference Transformer: Modeling Human
-Preferences using Transformers for RL".
+Preferences using Transformers for RL", section 5.1 for its queries.
 """
 
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
 
 from preferl.bounds import Expansion
+from preferl.data.columns import check, naming
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.errors import DataError, StorageError, require_one_of
+from preferl.errors import DataError, StorageError, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]
-
-PT_LENGTH = 100
-"""Steps per segment where a Preference Transformer file name has no `_q`: all D4RL sets."""
+Ties = Literal["half", "first"]
 
 
 class _Kind(NamedTuple):
-    """What tells a kind of label folder, by patterns of names, and what its files leave open."""
+    """A kind of label folder: patterns of its names, and what its files leave open."""
 
-    labels: str
-    first: str
-    second: str
-    length: str  # where names say the segment length
-    usual: int | None  # steps where none does; None where that is an error
+    files: dict[str, str]  # labels, first and second
+    length: str  # where names hold the segment length
+    usual: int | None  # steps where no name does; None where that is an error
     spare: bool  # whether rows may be more than labels, which belong to the first of them
-    crossing: Crossing  # unless it is asked for
+    crossing: Crossing  # the default
 
 
 _UNIRLHF: Final = _Kind(
-    labels=r"(?:human|fake)_label_.*",
-    first=r"indices_1_.*",
-    second=r"indices_2_(?!num\d).*",
+    {
+        "labels": r"(?:human|fake)_label_.*",
+        "first": r"indices_1_.*",
+        "second": r"indices_2_(?!num\d).*",
+    },
     length=r"_len_(\d+)",
     usual=None,
     spare=False,
     crossing="keep",
 )
 _PT: Final = _Kind(
-    labels=r"label_human",
-    first=r"indices_num\d+(?:_q\d+)?",
-    second=r"indices_2_num\d+(?:_q\d+)?",
+    {
+        "labels": r"label_human",
+        "first": r"indices_num\d+(?:_q\d+)?",
+        "second": r"indices_2_num\d+(?:_q\d+)?",
+    },
     length=r"_q(\d+)$",
-    usual=PT_LENGTH,
+    usual=100,  # of all D4RL sets, whose names have no `_q`
     spare=True,
     crossing="error",
 )
@@ -93,7 +95,7 @@ class LabelReport:
         pairs: answered pairs.
         first: pairs in which the first was preferred.
         second: pairs in which the second was preferred.
-        ties: pairs judged equal.
+        ties: pairs that were answered as equal.
         crossing: pairs with a segment that runs across an episode's end.
         dropped: pairs that were left out for it.
         length: `L` steps per segment.
@@ -115,12 +117,7 @@ class LabelReport:
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledPairs:
-    """Comparisons read from a label folder, and the count of what was in it.
-
-    Attributes:
-        comparisons: the pairs that were kept, with the steps they need; each clip once.
-        report: counts, of what was left out too.
-    """
+    """Comparisons kept of a label folder, each clip once, and counts of all that it held."""
 
     comparisons: Comparisons
     report: LabelReport
@@ -133,13 +130,13 @@ def load_labels(
     length: int | None = None,
     crossing: Crossing | None = None,
 ) -> LabelledPairs:
-    """Read a label folder of either kind, told apart by the names of its files.
+    """Read a label folder of either kind; the names of its files decide which.
 
     Args:
         folder: holds one file of labels and two of rows.
         episodes: the data set that the labels were made for, in the same view of its rows.
-        length: `L`; by default what the file names say, and 100 for a Preference Transformer
-            folder that does not say.
+        length: `L`; by default that in the file names, and 100 for a Preference Transformer
+            folder without one.
         crossing: what becomes of pairs with a segment that runs across an episode's end.
             `"error"` refuses them. It is the default for a Preference Transformer folder: its
             segments were drawn inside episodes, so a crossing one shows that `episodes` is
@@ -167,11 +164,8 @@ def load_unirlhf_labels(
     length: int | None = None,
     crossing: Crossing = "keep",
 ) -> LabelledPairs:
-    """The same for a Uni-RLHF folder; `load_labels` documents arguments and errors.
-
-    It holds `human_label_*` or `fake_label_*`, `indices_1_*` and `indices_2_*`.
-    """
-    rows = read_unirlhf_labels(folder, length=length)
+    """Do as `load_labels` for `human_label_*` or `fake_label_*`, `indices_1_*`, `indices_2_*`."""
+    rows = _read(folder, _UNIRLHF, length)
     return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
 
 
@@ -182,16 +176,13 @@ def load_pt_labels(
     length: int | None = None,
     crossing: Crossing = "error",
 ) -> LabelledPairs:
-    """The same for a Preference Transformer folder; `load_labels` documents arguments and errors.
-
-    It holds `label_human`, `indices_num*` and `indices_2_num*`.
-    """
-    rows = read_pt_labels(folder, length=length)
+    """Do as `load_labels` for `label_human`, `indices_num*` and `indices_2_num*`."""
+    rows = _read(folder, _PT, length)
     return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
 
 
 def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """The rows and preferences of a folder of either kind, without the data set.
+    """Read the rows and preferences of a folder of either kind, without the data set.
 
     Raises:
         DataError, StorageError, UnsafePickleError: as `load_labels`.
@@ -200,21 +191,14 @@ def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
 
 
 def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """The rows and preferences of a Uni-RLHF folder, without the data set.
-
-    Raises:
-        DataError, StorageError, UnsafePickleError: as `load_labels`.
-    """
+    """Do as `read_labels` for a Uni-RLHF folder."""
     return _read(folder, _UNIRLHF, length)
 
 
 def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """The rows and preferences of a Preference Transformer folder, without the data set.
+    """Do as `read_labels` for a Preference Transformer folder.
 
     Its index files may hold more rows than were labelled; labels belong to the first of them.
-
-    Raises:
-        DataError, StorageError, UnsafePickleError: as `load_labels`.
     """
     return _read(folder, _PT, length)
 
@@ -224,11 +208,8 @@ def join_labels(
 ) -> LabelledPairs:
     """Comparisons of the segments that label rows name.
 
-    Args:
-        rows: what to look up.
-        episodes: the data set that the rows count in.
-        crossing: as for `load_labels`; left out by default.
-        name: what errors call the rows.
+    `episodes` are those that the rows count in, `crossing` is as for `load_labels`, with pairs
+    dropped by default, and errors call the rows `name`.
 
     Raises:
         ConfigError: another `crossing`.
@@ -236,23 +217,19 @@ def join_labels(
     """
     require_one_of("crossing", crossing, Crossing)
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
-    try:
+    with naming(f"{name} does not belong to these episodes"):
         segments = cut(episodes, start, rows.length)
-    except DataError as error:
-        raise DataError(f"{name} does not belong to these episodes: {error}") from error
     pairs = row.reshape(2, len(rows)).T  # [P, 2]
     beyond = crosses_end(episodes, start, rows.length)
     across = beyond[pairs].any(axis=1)
     if crossing == "error" and across.any():
         begin = int(start[beyond][0])
-        raise DataError.mismatch(
-            f"{name} does not fit these episodes",
-            expected="segments inside episodes",
-            got=f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such "
-            f"as rows {begin} to {begin + rows.length - 1}",
-            fix="Load the version and view of the data set that the labels were made for, or "
-            'pass crossing="drop" or "keep" if they are meant to cross.',
-        )
+        got = f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such as "
+        got += f"rows {begin} to {begin + rows.length - 1}"
+        fix = "Load the version and view of the data set that the labels were made for, or pass "
+        fix += 'crossing="drop" or "keep" if they are meant to cross.'
+        what = f"{name} does not fit these episodes"
+        raise DataError.mismatch(what, expected="segments inside episodes", got=got, fix=fix)
     kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
     report = LabelReport(
         pairs=len(rows),
@@ -266,126 +243,176 @@ def join_labels(
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
 
 
-def _kind(folder: str | Path) -> _Kind:
-    """The kind of a folder, told by the names of its files."""
-    names = _names(folder)
-    found = [
-        kind
-        for kind in (_UNIRLHF, _PT)
-        if any(re.fullmatch(pattern, _stem(name)) for name in names for pattern in kind[:3])
-    ]
-    if len(found) != 1:
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="the label files of either Uni-RLHF or the Preference Transformer",
-            got=f"files of both: {names}" if found else f"neither among {names}",
-            fix="Give the folder that holds the three files of one label set.",
-        )
-    return found[0]
+def scripted_preferences(
+    rows: LabelRows, episodes: Episodes, *, ties: Ties = "half", crossing: Crossing = "drop"
+) -> Comparisons:
+    """Answer the queries of a label folder by the true reward: more of it is preferred.
+
+    This compares people's answers with exact ones to the same queries. The answers in `rows` are
+    not used.
+
+    Args:
+        rows: from `read_labels` or `sample_pt_queries`.
+        episodes: the data set that the rows count in, with the environment's rewards. They are
+            summed in the precision they have, since equal sums may depend on it.
+        ties: the answer to equal sums: `"half"` that the two are equal (the default; the
+            original's choice for antmaze and robomimic) or `"first"` that the first is preferred
+            (its choice for the other D4RL tasks).
+        crossing: as for `load_labels`; left out by default.
+
+    Raises:
+        ConfigError: another `ties` or `crossing`.
+        DataError: rows that are not in `episodes`.
+
+    >>> episodes = Episodes(np.zeros((4, 1)), np.zeros((4, 1)), np.array([0.0, 1, 1, 2]),
+    ...                     np.zeros(4, bool), np.zeros((1, 1)), np.array([4]))
+    >>> rows = LabelRows(np.array([0, 1]), np.array([2, 1]), np.full(2, np.nan), length=2)
+    >>> scripted_preferences(rows, episodes).preference.tolist()
+    [0.0, 0.5]
+    """
+    require_one_of("ties", ties, Ties)
+    comparisons = join_labels(rows, episodes, crossing=crossing).comparisons
+    segments = comparisons.segments
+    first, second = segments.rewards[segments.rows()].sum(axis=1)[comparisons.pairs].T
+    equal = 0.5 if ties == "half" else 1.0
+    preference = np.where(first == second, equal, (first > second).astype(float))
+    return replace(comparisons, preference=preference)
 
 
-def _read(folder: str | Path, kind: _Kind, asked: int | None) -> LabelRows:
-    files = _find(folder, kind)
-    length = _length_in_names(files, kind.length, asked) or kind.usual
-    if length is None:
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="a segment length in the file names, as in `_len_50`",
-            got=[file.name for file in files.values()],
-            fix="Pass `length`.",
-        )
-    first, second = _rows(files["first"]), _rows(files["second"])
-    preference = _preference(files["labels"])
-    count = len(preference)
-    if len(first) != len(second) or len(first) < count or (len(first) > count and not kind.spare):
-        raise DataError.mismatch(
-            f"{folder}",
-            expected="as many rows of first and second segments, and one of each per label",
-            got=f"{len(first)} first, {len(second)} second, {count} labels",
-            fix="Take the three files from the same label set.",
-        )
-    return LabelRows(first[:count], second[:count], preference, length)
+def sample_pt_queries(
+    lengths: Sequence[int] | IntArray, count: int, query_length: int, seed: int
+) -> LabelRows:
+    """Draw the queries that the Preference Transformer's sampler draws with the same seed.
+
+    Each query is two independent segments. Each draws an episode among all but the last, with
+    equal probability whatever its length, and again if it is not longer than the segment; then
+    its first step. Most of the published antmaze labels answer what seed 3407 draws from 999
+    episodes of 1000 steps and one more, which is never drawn, in segments of 100.
+
+    Args:
+        lengths: `[K]` steps of each episode, `episodes.lengths`.
+        count: `P` queries.
+        query_length: `L` steps per segment.
+        seed: of numpy's older generator, which the original used.
+
+    Returns:
+        Rows whose `preference` is NaN: nobody has answered yet.
+
+    Raises:
+        ConfigError: a negative count or a length below 1.
+        DataError: no episode but the last is longer than `query_length`.
+    """
+    require_in("count", count, 0, float("inf"))
+    require_in("query_length", query_length, 1, float("inf"))
+    lengths = np.asarray(lengths)
+    starts, longest = np.cumsum(lengths) - lengths, int(lengths[:-1].max(initial=0))
+    expected = f"one before the last with more than {query_length} steps"
+    check(longest > query_length, "episodes to ask about", expected, f"lengths up to {longest}")
+    random = np.random.RandomState(seed)
+
+    def draw() -> int:
+        # One number at a time: how many are used depends on those before.
+        while lengths[episode := random.randint(len(lengths) - 1)] <= query_length:
+            pass
+        return int(starts[episode] + random.randint(lengths[episode] - query_length + 1))
+
+    drawn = np.array([draw() for _ in range(2 * count)], np.int64).reshape(count, 2)
+    return LabelRows(drawn[:, 0], drawn[:, 1], np.full(count, np.nan), query_length)
 
 
 def _names(folder: str | Path) -> list[str]:
     try:
         return sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
-        raise StorageError.mismatch(
-            f"{folder}", expected="a folder of label files", got=error
-        ) from error
+        expected = "a folder of label files"
+        raise StorageError.mismatch(f"{folder}", expected=expected, got=error) from error
 
 
 def _stem(name: str) -> str:
     return name.removesuffix(".pkl").removesuffix(".pickle")
 
 
-def _find(folder: str | Path, kind: _Kind) -> dict[str, Path]:
-    """The one file of each part, by its name: the sorted order differs between the formats."""
+def _matching(names: list[str], kind: _Kind) -> dict[str, list[str]]:
+    """The names that each file of a kind may have."""
+    return {
+        part: [name for name in names if re.fullmatch(pattern, _stem(name))]
+        for part, pattern in kind.files.items()
+    }
+
+
+def _kind(folder: str | Path) -> _Kind:
+    """The kind of a folder, by the names of its files."""
     names = _names(folder)
-    found = {}
-    for part in ("labels", "first", "second"):
-        pattern: str = getattr(kind, part)
-        matching = [name for name in names if re.fullmatch(pattern, _stem(name))]
-        if len(matching) != 1:
-            raise DataError.mismatch(
-                f"{folder}, file of {part}",
-                expected=f"one file named {pattern}",
-                got=f"{matching or 'none'} among {names}",
-                fix="Keep one label set per folder.",
-            )
-        found[part] = Path(folder) / matching[0]
-    return found
+    found = [kind for kind in (_UNIRLHF, _PT) if any(_matching(names, kind).values())]
+    expected = "the label files of either Uni-RLHF or the Preference Transformer"
+    got = f"files of both: {names}" if found else f"neither among {names}"
+    fix = "Give the folder that holds the three files of one label set."
+    check(len(found) == 1, folder, expected, got, fix)
+    return found[0]
 
 
-def _length_in_names(files: dict[str, Path], pattern: str, asked: int | None) -> int | None:
-    """The segment length that the names and the caller agree on; None if nobody says."""
-    matches = [re.search(pattern, _stem(file.name)) for file in files.values()]
-    said = {int(match[1]) for match in matches if match} | ({asked} if asked is not None else set())
-    if len(said) > 1:
-        raise DataError.mismatch(
-            "segment length",
-            expected="one for a label set",
-            got=f"{sorted(said)} in {[file.name for file in files.values()]}"
-            + (f" and length={asked}" if asked is not None else ""),
-        )
-    return next(iter(said), None)
+def _read(folder: str | Path, kind: _Kind, asked: int | None) -> LabelRows:
+    names = _names(folder)
+    matching = _matching(names, kind)  # the sorted order differs between the formats
+    for part, found in matching.items():
+        expected, got = f"one file named {kind.files[part]}", f"{found or 'none'} among {names}"
+        fix = "Keep one label set per folder."
+        check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
+    files = [Path(folder) / found[0] for found in matching.values()]
+    length = _length(folder, [file.name for file in files], kind, asked)
+    preference, first, second = _preference(files[0]), _rows(files[1]), _rows(files[2])
+    count = len(preference)
+    enough = len(first) >= count if kind.spare else len(first) == count
+    expected = "as many rows of first and second segments, and one of each per label"
+    got = f"{len(first)} first, {len(second)} second, {count} labels"
+    fix = "Take the three files from the same label set."
+    check(enough and len(first) == len(second), folder, expected, got, fix)
+    return LabelRows(first[:count], second[:count], preference, length)
 
 
-def _array(file: Path) -> Array:
+def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None) -> int:
+    """The segment length on which the names and the caller agree."""
+    matches = [re.search(kind.length, _stem(name)) for name in names]
+    found = {int(match[1]) for match in matches if match}
+    found |= set() if asked is None else {asked}
+    got = f"{sorted(found)} in {names}" + (f" and length={asked}" if asked is not None else "")
+    check(len(found) <= 1, "segment length", "one for a label set", got)
+    length = next(iter(found), 0) or kind.usual
+    if length is None:
+        expected = "a segment length in the file names, as in `_len_50`"
+        raise DataError.mismatch(f"{folder}", expected=expected, got=names, fix="Pass `length`.")
+    return length
+
+
+def _array(file: Path) -> tuple[Array, str]:
+    """The array in a file, and what errors name it."""
     found = load_pickle(file)
-    return np.asarray(array_of(found, f"{file}", Expansion.of(file), expected="one array or list"))
+    array = np.asarray(array_of(found, f"{file}", Expansion.of(file), expected="one array or list"))
+    return array, f"{array.dtype} of shape {array.shape}"
 
 
 def _rows(file: Path) -> IntArray:
-    array = _array(file)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise DataError.mismatch(
-            f"{file}",
-            expected="whole numbers [P], rows at which segments begin",
-            got=f"{array.dtype} of shape {array.shape}",
-        )
+    array, got = _array(file)
+    whole = array.ndim == 1 and array.dtype.kind in "iu"
+    check(whole, file, "whole numbers [P], rows at which segments begin", got)
     return array.astype(np.int64)
 
 
 def _preference(file: Path) -> FloatArray:
     """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
-    array = _array(file)
-    if array.dtype.kind in "iuf" and array.ndim == 2 and array.shape[1] == 2:
+    array, got = _array(file)
+    codes, shares = array.ndim == 1, array.ndim == 2 and array.shape[1] == 2
+    numbers = array.dtype.kind in "iuf"
+    check(numbers and (codes or shares), file, "labels [P] or [P, 2]", got)
+    check(len(array), file, "at least one label", "none")
+    if shares:
         valid = (array >= 0).all(axis=1) & np.isclose(array.sum(axis=1), 1)
         preference = array[:, 0].astype(np.float64)
         expected = "two shares per pair that sum to 1"
-    elif array.dtype.kind in "iuf" and array.ndim == 1:
+    else:
         valid = np.isin(array, (-1, 0, 1))
         preference = np.where(array == -1, 0.5, 1.0 - array)
         expected = "0 (first preferred), 1 (second) or -1 (equal)"
-    else:
-        raise DataError.mismatch(
-            f"{file}", expected="labels [P] or [P, 2]", got=f"{array.dtype} of shape {array.shape}"
-        )
-    if not len(array):
-        raise DataError.mismatch(f"{file}", expected="at least one label", got="none")
-    if not valid.all():
-        pair = int((~valid).argmax())
-        raise DataError.mismatch(f"{file}, pair {pair}", expected=expected, got=array[pair])
+    pair = int((~valid).argmax())
+    check(valid.all(), f"{file}, pair {pair}", expected, array[pair])
     return preference

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from preferl._optional import require
-from preferl.data.columns import require_numbers
+from preferl.data.columns import check, reading_foreign, require_numbers
 from preferl.data.episodes import Episodes, join
 from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
 
     Nested observations become one dictionary whose keys are joined by `/`; the parts of a tuple
     are named by their position. `qpos` and `qvel` among the infos of every episode, or else
-    `state`, become `states`, so that steps can be drawn again.
+    `state`, become `states`, so that steps can be rendered again.
 
     Args:
         dataset: an id such as `"D4RL/door/human-v2"`, or a `minari.MinariDataset`.
@@ -38,55 +38,39 @@ def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
         dataset = _open(dataset, download)
     name = f"Minari data set {dataset.spec.dataset_id}"
     parts = [_episode(data, f"{name}, episode {data.id}") for data in dataset]
-    if not parts:
-        raise DataError.mismatch(name, expected="at least one episode", got="none")
+    check(parts, name, "at least one episode", "none")
     return join(parts)
 
 
 def _open(name: str, download: bool) -> Any:
-    minari = require("minari", extra="minari")
-    try:
+    """Open a data set once nothing is left that Minari would follow to other code or files."""
+    minari, what = require("minari", extra="minari"), f"Minari data set {name!r}"
+    fix = f"See `minari list local` and `minari list remote`; fetch it: `minari download {name}`."
+    with reading_foreign(what, "the id of one that is on this machine", fix):
         folder = Path(minari.storage.datasets_root_dir.get_dataset_path(name)) / "data"
         if download and not folder.is_dir():
             minari.download_dataset(name)
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder} is not there")
-        _check(folder, name)
+        about = read_object(folder / "metadata.json")
+        if not {"observation_space", "action_space"} <= about.keys():  # Minari asks the environment
+            spec = about.get("env_spec")
+            for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
+                _require_allowed(module, what)
+        for file in sorted(folder.rglob("*.hdf5")):
+            with open_hdf5(file):
+                pass  # checked as it is opened
         return minari.load_dataset(name)
-    except DataError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        raise DataError.mismatch(
-            f"Minari data set {name!r}",
-            expected="the id of one that is on this machine",
-            got=error,
-            fix=f"See `minari list local` and `minari list remote`; fetch it with "
-            f"`minari download {name}`.",
-        ) from error
 
 
-def _check(folder: Path, name: str) -> None:
-    """Refuse what Minari would follow: modules that the data name, and links to other files."""
-    about = read_object(folder / "metadata.json")
-    if not {"observation_space", "action_space"} <= about.keys():  # Minari asks the environment
-        spec = about.get("env_spec")
-        for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
-            _require_allowed(module, name)
-    for file in sorted(folder.rglob("*.hdf5")):
-        with open_hdf5(file):
-            pass  # looked at as it is opened
-
-
-def _require_allowed(module: str, name: str) -> None:
+def _require_allowed(module: str, what: str) -> None:
     try:
-        admitted(module, source=f"Minari data set {name!r}")
+        admitted(module, source=what)
     except ConfigError as error:
-        raise DataError.mismatch(
-            f"Minari data set {name!r}, which lacks its spaces",
-            expected=f"an environment of {', '.join(sorted(ALLOWED))}",
-            got=module,
-            fix="If you trust its code, load it with minari.load_dataset and pass what it returns.",
-        ) from error
+        expected = f"an environment of {', '.join(sorted(ALLOWED))}"
+        fix = "If you trust its code, load it with minari.load_dataset and pass what it returns."
+        what = f"{what}, which lacks its spaces"
+        raise DataError.mismatch(what, expected=expected, got=module, fix=fix) from error
 
 
 def _modules(spec: Any) -> Iterator[str]:
@@ -104,7 +88,7 @@ def _modules(spec: Any) -> Iterator[str]:
 
 def _episode(data: Any, name: str) -> Episodes:
     steps = len(data.rewards)
-    observations = _observations(data.observations, name, steps)
+    observations = _observations(data.observations, f"{name}, observations", steps)
     return Episodes(
         observations=take(observations, slice(steps)),
         actions=_numbers(data.actions, f"{name}, actions"),
@@ -119,14 +103,10 @@ def _episode(data: Any, name: str) -> Episodes:
 def _observations(nested: Any, name: str, steps: int) -> Observations:
     """`[T + 1, *obs]`, each array checked."""
     flat: Any = _flatten(nested) if isinstance(nested, Mapping | tuple) else nested
-    arrays: Observations = map_observations(lambda a: _numbers(a, f"{name}, observations"), flat)
+    arrays: Observations = map_observations(lambda a: _numbers(a, name), flat)
     rows = {len(array) for array in leaves(arrays)}
-    if rows != {steps + 1}:
-        raise DataError.mismatch(
-            f"{name}, observations",
-            expected=f"{steps + 1} rows, one more than the {steps} steps",
-            got=f"{sorted(rows)} rows",
-        )
+    expected = f"{steps + 1} rows, one more than the {steps} steps"
+    check(rows == {steps + 1}, name, expected, f"{sorted(rows)} rows")
     return arrays
 
 
@@ -136,9 +116,8 @@ def _flatten(nested: Any) -> dict[str, Any]:
     >>> _flatten({"arm": {"angle": 1, "force": 2}, "pair": (3, 4)})
     {'arm/angle': 1, 'arm/force': 2, 'pair/0': 3, 'pair/1': 4}
     """
-    items = nested.items() if isinstance(nested, Mapping) else enumerate(nested)
     flat: dict[str, Any] = {}
-    for key, value in items:
+    for key, value in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
         if isinstance(value, Mapping | tuple):
             flat |= {f"{key}/{inner}": leaf for inner, leaf in _flatten(value).items()}
         else:
@@ -148,8 +127,8 @@ def _flatten(nested: Any) -> dict[str, Any]:
 
 def _numbers(value: Any, name: str) -> Array:
     expected = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
-    if isinstance(value, Mapping | tuple):
-        raise DataError.mismatch(name, expected=expected, got=f"a {type(value).__name__}")
+    plain = not isinstance(value, Mapping | tuple)
+    check(plain, name, expected, f"a {type(value).__name__}")
     array = np.asarray(value)
     require_numbers(name, array, expected)
     return array

@@ -2,26 +2,44 @@
 
 A pickle is a program. This reader knows the few instructions that numpy arrays, numbers, strings
 and plain containers need, and does even those with functions of its own: nothing that a file
-names is looked up, imported or called. What the instructions would take is checked before they
-are carried out, and what arrays take is counted.
+names is looked up, imported or called.
+
+Unpickling a few bytes may take all memory (a memo index of 2^28 makes a table of 4 GB) or all time
+(the hash of a tuple that holds itself twice, sixty times over). What the instructions would take is
+therefore checked before any is carried out, and the bytes of arrays are counted.
 """
 
 import io
 import math
 import mmap
 import pickle
+import pickletools
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
+from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, Self, cast, final
 
 import numpy as np
 
 from preferl.bounds import Expansion
-from preferl.data.sources.opcodes import check_opcodes
+from preferl.data.columns import check, naming, reading_foreign
 from preferl.errors import DataError, UnsafePickleError
 from preferl.shapes import Array
+
+MEMO_AHEAD: Final = 1_024
+"""How far a memo index may be ahead of a count of all: Python counts from 0 or 1, in steps of 1."""
+
+MOST_IN_KEY: Final = 100
+"""Parts of a key of a dictionary or a member of a set, those of its parts included."""
+
+_WHOLE: Final = "a whole pickle of arrays, numbers and plain containers"
+
+_ENTRY: Final = 16
+"""Bytes of a number, at most."""
+
+_DEEPEST: Final = 32
+"""Axes of an array."""
 
 _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
 """Booleans, numbers, strings and objects; records are refused, for they can hide pointers."""
@@ -29,7 +47,7 @@ _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
 
 @final
 class Fields:
-    """What a file has instead of an object: its attributes, and nothing that it could do."""
+    """What a file has instead of an object: its attributes, and none of its methods."""
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
@@ -39,17 +57,15 @@ class Fields:
 
 @final
 class Nothing:
-    """What a file has instead of an object that nobody asked for: it takes all, and keeps none."""
+    """What a file has instead of an object that nobody needs: it takes all, and keeps none."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Whatever it is made of."""
         return super().__new__(cls)
 
-    def __setstate__(self, state: object) -> None:
-        """Forget it."""
+    def __setstate__(self, state: object) -> None: ...
 
-    def __setitem__(self, key: object, value: object) -> None:
-        """Forget it."""
+    def __setitem__(self, key: object, value: object) -> None: ...
 
 
 def load_pickle(
@@ -77,67 +93,31 @@ def load_pickle(
         DataError: the file is not there, cut off, or no pickle.
     """
     path = Path(path)
-    try:
-        with path.open("rb") as file:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                check_opcodes(content)
-            return _ArrayUnpickler(file, encoding, objects, Expansion.of(path), left_out).load()
-    except DataError as error:
-        raise type(error)(f"{path}: {error}") from error
-    except Exception as error:  # a damaged pickle fails in whichever way its bytes suggest
-        raise _damaged(error, str(path)) from error
+    with reading_foreign(path, _WHOLE), naming(path), path.open("rb") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            check_opcodes(content)
+        classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
+        return _ArrayUnpickler(file, encoding, classes, Expansion.of(path)).load()
 
 
-def read_pickle(
-    content: bytes,
-    *,
-    expansion: Expansion,
-    encoding: str = "latin1",
-    objects: Collection[str] = (),
-) -> Any:
-    """The same of bytes in memory, whose arrays count as a part of what their file becomes.
-
-    Raises:
-        UnsafePickleError: the file asks for something else; nothing of it was executed.
-        DataError: it is cut off, or no pickle.
-    """
-    try:
+def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
+    """Do as `load_pickle` with bytes, whose arrays count as a part of what their file becomes."""
+    with reading_foreign("pickle", _WHOLE):
         check_opcodes(content)
-        return _ArrayUnpickler(io.BytesIO(content), encoding, objects, expansion).load()
-    except DataError:
-        raise
-    except Exception as error:  # as above
-        raise _damaged(error, "pickle") from error
+        classes = dict.fromkeys(objects, Fields)
+        return _ArrayUnpickler(io.BytesIO(content), "latin1", classes, expansion).load()
 
 
 def array_of(
     value: Any, name: str, expansion: Expansion, *, expected: str = "an array of numbers"
 ) -> Array:
-    """`np.asarray` of nested lists, which a pickle may make share their parts, once counted.
-
-    Args:
-        value: numbers, arrays and lists of such.
-        name: how errors call it.
-        expansion: of the file, by which the array is counted.
-        expected: what errors call for.
-
-    Raises:
-        DataError: lists of other things, of unequal lengths, nested too deeply, or larger than
-            the file explains.
-    """
+    """Make an array of nested lists, which a pickle may make share their parts, once counted."""
     if isinstance(value, list | tuple):
         expansion.add(_ENTRY * _entries(value, name, {}, 0))
     try:
         return np.asarray(value)
     except (ValueError, OverflowError) as error:  # rows of different lengths, too large numbers
         raise DataError.mismatch(name, expected=expected, got=error) from error
-
-
-_ENTRY: Final = 16
-"""Bytes of a number, at most."""
-
-_DEEPEST: Final = 32
-"""Axes of an array."""
 
 
 def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
@@ -156,45 +136,26 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     return known[id(value)]
 
 
-def _damaged(error: Exception, what: str) -> DataError:
-    return DataError.mismatch(
-        what,
-        expected="a whole pickle of arrays, numbers and plain containers",
-        got=f"{type(error).__name__}: {error}",
-        fix="Check the path, and that the file was copied whole and in binary mode.",
-    )
-
-
 @final
 class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
     def __init__(
-        self,
-        file: BinaryIO,
-        encoding: str,
-        objects: Collection[str],
-        expansion: Expansion,
-        left_out: Collection[str] = (),
+        self, file: BinaryIO, encoding: str, classes: Mapping[str, type], expansion: Expansion
     ) -> None:
         super().__init__(file, encoding=encoding)
-        self._objects, self._left_out = objects, left_out
-        self._expansion = expansion
+        self._classes, self._expansion = classes, expansion
 
     def find_class(self, module: str, name: str) -> object:
         """The stand-in for a global that arrays need; any other global is refused."""
-        if name in self._objects:
-            return Fields
-        if name in self._left_out:
-            return Nothing
+        if name in self._classes:
+            return self._classes[name]
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
-        raise UnsafePickleError.mismatch(
-            "pickle",
-            expected="numpy arrays, numbers, strings and plain containers",
-            got=f"the global {module}.{name}",
-            fix="Nothing was executed. Do not open it with pickle unless you trust its maker.",
-        )
+        expected = "numpy arrays, numbers, strings and plain containers"
+        got = f"the global {module}.{name}"
+        fix = "Nothing was executed. Do not open it with pickle unless you trust its maker."
+        raise UnsafePickleError.mismatch("pickle", expected=expected, got=got, fix=fix)
 
 
 @final
@@ -228,8 +189,8 @@ class _Type:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, order, *inner = state
-        if any(part is not None for part in inner[:3]):
-            raise DataError.mismatch("array", expected="plain numbers", got="records")
+        plain = all(part is None for part in inner[:3])
+        check(plain, "array", "plain numbers", "records")
         self.dtype = self.dtype.newbyteorder(order)
 
 
@@ -246,12 +207,10 @@ class _Array(np.ndarray[Any, Any]):
             content = content.encode("latin1")
         size = math.prod(shape)
         wanted = size if dtype.hasobject else size * dtype.itemsize
-        if min(shape, default=0) < 0 or len(content) != wanted:
-            raise DataError.mismatch(
-                "array", expected=f"{wanted} for shape {shape}", got=len(content)
-            )
-        if dtype.hasobject != isinstance(content, list):
-            raise DataError.mismatch("array", expected=f"content of {dtype}", got=type(content))
+        fits = min(shape, default=0) >= 0 and len(content) == wanted
+        check(fits, "array", f"{wanted} for shape {shape}", len(content))
+        alike = dtype.hasobject == isinstance(content, list)
+        check(alike, "array", f"content of {dtype}", type(content))
         self.expansion.add(size * dtype.itemsize)
         super().__setstate__(cast("Any", (1, shape, dtype, bool(fortran), content)))
 
@@ -259,8 +218,8 @@ class _Array(np.ndarray[Any, Any]):
 def _make_dtype(code: str | bytes, *_: object) -> _Type:
     """The data type of a code such as `f8`; numpy's copy and alignment flags mean nothing here."""
     code = code.decode("latin1") if isinstance(code, bytes) else code
-    if not _NUMERIC_TYPE.fullmatch(code):
-        raise DataError.mismatch("array", expected="numbers or strings", got=f"data type {code!r}")
+    known = _NUMERIC_TYPE.fullmatch(code)
+    check(known, "array", "numbers or strings", f"data type {code!r}")
     return _Type(np.dtype(code[0] if code[0] == "O" else code))
 
 
@@ -296,8 +255,7 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 
 def _no_bytes(*content: object) -> bytes:
     """What protocol 2 writes for bytes of length 0."""
-    if content:
-        raise DataError.mismatch("pickle", expected="bytes()", got=f"bytes{content}")
+    check(not content, "pickle", "bytes()", f"bytes{content}")
     return b""
 
 
@@ -321,3 +279,135 @@ _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {
         )
     },
 }
+
+
+class _Opcode(NamedTuple):
+    """What an instruction does to the stack."""
+
+    name: str
+    argument: int  # its bytes, or a negative code of pickletools for how they are found
+    pops: int  # objects that it takes, below a mark if it takes all down to one
+    to_mark: bool  # whether it takes all down to a mark first
+    pushes: int  # objects that it leaves
+
+
+def _opcode(info: pickletools.OpcodeInfo) -> _Opcode:
+    before = [part.name for part in info.stack_before]
+    mark = "mark" in before
+    pops = before.index("mark") if mark else len(before)
+    argument = 0 if info.arg is None else info.arg.n
+    return _Opcode(info.name, argument, pops, mark, len(info.stack_after))
+
+
+_OPCODES: Final = {ord(info.code): _opcode(info) for info in pickletools.opcodes}
+_LENGTHS: Final = {-2: 1, -3: 4, -4: 4, -5: 8}
+"""Bytes of the length before an argument, by pickletools' code."""
+
+_NEWLINE: Final = -1
+_TWO_LINES: Final = {"GLOBAL", "INST"}
+_TUPLES: Final = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET"}
+_KEYS: Final = {"SETITEM", "SETITEMS", "DICT"}
+_MEMBERS: Final = {"ADDITEMS", "FROZENSET"}
+_PUTS: Final = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS: Final = {"GET", "BINGET", "LONG_BINGET"}
+
+
+def check_opcodes(content: bytes | mmap.mmap) -> None:
+    """Refuse a pickle whose instructions take more memory or time than its size explains.
+
+    Nothing is carried out, and what follows the pickle's end is not read.
+    """
+    at, stack = 0, _Stack()
+    while True:
+        opcode = _OPCODES.get(content[at]) if at < len(content) else None
+        if opcode is None:
+            raise ValueError(f"no instruction at byte {at}")
+        start, at = _argument(opcode, content, at + 1)
+        if at > len(content):
+            raise ValueError(f"{opcode.name} of {at - start:,} bytes in {len(content):,}")
+        if opcode.name == "STOP":
+            return
+        stack.follow(opcode, content[start:at] if opcode.name in _PUTS | _GETS else b"")
+
+
+def _argument(opcode: _Opcode, content: bytes | mmap.mmap, at: int) -> tuple[int, int]:
+    """Where an instruction's argument begins and ends."""
+    if opcode.argument >= 0:
+        end = at + opcode.argument
+        if opcode.name == "FRAME" and at + 8 <= len(content):  # its content follows, and is read
+            frame = int.from_bytes(content[at:end], "little")
+            return (at, end) if end + frame <= len(content) else (end, end + frame)
+        return at, end
+    if opcode.argument == _NEWLINE:
+        end = at
+        for _ in range(2 if opcode.name in _TWO_LINES else 1):
+            found = content.find(b"\n", end)
+            end = len(content) + 1 if found < 0 else found + 1
+        return at, end
+    start = at + _LENGTHS[opcode.argument]
+    return start, start + int.from_bytes(content[at:start], "little")
+
+
+@final
+class _Stack:
+    """The stack as the instructions would leave it: of each object only how many parts it has.
+
+    Only tuples and frozen sets count their parts, since only those can be keys; whatever is asked
+    of another object does not grow with what it shares.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[int] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, int] = {}
+        self._puts = 0
+
+    def follow(self, opcode: _Opcode, argument: bytes) -> None:
+        """Do to the stack what an instruction does to it."""
+        name = opcode.name
+        if name in _PUTS:
+            index = len(self._memo) if name == "MEMOIZE" else _index(name, argument)
+            if not 0 <= index <= self._puts + MEMO_AHEAD:
+                expected = f"a memo index of at most {self._puts + MEMO_AHEAD:,}"
+                raise DataError.mismatch("pickle", expected=expected, got=f"{index:,}")
+            self._puts += 1
+            self._memo[index] = self._parts[-1]
+        elif name in _GETS:
+            self._parts.append(self._memo.get(_index(name, argument), 1))
+        elif name == "MARK":
+            self._marks.append(len(self._parts))
+        elif name == "DUP":
+            self._parts.append(self._parts[-1])
+        elif name == "POP" and self._marks and self._marks[-1] == len(self._parts):
+            self._marks.pop()
+        else:
+            self._replace(opcode)
+
+    def _replace(self, opcode: _Opcode) -> None:
+        taken: list[int] = []
+        if opcode.to_mark:
+            at = self._marks.pop()
+            taken = self._parts[at:]
+            del self._parts[at:]
+        if opcode.pops > len(self._parts):
+            raise ValueError(f"{opcode.name} on an empty stack")
+        if opcode.pops:
+            taken = taken if opcode.to_mark else self._parts[-opcode.pops :]
+            del self._parts[-opcode.pops :]
+        if opcode.name in _KEYS:
+            _require_small(taken[1:2] if opcode.name == "SETITEM" else taken[::2])
+        elif opcode.name in _MEMBERS:
+            _require_small(taken)
+        held = 1 + sum(taken) if opcode.name in _TUPLES else 1
+        self._parts += [min(held, 2**62)] * opcode.pushes
+
+
+def _index(name: str, argument: bytes) -> int:
+    """A memo index, in digits or in bytes."""
+    return int(argument) if name in ("PUT", "GET") else int.from_bytes(argument, "little")
+
+
+def _require_small(keys: list[int]) -> None:
+    if max(keys, default=0) > MOST_IN_KEY:
+        expected = f"keys of at most {MOST_IN_KEY} parts"
+        raise DataError.mismatch("pickle", expected=expected, got=f"one of {max(keys):,}")

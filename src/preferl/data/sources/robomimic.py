@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from preferl.data.columns import as_floats, require_rows
+from preferl.data.columns import as_floats, check, require_rows
 from preferl.data.episodes import Episodes, join
-from preferl.data.sources.hdf5 import members, open_hdf5, read_array
-from preferl.errors import ConfigError, DataError, mismatch, require_one_of
+from preferl.data.sources.hdf5 import open_hdf5, read_array
+from preferl.errors import ConfigError, mismatch, require_one_of
 from preferl.reading import parse_json
 
 Order = Literal["lexicographic", "numeric"]
@@ -61,13 +61,12 @@ def load_robomimic(
     """
     require_one_of("order", order, Order)
     if isinstance(observation_keys, str) or not observation_keys:
-        raise ConfigError.mismatch(
-            "observation_keys", expected="a list of keys", got=repr(observation_keys)
-        )
+        got = repr(observation_keys)
+        raise ConfigError.mismatch("observation_keys", expected="a list of keys", got=got)
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
         if order == "numeric":
-            names = sorted(names, key=_number)
+            names.sort(key=lambda name: (int((re.findall(r"\d+$", name) or [-1])[0]), name))
         return join([_episode(group[name], observation_keys, f"{path}, {name}") for name in names])
 
 
@@ -86,70 +85,50 @@ def check_observation_order(
     Args:
         path: the file.
         environment: keys in the simulator's order to their dimensions.
-        observation_keys: as given to `load_robomimic`.
+        observation_keys: as for `load_robomimic`.
 
     Raises:
         DataError: other keys, another order or other dimensions; or a damaged file.
         MissingExtraError: h5py is not installed.
     """
     with open_hdf5(path) as file:
-        group, names = _demonstrations(file, path)
-        name = f"{path}, {names[0]}"
-        recorded = {
-            key: int(np.prod(read_array(group[names[0]], f"obs/{key}", name).shape[1:]))
+        group, (first, *_) = _demonstrations(file, path)
+        arrays = {
+            key: read_array(group[first], f"obs/{key}", f"{path}, {first}")
             for key in observation_keys
         }
         simulator = _environment(group)
-    if environment is None:
-        warnings.warn(
-            mismatch(
-                f"order of observations in {path}",
-                expected="that of the simulator",
-                got=f"{simulator}, which does not say its order",
-                fix="Pass `environment`, its keys and dimensions, before playing a policy there.",
-            ),
-            stacklevel=2,
-        )
-    elif list(environment.items()) != list(recorded.items()):
-        raise DataError.mismatch(
-            f"order of observations in {path}",
-            expected=f"the simulator's {dict(environment)}",
-            got=recorded,
-            fix="Load with observation_keys in the simulator's order.",
-        )
+    recorded = {key: int(np.prod(array.shape[1:])) for key, array in arrays.items()}
+    what = f"order of observations in {path}"
+    if environment is not None:
+        same, expected = [*environment.items()] == [*recorded.items()], dict(environment)
+        fix = "Load with observation_keys in the simulator's order."
+        check(same, what, f"the simulator's {expected}", recorded, fix)
+        return
+    got = f"{simulator}, which does not record its order"
+    fix = "Pass `environment`, its keys and dimensions, before playing a policy there."
+    message = mismatch(what, expected="that of the simulator", got=got, fix=fix)
+    warnings.warn(message, stacklevel=2)
 
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
     """The group that holds demonstrations, and their names in lexicographic order."""
-    names = members(file, "data")
-    if not names:
-        raise DataError.mismatch(
-            f"{path}",
-            expected="a group 'data' of demonstrations",
-            got=f"{', '.join(sorted(file)) or 'an empty file'}",
-        )
-    return file["data"], names
-
-
-def _number(name: str) -> tuple[int, str]:
-    found = re.search(r"\d+$", name)
-    return (int(found[0]) if found else -1, name)
+    group, there = file.get("data"), ", ".join(sorted(file)) or "an empty file"
+    names = sorted(group) if isinstance(group, Mapping) else []  # not there, or an array
+    check(names, path, "a group 'data' of demonstrations", there)
+    return group, names
 
 
 def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
     fields = [f"obs/{key}" for key in keys] + ["actions", "rewards", "dones"]
+    fields += ["states"] if "states" in demonstration else []
     arrays = {key: read_array(demonstration, key, name) for key in fields}
-    if "states" in demonstration:
-        arrays["states"] = read_array(demonstration, "states", name)
     steps = require_rows(arrays, name) - 1
-    if steps < 1:
-        raise DataError.mismatch(name, expected="at least two steps", got=steps + 1)
-    observations = np.concatenate(
-        [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys], axis=1
-    )
+    check(steps >= 1, name, "at least two steps", steps + 1)
+    parts = [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys]
+    observations = np.concatenate(parts, axis=1)
     terminated = np.zeros(steps, bool)
     terminated[-1] = arrays["dones"][steps - 1] != 0
-    states = arrays.get("states")
     return Episodes(
         observations=observations[:steps],
         actions=arrays["actions"][:steps],
@@ -157,12 +136,12 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
         terminated=terminated,
         final_observations=observations[steps:],
         lengths=np.array([steps]),
-        states=None if states is None else states[:steps],
+        states=arrays["states"][:steps] if "states" in arrays else None,
     )
 
 
 def _environment(group: Any) -> str:
-    """What the file's `env_args` call the simulator."""
+    """The simulator's name in the file's `env_args`."""
     try:
         about = parse_json(group.attrs["env_args"])
         return f"{about['env_name']} {about.get('env_version', '')}".strip()
