@@ -307,7 +307,7 @@ OFFLINE_LEARNERS = Table(
         ),
         "dt": Entry(
             "preferl.offline.decision_transformer:DecisionTransformer",
-            "preferl.offline.dt_config:DTConfig",
+            "preferl.offline.learner_configs:DTConfig",
         ),
         "dtr": Entry("preferl.offline.decision_transformer:DecisionTransformer"),
     },

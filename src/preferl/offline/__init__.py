@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     from preferl.offline.config import OfflineConfig
     from preferl.offline.decision_policy import DecisionTransformerPolicy
     from preferl.offline.decision_transformer import DecisionTransformer
-    from preferl.offline.dt_config import DTConfig, DTRConfig, SightConfig
-    from preferl.offline.hub_layout import load_decision_transformer
+    from preferl.offline.hub import load_decision_transformer
     from preferl.offline.iql import IQL
     from preferl.offline.learner import BehaviourCloning, OfflineLearner
-    from preferl.offline.learner_configs import CloningConfig, IQLConfig
+    from preferl.offline.learner_configs import (
+        CloningConfig,
+        DTConfig,
+        DTRConfig,
+        IQLConfig,
+        PixelEncoderConfig,
+    )
     from preferl.offline.pipeline import run_offline
     from preferl.offline.policy import OfflinePolicy
     from preferl.offline.sequences import SequenceCollator, Sequences
@@ -33,9 +38,9 @@ __all__ = [
     "OfflineConfig",
     "OfflineLearner",
     "OfflinePolicy",
+    "PixelEncoderConfig",
     "SequenceCollator",
     "Sequences",
-    "SightConfig",
     "Transitions",
     "load_decision_transformer",
     "run_offline",
@@ -47,11 +52,10 @@ __getattr__, __dir__ = lazily(
         "config": "OfflineConfig",
         "decision_policy": "DecisionTransformerPolicy",
         "decision_transformer": "DecisionTransformer",
-        "dt_config": "DTConfig DTRConfig SightConfig",
-        "hub_layout": "load_decision_transformer",
+        "hub": "load_decision_transformer",
         "iql": "IQL",
         "learner": "BehaviourCloning OfflineLearner",
-        "learner_configs": "CloningConfig IQLConfig",
+        "learner_configs": "CloningConfig DTConfig DTRConfig IQLConfig PixelEncoderConfig",
         "pipeline": "run_offline",
         "policy": "OfflinePolicy",
         "sequences": "SequenceCollator Sequences",
