@@ -42,9 +42,8 @@ from preferl.offline import (
     DTRConfig,
     Transitions,
 )
-from preferl.offline.agents import reward_of_arm
-from preferl.offline.arms import build_arms
-from preferl.offline.scores import compare
+from preferl.offline.agents import reward_of_condition
+from preferl.offline.conditions import build_conditions, compare
 from preferl.training import RewardFunction, load_reward, relabel, save_reward
 
 RESULTS = Path(__file__).parent / "results" / "dt_door_human.csv"
@@ -87,13 +86,13 @@ def learn(arm: str, seed: int, work: Path, smoke: bool):
     kind, control = arm.split()
     reward = reward_of(work, smoke, seed)
     paid = relabel(episodes, reward).rewards
-    arms = build_arms(episodes, paid, seeds=[seed], task=TASK, scaled=False)
+    conditions = build_conditions(episodes, paid, seeds=[seed], task=TASK, scaled=False)
     steps = 2 if smoke else STEPS
     agent = DecisionTransformer(*spaces, KINDS[kind], seed=seed, steps=steps)
-    rewards = arms.rewards[arms.names.index(control), 0]
+    rewards = conditions.rewards[conditions.names.index(control), 0]
     told = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
     print(f"{arm}, seed {seed}: {told}", flush=True)
-    return agent.policy().paid_by(reward_of_arm(control, seed, reward))
+    return agent.policy().with_reward(reward_of_condition(control, seed, reward))
 
 
 def judge(arm: str, seed: int, work: Path, smoke: bool) -> tuple:

@@ -29,7 +29,7 @@ from preferl.evaluation import PolicyReport, evaluate_policies, spearman
 from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
-from preferl.offline.arms import agent_name, build_arms
+from preferl.offline.conditions import agent_name, build_conditions
 from preferl.runs import versions
 from preferl.training import RewardFunction, RewardSettings, relabel
 
@@ -110,12 +110,12 @@ def held_out_ranks(episodes: Episodes, epochs: int | None) -> list[float]:
 def train(episodes: Episodes, seeds: list[int], steps: int, epochs: int | None) -> dict:
     """Names to policies of all arms and seeds; each seed has a reward of its own."""
     each = [
-        build_arms(
+        build_conditions(
             episodes, relabel(episodes, fitted(episodes, seed, epochs)).rewards, seeds=[seed]
         )
         for seed in seeds
     ]
-    rewards = np.concatenate([arms.rewards for arms in each], axis=1)  # [A, S, T]
+    rewards = np.concatenate([one.rewards for one in each], axis=1)  # [C, S, T]
     names = [agent_name(arm, seed) for arm in (*each[0].names, "cloning") for seed in seeds]
     env = make_env()
     spaces = env.observation_space, env.action_space

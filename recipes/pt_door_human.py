@@ -3,7 +3,7 @@
 Markovian and Preference Transformer rewards are fitted to crowd labels (Uni-RLHF, Yuan et al.
 2024) of demonstrations (Rajeswaran et al. 2018) and pay agents of implicit Q-learning. Beside
 them learn agents paid the true reward, nothing, a random reward and the opposite of what people
-preferred, and clones of the demonstrations. All arms and seeds are one batched computation.
+preferred, and clones of the demonstrations. All conditions and seeds are one batched computation.
 
 The rule for the number of updates was fixed before the first run: 20,000 of each agent, judged
 once, after the last. `AdroitHandDoor-v1` (`pip install 'preferl[robotics]'`) is judged with the
@@ -28,8 +28,13 @@ from preferl.data.sources import load_demonstrations, load_labels
 from preferl.evaluation import evaluate_policies, task_env
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
-from preferl.offline.arms import Arms, agent_name, build_arms
-from preferl.offline.scores import ArmScore, compare, score_arms
+from preferl.offline.conditions import (
+    Conditions,
+    ConditionScore,
+    agent_name,
+    build_conditions,
+    compare,
+)
 from preferl.runs import versions
 from preferl.training import RewardFunction, RewardSettings, relabel
 
@@ -67,28 +72,30 @@ def learned_rewards(labelled: Episodes, episodes: Episodes, smoke: bool, seeds: 
     return {name: np.stack([paid(name, seed) for seed in seeds]) for name in REWARDS}
 
 
-def all_arms(episodes: Episodes, paid: dict, seeds: list[int]) -> Arms:
+def all_conditions(episodes: Episodes, paid: dict, seeds: list[int]) -> Conditions:
     """PT with its controls, and MR beside them; one fit of a reward per seed."""
     parts = []
     for k, seed in enumerate(seeds):
-        beside = build_arms(episodes, paid["pt"][k], seeds=[seed], task=TASK)
-        mr = build_arms(episodes, paid["mr"][k], seeds=[seed], task=TASK, controls=False)
+        beside = build_conditions(episodes, paid["pt"][k], seeds=[seed], task=TASK)
+        mr = build_conditions(episodes, paid["mr"][k], seeds=[seed], task=TASK, controls=False)
         parts.append(np.concatenate([mr.rewards, beside.rewards]))
-    return Arms(("mr", "pt", *beside.names[1:]), tuple(seeds), np.concatenate(parts, axis=1))
+    return Conditions(("mr", "pt", *beside.names[1:]), tuple(seeds), np.concatenate(parts, axis=1))
 
 
-def train(episodes: Episodes, arms: Arms, seeds: list[int], steps: int) -> dict:
+def train(episodes: Episodes, conditions: Conditions, seeds: list[int], steps: int) -> dict:
     """Names to policies: every arm and seed as one batched computation, then the clones."""
     env = task_env(ENV)()
     spaces = env.observation_space, env.action_space
     config = replace(IQLConfig.preset(TASK.hyperparameters), precision="bfloat16")
-    agents = IQL(*spaces, config, seeds=arms.agent_seeds, steps=steps)
-    agents.fit(Transitions.of(episodes, rewards=arms.flat_rewards), steps, on_progress=told(steps))
+    agents = IQL(*spaces, config, seeds=conditions.agent_seeds, steps=steps)
+    agents.fit(
+        Transitions.of(episodes, rewards=conditions.flat_rewards), steps, on_progress=told(steps)
+    )
     clones = BehaviourCloning(
         *spaces, CloningConfig(config.dropout, precision="bfloat16"), seeds=seeds, steps=steps
     )
     clones.fit(Transitions.of(episodes), steps)
-    names = [*arms.agents, *(agent_name("cloning", seed) for seed in seeds)]
+    names = [*conditions.agents, *(agent_name("cloning", seed) for seed in seeds)]
     return dict(zip(names, [*agents.policies(), *clones.policies()], strict=True))
 
 
@@ -113,8 +120,8 @@ def main() -> None:
     labelled = load_demonstrations(DEMONSTRATIONS)
     episodes = labelled[:3] if options.smoke else labelled
     paid = learned_rewards(labelled, episodes, options.smoke, seeds)
-    arms = all_arms(episodes, paid, seeds)
-    policies = train(episodes, arms, seeds, 5 if options.smoke else STEPS)
+    conditions = all_conditions(episodes, paid, seeds)
+    policies = train(episodes, conditions, seeds, 5 if options.smoke else STEPS)
     reports = evaluate_policies(
         policies,
         task_env(ENV),
@@ -122,8 +129,10 @@ def main() -> None:
         seed=10_000,
         max_steps=20 if options.smoke else None,
     )
-    groups = {arm: [agent_name(arm, seed) for seed in seeds] for arm in (*arms.names, "cloning")}
-    scores = score_arms(reports, groups, TASK)
+    scores = {
+        name: ConditionScore.of([reports[agent_name(name, seed)] for seed in seeds], TASK)
+        for name in (*conditions.names, "cloning")
+    }
     for arm, score in scores.items():
         print(arm, score.to_json(), flush=True)
     for learned in paid:
@@ -148,7 +157,7 @@ def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
             writer.writerow([arm, seed, *told, updates, EPISODES, on])
 
 
-def rows_of(scores: dict[str, ArmScore], seeds: list[int]) -> Iterator:
+def rows_of(scores: dict[str, ConditionScore], seeds: list[int]) -> Iterator:
     """One row per arm and seed."""
     for arm, score in scores.items():
         for k, seed in enumerate(seeds):

@@ -265,7 +265,7 @@ OFFLINE_LEARNERS = Registry(
         ),
         "dt": Entry(
             "preferl.offline.decision_transformer:DecisionTransformer",
-            "preferl.offline.dt_config:DTConfig",
+            "preferl.offline.learner_configs:DTConfig",
         ),
         "dtr": Entry("preferl.offline.decision_transformer:DecisionTransformer"),
     },

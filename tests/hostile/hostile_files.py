@@ -35,7 +35,7 @@ from preferl.data.sources import (
 from preferl.models import load_reward_model
 from preferl.offline import OfflinePolicy
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTRConfig
+from preferl.offline.learner_configs import DTRConfig
 from preferl.online.saving import load_policy
 from preferl.store.tables import read_table
 from preferl.training import load_reward

@@ -50,13 +50,12 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
-from preferl.offline.context import Conditions
+from preferl.offline.context import InputStatistics
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTRConfig, SightConfig, TokenShape
-from preferl.offline.dtr import Critics
-from preferl.offline.learner import _load as load_training
-from preferl.offline.pixel_encoder import PixelEncoder
+from preferl.offline.learner import load_training
+from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
 from preferl.offline.sequences import are_pictures
+from preferl.offline.trained_transformer import Critics, PixelEncoder
 from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
@@ -190,7 +189,7 @@ def decision_transformer(
 ) -> DecisionTransformerPolicy:
     """A small one, whose parameters nobody trained; it needs none of Hugging Face's code."""
     pictures, width, positions = are_pictures(observations), 4, 6
-    sight = SightConfig(kernels=(3,), strides=(3,), filters=2, size=5)
+    sight = PixelEncoderConfig(kernels=(3,), strides=(3,), filters=2, size=5)
     seen = 5 if pictures else 3
     sizes = {
         "embed_timestep": (7, width), "embed_return": (width, 1), "embed_state": (width, seen),
@@ -217,7 +216,7 @@ def decision_transformer(
     for part, module in parts.items():
         parameters |= {f"{part}.{name}": t for name, t in module.state_dict().items()}
     states = 1 if pictures else seen
-    conditions = Conditions(
+    statistics = InputStatistics(
         context=2,
         horizon=7,
         discount=1.0,
@@ -232,7 +231,7 @@ def decision_transformer(
         ACTIONS,
         {name: tensor.contiguous() for name, tensor in parameters.items()},
         TokenShape(layers=2, heads=2, squashed=True),
-        conditions,
+        statistics,
         sight=sight,
         regulariser=regulariser,
         hub={"model_type": "decision_transformer"},

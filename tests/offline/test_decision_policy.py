@@ -14,7 +14,7 @@ from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageErro
 from preferl.evaluation import PaidPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTRConfig
+from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("transformers")
@@ -47,7 +47,7 @@ def policy(agent) -> DecisionTransformerPolicy:
 
 def test_its_actions_are_those_of_the_model_on_the_whole_history(agent, policy, rng) -> None:
     """The rolling context against Hugging Face's model, called with what happened so far."""
-    model, conditions = agent._module.transformer.eval(), policy.conditions
+    model, statistics = agent._module.transformer.eval(), policy.statistics
     seen, rewards = rng.uniform(-1, 1, (7, 2)), rng.normal(size=7)
     done, state = [], None
     for step in range(7):
@@ -56,8 +56,8 @@ def test_its_actions_are_those_of_the_model_on_the_whole_history(agent, policy, 
         done.append(action[0])
         first = max(0, step - CONFIG.context + 1)
         known = slice(first, step + 1)
-        states = (seen[known] - conditions.mean) / conditions.deviation
-        asked = (3.0 - np.concatenate([[0], np.cumsum(rewards)])[known]) / conditions.scale
+        states = (seen[known] - statistics.mean) / statistics.deviation
+        asked = (3.0 - np.concatenate([[0], np.cumsum(rewards)])[known]) / statistics.scale
         with torch.no_grad():
             expected = model(
                 states=torch.tensor(states[None], dtype=torch.float32),
@@ -90,11 +90,11 @@ def test_environments_side_by_side_are_alone(policy, rng) -> None:
 def test_a_target_is_a_number_or_a_quantile(agent) -> None:
     policy = agent.policy("q0.5")
     assert policy.target == pytest.approx(np.median(agent._data.returns))
-    assert policy.asking("q1").target == pytest.approx(agent._data.returns.max())
-    assert policy.asking("-2.5").target == policy.asking(-2.5).target == -2.5
+    assert policy.with_target("q1").target == pytest.approx(agent._data.returns.max())
+    assert policy.with_target("-2.5").target == policy.with_target(-2.5).target == -2.5
     for wrong in ("q1.5", "much", "nan", "q"):
         with pytest.raises(ConfigError):
-            policy.asking(wrong)
+            policy.with_target(wrong)
 
 
 def test_what_is_asked_for_goes_down_evenly(agent) -> None:
@@ -102,7 +102,7 @@ def test_what_is_asked_for_goes_down_evenly(agent) -> None:
     state, asked = None, []
     for _ in range(HORIZON + 2):
         _, state = policy.predict(np.zeros(2), state)
-        asked.append(state.asked[0, 0, -1] * policy.conditions.scale)
+        asked.append(state.returns_to_go[0, 0, -1] * policy.statistics.scale)
     expected = [6.0 - 0.5 * t for t in range(12)] + [0, 0]
     np.testing.assert_allclose(asked, expected, atol=1e-6)
 
@@ -133,11 +133,11 @@ class Memory:
 
 def test_a_learned_reward_is_spent_in_place_of_the_environments(policy, rng) -> None:
     seen = rng.uniform(-1, 1, (5, 1, 2))
-    paid, state, spent = policy.paid_by(Memory()), None, 0.0
+    paid, state, spent = policy.with_reward(Memory()), None, 0.0
     for step in range(5):
         _, state = paid.predict(seen[step], state)
         paid.earned(state, np.array([1e6]))  # not looked at
-        asked = state.asked[0, 0, -1] * policy.conditions.scale
+        asked = state.returns_to_go[0, 0, -1] * policy.statistics.scale
         assert asked == pytest.approx(3.0 - spent, abs=1e-5)
         spent += float(np.linalg.norm(seen[step, 0] - seen[max(0, step - 2), 0]))
 
@@ -184,7 +184,7 @@ def test_hugging_face_reads_the_folder(policy, tmp_path) -> None:
     logging.disable_progress_bar()
     model = DecisionTransformerModel.from_pretrained(tmp_path / "policy")
     for name, tensor in model.state_dict().items():
-        torch.testing.assert_close(tensor, policy._parameters[name], atol=0, rtol=0)
+        torch.testing.assert_close(tensor, policy.parameters[name], atol=0, rtol=0)
 
 
 def test_it_acts_without_the_extra(policy, tmp_path) -> None:
@@ -228,11 +228,11 @@ def test_drawn_actions_follow_the_logits() -> None:
     batch = {
         "states": torch.from_numpy(context.states),
         "actions": torch.full((1, 4, 3), -10.0),
-        "returns_to_go": torch.from_numpy(context.asked.reshape(1, -1, 1)),
+        "returns_to_go": torch.from_numpy(context.returns_to_go.reshape(1, -1, 1)),
         "timesteps": torch.from_numpy(context.timesteps),
         "attention_mask": torch.from_numpy(context.real),
     }
     from preferl.offline.tokens import next_actions
 
-    expected = next_actions(policy._parameters, policy._shape, batch).softmax(-1)[0]
+    expected = next_actions(policy.parameters, policy._shape, batch).softmax(-1)[0]
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)

@@ -9,8 +9,8 @@ import torch
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.dt_config import DTRConfig
-from preferl.offline.dtr import Critics, regularise, window_targets
+from preferl.offline.learner_configs import DTRConfig
+from preferl.offline.trained_transformer import Critics, regularise, window_targets
 from preferl.testing import PointWorld, make_episodes
 
 SETTINGS = DTRConfig(hidden=(8,), weight=2.0)
@@ -50,7 +50,7 @@ def test_the_coefficient_grows_with_training(critics, batch) -> None:
     predicted = torch.zeros(3, 5, 2)
     opinions = []
     for progress in (0.0, 0.5, 1.0):
-        critics.follow(progress)
+        critics.update(progress)
         opinions.append(regularise(critics, batch, predicted)[1].item())
     assert opinions[0] == 0
     assert opinions[2] == pytest.approx(2 * opinions[1])
@@ -58,7 +58,7 @@ def test_the_coefficient_grows_with_training(critics, batch) -> None:
 
 
 def test_critics_do_not_learn_to_please(critics, batch) -> None:
-    critics.follow(1.0)
+    critics.update(1.0)
     predicted = torch.zeros(3, 5, 2, requires_grad=True)
     critic_loss, opinion, _ = regularise(critics, batch, predicted)
     opinion.backward()

@@ -20,7 +20,7 @@ from preferl.offline import (
     DTConfig,
     load_decision_transformer,
 )
-from preferl.offline.dt_config import DTRConfig
+from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("accelerate")
@@ -82,7 +82,7 @@ def test_a_pushed_policy_is_whole(hub: LocalHub, policy) -> None:
     assert again.target == policy.target
     assert (again.observation_space, again.action_space) == SPACES
     for name in ("mean", "deviation", "scale", "quantiles", "longest", "horizon", "context"):
-        one, two = getattr(again.conditions, name), getattr(policy.conditions, name)
+        one, two = getattr(again.statistics, name), getattr(policy.statistics, name)
         np.testing.assert_array_equal(one, two)
 
 
@@ -95,7 +95,7 @@ def test_transformers_loads_what_was_pushed(hub: LocalHub, policy, tmp_path) -> 
     assert not found["unexpected_keys"]
     assert (model.config.state_dim, model.config.act_dim) == (2, 2)
     for name, parameter in model.named_parameters():
-        assert parameter.equal(policy._parameters[name]), name
+        assert parameter.equal(policy.parameters[name]), name
 
 
 def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> None:
@@ -145,7 +145,7 @@ def test_the_card_says_what_is_known_and_what_is_not(hub: LocalHub, policy) -> N
     assert "No licence was chosen" in card
     assert "has not evaluated it" in card
     assert 'load("hub:me/dt")' in card
-    assert f"{policy.conditions.scale!r}" in card
+    assert f"{policy.statistics.scale!r}" in card
     report = evaluate_policy(policy, PointWorld, episodes=3, seed=0, max_steps=5)
     policy.push_to_hub("me/dt", env="Point-v0", report=report, data="30 episodes", licence="mit")
     card = hub.repositories["me/dt"]["README.md"].decode()
@@ -165,9 +165,9 @@ def test_the_cards_statistics_can_be_run(policy) -> None:
     blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]
     found: dict[str, Any] = {"np": np, "array": np.array, "float32": np.float32}
     exec(blocks[1], found)
-    np.testing.assert_allclose(found["mean"], policy.conditions.mean, atol=1e-5)
-    np.testing.assert_allclose(found["deviation"], policy.conditions.deviation, atol=1e-5)
-    assert (found["scale"], found["horizon"]) == (policy.conditions.scale, 20)
+    np.testing.assert_allclose(found["mean"], policy.statistics.mean, atol=1e-5)
+    np.testing.assert_allclose(found["deviation"], policy.statistics.deviation, atol=1e-5)
+    assert (found["scale"], found["horizon"]) == (policy.statistics.scale, 20)
 
 
 def test_the_card_names_what_transformers_leaves_out(hub: LocalHub) -> None:
@@ -233,7 +233,7 @@ def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, r
     again = DecisionTransformerPolicy.load(tmp_path / "ours")
     np.testing.assert_array_equal(again.predict(seen[:1])[0], policy.predict(seen[:1])[0])
     with pytest.raises(ConfigError, match="recorded returns are not known"):
-        policy.asking("q0.9")
+        policy.with_target("q0.9")
 
 
 def test_models_of_that_layout_come_from_the_hub(hub: LocalHub, tmp_path) -> None:
@@ -320,7 +320,7 @@ def test_everything_with_the_hubs_own_setting(tmp_path) -> None:
         "assert not found['missing_keys'] and not found['unexpected_keys']\n"
         "policy = DecisionTransformerPolicy.load('hub:me/dt')\n"
         "assert policy.predict(np.zeros((2, 2)))[0].shape == (2, 2)\n"
-        "assert policy.conditions.scale != 1 and len(policy.conditions.quantiles) == 101\n"
+        "assert policy.statistics.scale != 1 and len(policy.statistics.quantiles) == 101\n"
     )
     with serving() as hub:
         env = os.environ | {"HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}

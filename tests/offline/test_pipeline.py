@@ -165,7 +165,7 @@ def test_progress_goes_from_stage_to_stage(finished):
         "fitting the reward",
         "training 10 agents",
         "training 2 clones",
-        "judging 12 policies",
+        "evaluating 12 policies",
         "writing the report",
     ]
     assert ("training 10 agents", 30, 30) in stages
@@ -183,7 +183,7 @@ def test_the_report_says_what_it_is_worth(finished):
     out, result, _ = finished
     page = (out / "report.html").read_text()
     assert result["verdict"]["text"] in page
-    for words in ("learned reward", "cloning the data", "What the reward says", "Settings"):
+    for words in ("learned reward", "cloning the data", "The reward along an episode", "Settings"):
         assert words in page
     assert "https://" not in page
 
@@ -193,7 +193,7 @@ def test_the_report_says_what_it_is_worth(finished):
     [
         ("training 10 agents", 20),
         pytest.param("training 2 clones", 10, marks=pytest.mark.slow),
-        ("judging 12 policies", 5),
+        ("evaluating 12 policies", 5),
         pytest.param("writing the report", 0, marks=pytest.mark.slow),
     ],
 )
@@ -365,7 +365,7 @@ def test_attention_is_shown_where_there_is_some(data, tmp_path):
     config = config_of(data, model="pt", members=1, budget=1, episodes=1, steps=1, controls=False)
     run(config, tmp_path / "run", seeds=(0,))
     page = (tmp_path / "run/report.html").read_text()
-    assert "What the reward looks at" in page
+    assert "Attention of the reward" in page
     assert "data:image/png" in page
 
 

@@ -1,11 +1,11 @@
-"""Scores of arms, by seed and together."""
+"""Scores of conditions, by seed and together."""
 
 import numpy as np
 import pytest
 
 from preferl.data.tasks import Task
 from preferl.evaluation import PolicyReport
-from preferl.offline.scores import ArmScore, score_arms
+from preferl.offline.conditions import ConditionScore
 
 TASK = Task("reach", random=10, expert=20, max_episode_steps=5)
 
@@ -16,8 +16,8 @@ def report(returns, success=None):
 
 
 def test_by_hand():
-    reports = {"a-0": report([10, 14], [1, 0]), "a-1": report([20, 20], [1, 1])}
-    score = score_arms(reports, {"a": ["a-0", "a-1"]}, TASK)["a"]
+    reports = [report([10, 14], [1, 0]), report([20, 20], [1, 1])]
+    score = ConditionScore.of(reports, TASK)
     assert score.returns.tolist() == [12, 20]
     assert score.episodes.tolist() == [10, 14, 20, 20]
     assert score.shown.tolist() == [20, 100]
@@ -28,9 +28,9 @@ def test_by_hand():
 
 
 def test_what_is_not_known_is_none():
-    score = ArmScore.of([report([1, 2], [1, 0]), report([3, 4])], None)
+    score = ConditionScore.of([report([1, 2], [1, 0]), report([3, 4])], None)
     assert score.scores is None
     assert score.success is None
     assert score.shown.tolist() == [1.5, 3.5]
     assert score.to_json()["normalised_score"] is None
-    assert ArmScore.of([report([1, 2])], TASK).to_json()["return"]["std"] is None
+    assert ConditionScore.of([report([1, 2])], TASK).to_json()["return"]["std"] is None

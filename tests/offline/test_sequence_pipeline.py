@@ -20,8 +20,8 @@ from preferl.offline import (
     OfflineConfig,
     run_offline,
 )
-from preferl.offline.agents import reward_of_arm
-from preferl.offline.scores import Following
+from preferl.offline.agents import reward_of_condition
+from preferl.offline.conditions import TargetSweep
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 
@@ -96,7 +96,7 @@ def test_all_arms_are_there_and_what_was_asked(finished) -> None:
     assert np.shape(following["achieved"]) == (2, 5)
     assert following["asked"] == sorted(following["asked"])
     page = (out / "report.html").read_text()
-    for words in ("Asked and achieved", "How they learned", "Rank correlation of both"):
+    for words in ("Target and achieved returns", "How they learned", "Rank correlation of both"):
         assert words in page
     assert not list((out / "training").iterdir())
 
@@ -108,7 +108,7 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
     policy = DecisionTransformerPolicy.load(out / "policies/learned-1")
     assert policy.target == pytest.approx(np.quantile(paid, 0.75), rel=1e-4)
     report = evaluate_policy(
-        policy.paid_by(reward),
+        policy.with_reward(reward),
         lambda: make_task_env(ENV),
         episodes=2,
         seed=10_000,
@@ -120,11 +120,11 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
 def test_each_arm_is_paid_by_what_taught_it(finished, rng) -> None:
     reward = load_reward(finished[0] / "reward")
     seen = rng.uniform(-1, 1, (3, 1, 2)), rng.uniform(-1, 1, (3, 1, 2)), np.ones((3, 1), bool)
-    assert reward_of_arm("learned", 0, reward) is reward
-    assert reward_of_arm("true", 0, reward) is None
-    assert isinstance(reward_of_arm("negated", 0, reward), Negated)
-    np.testing.assert_array_equal(reward_of_arm("zero", 0, reward)(*seen), 0)
-    first, second = (reward_of_arm("random", seed, reward)(*seen) for seed in (0, 1))
+    assert reward_of_condition("learned", 0, reward) is reward
+    assert reward_of_condition("true", 0, reward) is None
+    assert isinstance(reward_of_condition("negated", 0, reward), Negated)
+    np.testing.assert_array_equal(reward_of_condition("zero", 0, reward)(*seen), 0)
+    first, second = (reward_of_condition("random", seed, reward)(*seen) for seed in (0, 1))
     assert not np.array_equal(first, second)
 
 
@@ -178,7 +178,7 @@ def test_the_page_says_which_loss_is_drawn(finished, data, tmp_path) -> None:
     config = config_of(data, dt=replace(SMALL, action_loss="gaussian"), controls=False)
     run(config, tmp_path / "run", seeds=(0,))
     page = (tmp_path / "run/report.html").read_text()
-    assert "Nats by which each number of an action is unlikely" in page
+    assert "Negative log likelihood of each number of an action" in page
     assert "square error" not in page
 
 
@@ -189,10 +189,10 @@ def test_what_a_config_makes_of_its_settings(data) -> None:
     assert config_of(data).settings.regulariser is None
     assert config_of(data, policy="dtr").settings.regulariser == DTRConfig()
     assert config_of(data, dt=None, task="door-human-v1").transformer.horizon == 200
-    with pytest.raises(ConfigError, match="target_return: expected a policy that is asked"):
+    with pytest.raises(ConfigError, match="target_return: expected a policy with one, dt or dtr"):
         config_of(data, policy="iql", target_return="q1")
 
 
-def test_following_knows_when_it_cannot_tell() -> None:
-    flat = Following(("q0", "q1"), np.array([1.0, 1.0]), np.array([[1.0, 2.0]]))
+def test_a_sweep_knows_when_it_cannot_tell() -> None:
+    flat = TargetSweep(("q0", "q1"), np.array([1.0, 1.0]), np.array([[1.0, 2.0]]))
     assert flat.to_json()["rank_correlation"] is None

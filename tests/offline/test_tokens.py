@@ -10,7 +10,7 @@ from torch import Tensor
 
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.dt_config import TokenShape
+from preferl.offline.learner_configs import TokenShape
 from preferl.offline.tokens import _drop, all_actions, next_actions
 from preferl.registry import ENGINES
 from preferl.testing import make_episodes

@@ -1,5 +1,6 @@
 """What `fit(options=...)` passes on, what it refuses, and what an epoch is."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,17 @@ import pytest
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.sequences import SequenceCollator
-from preferl.offline.trainer_options import OURS, Pushing, planned_updates, require_options
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
+
+from preferl.offline.hugging_face import (  # noqa: E402  # which needs transformers
+    OURS,
+    hub_target,
+    planned_updates,
+    require_options,
+)
 
 WORLD = PointWorld()
 CONFIG = DTConfig(context=3, width=8, layers=1, batch_size=8, learning_rate=0.01)
@@ -42,13 +49,11 @@ def parameters_of(agent: DecisionTransformer) -> np.ndarray:
 
 
 def test_all_fields_that_are_set_here_are_refused_by_name() -> None:
-    from preferl.offline import hugging_face
-
-    known = hugging_face.known_options()
+    known = {field.name for field in fields(transformers.TrainingArguments)}
     assert set(OURS) - known == {"warmup_ratio"}  # which is gone, and which the tutorial uses
     for name, instead in OURS.items():
         with pytest.raises(ConfigError) as caught:
-            require_options({name: 1}, known)
+            require_options({name: 1})
         assert f"options['{name}']" in str(caught.value)
         assert instead in str(caught.value)
 
@@ -121,11 +126,14 @@ def test_what_is_passed_on_has_an_effect(options) -> None:
 
 
 def test_where_a_model_is_pushed() -> None:
-    assert Pushing.of({}, None) is None
-    assert Pushing.of({"push_to_hub": True}, Path("runs/walker")) == Pushing("walker", often=True)
-    told = {"push_to_hub": True, "hub_model_id": "me/dt", "hub_strategy": "end"}
-    assert Pushing.of(told | {"hub_revision": "try"}, None) == Pushing("me/dt", revision="try")
+    assert hub_target({}, None) == ({}, False)
+    unset = dict.fromkeys(("token", "private", "revision"))
+    target = hub_target({"push_to_hub": True}, Path("runs/walker"))
+    assert target == ({"name": "walker"} | unset, True)
+    given = {"push_to_hub": True, "hub_model_id": "me/dt", "hub_strategy": "end"}
+    target = hub_target(given | {"hub_revision": "try"}, None)
+    assert target == ({"name": "me/dt"} | unset | {"revision": "try"}, False)
     with pytest.raises(ConfigError, match="hub_model_id"):
-        Pushing.of({"push_to_hub": True}, None)
+        hub_target({"push_to_hub": True}, None)
     with pytest.raises(ConfigError, match="pickles"):
-        Pushing.of(told | {"hub_strategy": "all_checkpoints"}, None)
+        hub_target(given | {"hub_strategy": "all_checkpoints"}, None)

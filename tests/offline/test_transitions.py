@@ -91,7 +91,7 @@ def test_rows_of_a_minibatch_belong_together():
     assert batch.actions.shape == (2, 1, 400)
     rows = batch.rewards.long()  # rewards are row numbers here
     assert set(rows.flatten().tolist()) == {0, 1, 2, 3, 4}
-    torch.testing.assert_close(batch.observations, data.observations[rows])
+    torch.testing.assert_close(batch.states[:, 0], data.observations[rows])
     torch.testing.assert_close(batch.states[:, 1], data.next_observations[rows])
     torch.testing.assert_close(batch.continues, data.continues[rows])
     clipped = data.actions.clamp(-1 + 1e-5, 1 - 1e-5)[rows]

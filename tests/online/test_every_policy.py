@@ -164,7 +164,7 @@ def test_showing(policy, expected):
 
 def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
     monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
-    config = SimpleNamespace(env_id=ENV, episodes=1, row=None)
+    config = SimpleNamespace(env_id=ENV, episodes=1, max_steps=None)
     learned = SimpleNamespace(reward=None)
     shown = offline_report._shown(None, config, None, {"seeds": [0]}, learned)
     assert is_expected(shown.episode, expected)

@@ -9,19 +9,17 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.offline.config import OfflineConfig as OfflineConfig
-    from preferl.offline.decision_policy import (
-        DecisionTransformerPolicy as DecisionTransformerPolicy,
-    )
+    from preferl.offline.decision_policy import DecisionTransformerPolicy as DecisionTransformerPolicy
     from preferl.offline.decision_transformer import DecisionTransformer as DecisionTransformer
-    from preferl.offline.dt_config import DTConfig as DTConfig
-    from preferl.offline.dt_config import DTRConfig as DTRConfig
-    from preferl.offline.dt_config import SightConfig as SightConfig
-    from preferl.offline.hub_layout import load_decision_transformer as load_decision_transformer
+    from preferl.offline.hub import load_decision_transformer as load_decision_transformer
     from preferl.offline.iql import IQL as IQL
     from preferl.offline.learner import BehaviourCloning as BehaviourCloning
     from preferl.offline.learner import OfflineLearner as OfflineLearner
     from preferl.offline.learner_configs import CloningConfig as CloningConfig
+    from preferl.offline.learner_configs import DTConfig as DTConfig
+    from preferl.offline.learner_configs import DTRConfig as DTRConfig
     from preferl.offline.learner_configs import IQLConfig as IQLConfig
+    from preferl.offline.learner_configs import PixelEncoderConfig as PixelEncoderConfig
     from preferl.offline.pipeline import run_offline as run_offline
     from preferl.offline.policy import OfflinePolicy as OfflinePolicy
     from preferl.offline.sequences import SequenceCollator as SequenceCollator

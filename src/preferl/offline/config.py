@@ -1,16 +1,21 @@
-"""What an offline run is made of: data, labels or a reward, agents, and how they are judged."""
+"""Settings of an offline run: data, labels or a reward, agents, and their evaluation."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, final
 
 from preferl.data.sources.labels import Crossing
 from preferl.data.tasks import TASKS, Task, find_task
-from preferl.errors import ConfigError, require_in, require_one_of
-from preferl.offline.arms import require_seeds
-from preferl.offline.dt_config import DTConfig, DTRConfig
-from preferl.offline.learner_configs import CloningConfig, IQLConfig
+from preferl.errors import ConfigError, require_one_of
+from preferl.offline.learner_configs import (
+    CloningConfig,
+    DTConfig,
+    DTRConfig,
+    IQLConfig,
+    require_ranges,
+)
 from preferl.training.configs import Precision
 from preferl.training.reward_presets import RewardSettings, model_names
 
@@ -20,6 +25,9 @@ UPDATES: Final = 100_000
 SEQUENCE_UPDATES: Final = 10_000
 """The same of a Decision Transformer, whose update sees twenty times as many steps."""
 
+SEED_LIMIT: Final = 2**32
+"""Seeds stay below; the agents of condition `k` are seeded this many times `k` higher."""
+
 
 @final
 @dataclass(frozen=True)
@@ -27,17 +35,17 @@ class PolicyKind:
     """How the agents of a name of `preferl.registry.OFFLINE_LEARNERS` take part in a run.
 
     Attributes:
-        words: how they learn, for reports.
+        words: their algorithm, for reports.
         settings: theirs, as a run's config has them.
-        taught: whether rewards teach them; who only imitates is a control of the others as well.
-        asked: whether they are asked for a return, and so learn one after the other.
-        updates: of each agent, unless the config says otherwise.
+        taught: whether they learn from rewards; clones are controls of all others.
+        has_target: whether they have target returns, and so learn one after the other.
+        updates: of each agent, unless the config has a number.
     """
 
     words: str
     settings: "Callable[[OfflineConfig], Any]"
     taught: bool = True
-    asked: bool = False
+    has_target: bool = False
     updates: int = UPDATES
 
 
@@ -47,7 +55,7 @@ POLICIES: Final[dict[str, PolicyKind]] = {
     "dt": PolicyKind(
         "Decision Transformers",
         lambda config: replace(config.transformer, regulariser=None),
-        asked=True,
+        has_target=True,
         updates=SEQUENCE_UPDATES,
     ),
     "dtr": PolicyKind(
@@ -55,11 +63,11 @@ POLICIES: Final[dict[str, PolicyKind]] = {
         lambda config: replace(
             config.transformer, regulariser=config.transformer.regulariser or DTRConfig()
         ),
-        asked=True,
+        has_target=True,
         updates=SEQUENCE_UPDATES,
     ),
 }
-"""What `OfflineConfig.policy` can be."""
+"""Choices of `OfflineConfig.policy`."""
 
 
 @final
@@ -72,9 +80,9 @@ class OfflineConfig:
             robomimic HDF5, `.npz` files, or a folder written by preferl.
         dataset: id of a Minari data set on this machine, in place of a file.
         labels: folder of Uni-RLHF or Preference Transformer labels, to which a reward is fitted.
-        reward: run or folder of a fitted reward, in place of fitting one; labels then judge it.
+        reward: run or folder of a fitted reward, in place of fitting one; labels then evaluate it.
         model: how the reward is fitted: `"mlp"` (ours), or as published `"mr"`, `"nmr"`, `"pt"`
-            or `"pt-readme"`; `preferl.training.reward_preset` says what they are.
+            or `"pt-readme"`; see `preferl.training.reward_preset`.
         members: networks of the ensemble, each normalised over the data before they are averaged
             (DTR measured that better than normalising the average). None takes the model's own,
             three for `"mlp"` and one for the published models.
@@ -84,26 +92,25 @@ class OfflineConfig:
         noise: share of answers that the fit takes to be random; None takes the model's own.
         normalise: whether a reward's inputs are normalised; None takes the model's own.
         precision: of the products while a reward is fitted; None takes the model's own.
-        length: steps per labelled segment, where the file names do not say.
-        crossing: what becomes of pairs with a segment that runs across an episode's end; None
-            does what suits the kind of label folder.
+        length: steps per labelled segment, where the file names do not have it.
+        crossing: what becomes of pairs with a segment that crosses an episode's end; None takes
+            the choice of the kind of label folder.
         policy: `"iql"` learns from rewards; `"dt"`, a Decision Transformer, which actions led to
             which returns; `"dtr"` also draws it towards actions of higher value (both take the
             extra `hub`); `"bc"` only imitates, and needs no reward.
-        target_return: what a Decision Transformer is asked for: a number, or a quantile of the
-            returns that the learned reward gives the recorded episodes, such as `q0.95`. None
-            takes that of `dt`.
-        task: row of `preferl.data.TASKS`, which says how scores are normalised and rewards
-            scaled; found by `env` if None.
-        env: id of the environment that policies are judged in; the task's if None.
+        target_return: of a Decision Transformer: a number, or a quantile of the returns that the
+            learned reward gives the recorded episodes, such as `q0.95`. None takes that of `dt`.
+        task: row of `preferl.data.TASKS`, for normalising scores and scaling rewards; found by
+            `env` if None.
+        env: id of the environment that policies are evaluated in; the task's if None.
         iql: settings of the agents; None takes those published for the task.
         dt: settings of Decision Transformers; None takes the published ones.
         steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
             papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
             Transformer (its clones 100,000).
-        episodes: judged per policy, once training is over; 0 trains without an environment.
+        episodes: that evaluate each policy after training; 0 trains without an environment.
         controls: whether agents are trained on true, zero, random and negated rewards and by
-            cloning beside the learned one. They cost time and say what the result is worth.
+            cloning beside the learned one. They cost time; without them the result shows little.
         device: where networks train: "cpu" or "cuda".
 
     Raises:
@@ -136,11 +143,10 @@ class OfflineConfig:
 
     def __post_init__(self) -> None:
         if (self.demonstrations is None) == (self.dataset is None):
-            both = self.dataset is not None
             raise ConfigError.mismatch(
                 "recorded episodes",
                 expected="either demonstrations or a dataset",
-                got="both" if both else "neither",
+                got="neither" if self.dataset is None else "both",
             )
         require_one_of("policy", self.policy, POLICIES)
         if self.kind.taught and self.labels is None and self.reward is None:
@@ -151,22 +157,21 @@ class OfflineConfig:
                 fix="Set `labels` or `reward`; only cloning (policy bc) learns without.",
             )
         require_one_of("model", self.model, model_names())
-        for name, low in (("members", 1), ("budget", 1), ("steps", 1), ("episodes", 0)):
-            if getattr(self, name) is not None:
-                require_in(name, getattr(self, name), low, float("inf"))
-        if self.target_return is not None and not self.kind.asked:
-            asked = [name for name, kind in POLICIES.items() if kind.asked]
+        least = {"members": 1, "budget": 1, "steps": 1, "episodes": 0}
+        require_ranges(self, **{name: (low, math.inf) for name, low in least.items()})
+        if self.target_return is not None and not self.kind.has_target:
+            kinds = [name for name, kind in POLICIES.items() if kind.has_target]
             raise ConfigError.mismatch(
                 "target_return",
-                expected=f"a policy that is asked for one, {' or '.join(asked)}",
+                expected=f"a policy with one, {' or '.join(kinds)}",
                 got=self.policy,
             )
         if self.episodes and self.env_id is None:
             raise ConfigError.mismatch(
                 "env",
-                expected="the environment to judge policies in",
+                expected="the environment to evaluate policies in",
                 got=f"none, and task {self.task!r} names none",
-                fix="Set `env`, or `episodes` to 0 to train without judging.",
+                fix="Set `env`, or `episodes` to 0 to train without evaluation.",
             )
 
     @property
@@ -177,32 +182,27 @@ class OfflineConfig:
     @property
     def row(self) -> Task | None:
         """Of the table of tasks; None where neither `task` nor `env` has one."""
-        if self.task is not None:
-            return find_task(self.task)
-        return TASKS.get(self.env or "")
+        return TASKS.get(self.env or "") if self.task is None else find_task(self.task)
 
     @property
     def env_id(self) -> str | None:
-        """Where policies are judged; None if that is not known."""
-        row = self.row
-        return self.env or (row.env if row else None)
+        """Of the environment for evaluation; None if that is not known."""
+        return self.env or (self.row.env if self.row else None)
+
+    @property
+    def max_steps(self) -> int | None:
+        """Of an episode of evaluation; None leaves it to the environment."""
+        return self.row.max_episode_steps if self.row else None
 
     @property
     def fitting(self) -> RewardSettings:
         """How the reward is fitted."""
-        return RewardSettings(
-            model=self.model,
-            members=self.members,
-            budget=self.budget,
-            batch_size=self.batch_size,
-            noise=self.noise,
-            normalise=self.normalise,
-            precision=self.precision,
-        )
+        names = ("model", "members", "budget", "batch_size", "noise", "normalise", "precision")
+        return RewardSettings(**{name: getattr(self, name) for name in names})
 
     @property
     def kind(self) -> PolicyKind:
-        """How the agents learn and are used."""
+        """How the agents take part."""
         return POLICIES[self.policy]
 
     @property
@@ -216,17 +216,12 @@ class OfflineConfig:
         return self.steps or self.kind.updates
 
     @property
-    def clone_updates(self) -> int:
-        """Of each clone."""
-        return self.steps or UPDATES
-
-    @property
     def transformer(self) -> DTConfig:
         """Settings of Decision Transformers: as given, or the published ones."""
-        row, chosen = self.row, self.dt
-        if chosen is None:
-            chosen = DTConfig(horizon=row.max_episode_steps) if row else DTConfig()
-        return chosen if self.target_return is None else replace(chosen, target=self.target_return)
+        settings = self.dt or (DTConfig(horizon=self.max_steps) if self.max_steps else DTConfig())
+        return (
+            settings if self.target_return is None else replace(settings, target=self.target_return)
+        )
 
     @property
     def agent(self) -> IQLConfig:
@@ -244,7 +239,7 @@ class OfflineConfig:
 @final
 @dataclass(frozen=True)
 class OfflineRun:
-    """All that decides what a run comes to; what a run folder remembers.
+    """All that determines the result of a run, as its folder keeps it.
 
     Attributes:
         config: of the run.
@@ -256,3 +251,12 @@ class OfflineRun:
 
     def __post_init__(self) -> None:
         require_seeds(self.seeds)
+
+
+def require_seeds(seeds: Sequence[int]) -> None:
+    """Raise `ConfigError` unless seeds are different numbers from 0 to `SEED_LIMIT`."""
+    fine = all(0 <= seed < SEED_LIMIT for seed in seeds) and len(set(seeds)) == len(seeds)
+    if not seeds or not fine:
+        raise ConfigError.mismatch(
+            "seeds", expected="different whole numbers of at least 0", got=list(seeds)
+        )

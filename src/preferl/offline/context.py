@@ -1,4 +1,4 @@
-"""What a Decision Transformer goes by as it acts: the last steps, and the return to be earned."""
+"""What a Decision Transformer sees as it acts: its last steps, and the return-to-go of each."""
 
 import math
 import sys
@@ -8,32 +8,37 @@ from operator import index
 from typing import Any, Final, Self, final
 
 import numpy as np
+from gymnasium import spaces
+from torch import Tensor
 
 from preferl.data.windows import History
 from preferl.errors import ConfigError, SpaceError, require_in
-from preferl.offline.dt_config import Spending
-from preferl.offline.sequences import PADDED_ACTION, Sequences
+from preferl.models.configs import dense
+from preferl.models.folder import require_numbers
+from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spending, TokenShape
+from preferl.offline.sequences import PADDED_ACTION, Sequences, action_size, are_pictures
+from preferl.offline.transitions import observation_size
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 MOST_STEPS: Final = 2**53
-"""Beyond these, a step more is the same number where they are divided."""
+"""Beyond these, a float no longer changes by one step."""
 
-STEPS_OF_QUANTILES: Final = 101
-"""Recorded returns are remembered at each hundredth."""
+QUANTILES: Final = 101
+"""Recorded returns are kept at each hundredth."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Conditions:
-    """What belongs to a policy's parameters as much as they do: how its inputs were made.
+class InputStatistics:
+    """How the inputs of a policy's parameters were made; a policy is wrong without them.
 
     Attributes:
-        context: `H`, steps that are looked at.
-        horizon: timesteps that are told apart.
+        context: `H`, steps of history it sees.
+        horizon: timesteps with embeddings of their own.
         discount: of returns, in (0, 1].
         scale: that returns are divided by.
         longest: steps of the longest recorded episode.
-        quantiles: recorded returns at each hundredth, ascending; empty where they are not known.
+        quantiles: recorded returns at each hundredth, ascending; empty where unknown.
         mean: `[O]` that is subtracted from states.
         deviation: `[O]` that states are divided by.
     """
@@ -57,41 +62,34 @@ class Conditions:
 
     @classmethod
     def of(cls, data: Sequences, *, context: int, discount: float) -> Self:
-        """Those of the data that were learned from."""
-        shares = np.linspace(0, 1, STEPS_OF_QUANTILES)
+        """Those of training data."""
         return cls(
             context=context,
             horizon=data.horizon,
             discount=discount,
             scale=data.scale,
             longest=int(data.left.max()),
-            quantiles=tuple(np.quantile(data.returns, shares).tolist()),
+            quantiles=tuple(np.quantile(data.returns, np.linspace(0, 1, QUANTILES)).tolist()),
             mean=np.asarray(data.mean, np.float32),
             deviation=np.asarray(data.deviation, np.float32),
         )
 
-    def target(self, asked: float | str) -> float:
-        """A return: a number as it is, `"q0.9"` that quantile of the recorded ones.
-
-        Raises:
-            ConfigError: neither a finite number nor a quantile.
-        """
-        text = str(asked)
+    def target_return(self, target: float | str) -> float:
+        """A number as it is, or `"q0.9"` as that quantile of the recorded returns."""
+        text, expected = str(target), "a number, or a quantile such as q0.95"
         try:
             number = float(text.removeprefix("q"))
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
-            raise ConfigError.mismatch(
-                "target return", expected="a number, or a quantile such as q0.95", got=asked
-            )
-        if not text.startswith("q"):
-            return number
-        require_in(f"quantile {text}", number, 0, 1)
-        if not self.quantiles:
+        if math.isfinite(number):
+            if not text.startswith("q"):
+                return number
+            require_in(f"quantile {text}", number, 0, 1)
+            if self.quantiles:
+                shares = np.linspace(0, 1, len(self.quantiles))
+                return float(np.interp(number, shares, self.quantiles))
             expected = "a number, since recorded returns are not known"
-            raise ConfigError.mismatch("target return", expected=expected, got=asked)
-        return float(np.interp(number, np.linspace(0, 1, len(self.quantiles)), self.quantiles))
+        raise ConfigError.mismatch("target return", expected=expected, got=target)
 
     def to_json(self) -> dict[str, Any]:
         """All but the arrays."""
@@ -108,93 +106,176 @@ class Conditions:
 class Context:
     """The last `H` steps of `V` environments, as a Decision Transformer sees them.
 
-    It is what `predict` hands back as state; pass it on, and do not look into it.
+    `predict` returns it as its state: pass it on unchanged.
 
     Attributes:
         states: `[V, H, *state]`
         actions: `[V, H, A]`
-        asked: `[V, C, H]` scaled returns-to-go, for each of `C` candidates.
+        returns_to_go: `[V, C, H]` divided by the scale, for each of `C` candidates.
         timesteps: `[V, H]`
-        real: `[V, H]` false where nothing has happened yet.
-        paid: `[V]` what the last actions earned; None until that is known.
-        history: what a reward with memory has seen, if one pays.
+        real: `[V, H]` false before the episode.
+        rewards: `[V]` of the last actions; None until they are known.
+        history: of a learned reward with memory, if the policy goes by one.
     """
 
-    def __init__(self, conditions: Conditions, states: Array, actions: int, targets: FloatArray):
-        count, steps = len(states), conditions.context
-        self._conditions = conditions
-        self._begun = np.zeros(count, bool)
-        self._targets = targets / conditions.scale  # [C]
-        self.states = np.zeros((count, steps, *states.shape[1:]), states.dtype)
-        self.actions = np.full((count, steps, actions), PADDED_ACTION, np.float32)
-        self.asked = np.zeros((count, len(targets), steps), np.float32)
-        self.timesteps: IntArray = np.zeros((count, steps), np.int64)
-        self.real: BoolArray = np.zeros((count, steps), bool)
-        self.paid: FloatArray | None = None
+    def __init__(
+        self, statistics: InputStatistics, states: Array, actions: int, targets: FloatArray
+    ) -> None:
+        shape = (len(states), statistics.context)
+        self._statistics, self._targets = statistics, targets / statistics.scale  # [C]
+        self._time = np.zeros(len(states), np.int64)
+        self.states = np.zeros((*shape, *states.shape[1:]), states.dtype)
+        self.actions = np.full((*shape, actions), PADDED_ACTION, np.float32)
+        self.returns_to_go = np.zeros((len(states), len(targets), shape[1]), np.float32)
+        self.timesteps: IntArray = np.zeros(shape, np.int64)
+        self.real: BoolArray = np.zeros(shape, bool)
+        self.rewards: FloatArray | None = None
         self.history: History | None = None
-        self._time = np.zeros(count, np.int64)
 
-    def see(self, states: Array, starts: BoolArray | None, spending: Spending) -> None:
-        """A new step of every environment, its action not known yet.
+    def append(self, states: Array, starts: BoolArray | None, spending: Spending) -> None:
+        """Append a step of every environment, whose action is not known yet.
 
         Args:
             states: `[V, *state]` normalised.
-            starts: `[V]` which environments begin an episode; None leaves that to those that
-                have not begun.
-            spending: how what is asked for goes down.
-
-        Raises:
-            SpaceError: another number of environments.
-            ConfigError: what the last actions earned is needed and was not told.
+            starts: `[V]` which environments begin an episode; at the first step all do.
+            spending: how target returns go down.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
             raise SpaceError.mismatch(
                 "observations", expected=f"{len(self.states)} rows", got=len(states)
             )
-        begin = ~self._begun if starts is None else ~self._begun | np.asarray(starts, bool)
+        begin = ~self.real[:, -1]
+        if starts is not None:
+            begin = begin | np.asarray(starts, bool)
         self._time = np.where(begin, 0, self._time + 1)
-        asked = self._ask(begin, spending)
-        self._forget(begin)
-        for buffer, step in (
-            (self.states, states),
-            (self.actions, PADDED_ACTION),
-            (self.timesteps, np.minimum(self._time, self._conditions.horizon - 1)),
-            (self.real, True),
+        returns_to_go = self._next_returns_to_go(begin, spending)
+        if self.history is not None:
+            self.history.forget(begin)
+        for steps, empty, step in (
+            (self.states, 0, states),
+            (self.actions, PADDED_ACTION, PADDED_ACTION),
+            (self.returns_to_go.swapaxes(1, 2), 0, returns_to_go),  # [V, H, C]
+            (self.timesteps, 0, np.minimum(self._time, self._statistics.horizon - 1)),
+            (self.real, False, True),
         ):
-            buffer[:, :-1] = buffer[:, 1:]
-            buffer[:, -1] = step
-        self.asked[:, :, :-1] = self.asked[:, :, 1:]
-        self.asked[:, :, -1] = asked
-        self.paid = None
-        self._begun[:] = True
+            steps[begin] = empty
+            steps[:, :-1] = steps[:, 1:]
+            steps[:, -1] = step
+        self.rewards = None
 
-    def act(self, actions: FloatArray) -> None:
-        """What was done at the step that was seen last, `[V, A]`."""
-        self.actions[:, -1] = actions
-
-    def _ask(self, begin: BoolArray, spending: Spending) -> FloatArray:
-        """`[V, C]` what is asked for now."""
+    def _next_returns_to_go(self, begin: BoolArray, spending: Spending) -> FloatArray:
+        """`[V, C]` of the new step."""
         if spending == "even":
-            left = np.maximum(1 - self._time / self._conditions.longest, 0)
+            left = np.maximum(1 - self._time / self._statistics.longest, 0)
             return np.asarray(self._targets * left[:, None])
         if begin.all():
-            return np.broadcast_to(self._targets, self.asked.shape[:2])
-        if self.paid is None:
+            return np.broadcast_to(self._targets, self.returns_to_go.shape[:2])
+        if self.rewards is None:
             raise ConfigError.mismatch(
                 "reward of the last actions",
                 expected="policy.earned(state, rewards) before the next predict",
                 got="nothing",
-                fix='Call it, or let the policy spend evenly: spending="even".',
+                fix='Call it, or lower the target return evenly: spending="even".',
             )
-        spent = self.paid[:, None] / self._conditions.scale
-        left = (self.asked[:, :, -1] - spent) / self._conditions.discount
+        received = self.rewards[:, None] / self._statistics.scale
+        left = (self.returns_to_go[:, :, -1] - received) / self._statistics.discount
         return np.where(begin[:, None], self._targets, left)
 
-    def _forget(self, begin: BoolArray) -> None:
-        self.real[begin] = False
-        self.states[begin] = 0
-        self.actions[begin] = PADDED_ACTION
-        self.asked[begin] = 0
-        self.timesteps[begin] = 0
-        if self.history is not None:
-            self.history.forget(begin)
+
+def require_fitting(
+    parameters: Mapping[str, Tensor],
+    shape: TokenShape,
+    statistics: InputStatistics,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    sight: PixelEncoderConfig,
+    regulariser: DTRConfig | None,
+) -> int:
+    """Refuse settings that do not belong to these parameters, before anything is built.
+
+    Settings of a few bytes can ask for more than any memory holds. Returns `O`.
+    """
+    pictures = are_pictures(observation_space)
+    states = sight.size if pictures else observation_size(observation_space)
+    actions = action_size(action_space)
+    _require_transformer(parameters, shape, statistics, states, actions)
+    for name in ("mean", "deviation"):
+        got = getattr(statistics, name).shape
+        _require_shape(name, got, (1,) if pictures else (states,))
+    needed = {}
+    if pictures:
+        needed["sight"] = sight.network().least_numbers(observation_space, action_space)
+    if regulariser is not None:  # two, and their targets
+        needed["critics"] = 4 * dense((states + actions, *regulariser.hidden, 1))
+    for part, numbers in needed.items():
+        there = [t.numel() for name, t in parameters.items() if name.startswith(f"{part}.")]
+        try:
+            require_numbers(numbers, sum(there))
+        except ValueError as error:
+            raise ConfigError(f"{part} of a policy: {error}") from error
+    return states
+
+
+def _require_transformer(
+    parameters: Mapping[str, Tensor],
+    shape: TokenShape,
+    statistics: InputStatistics,
+    states: int,
+    actions: int,
+) -> None:
+    there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+
+    def matrix(name: str) -> tuple[int, int]:
+        match there.get(name):
+            case (rows, columns) if rows and columns:
+                return rows, columns
+            case other:
+                raise ConfigError.mismatch(name, expected="a matrix", got=other)
+
+    (width, inner), (positions, _), (times, _) = map(
+        matrix, ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
+    )
+    for what, got, most in (
+        ("layers", shape.layers, len(there)),
+        ("tokens of a context", 3 * statistics.context, positions),
+        ("timesteps of a horizon", statistics.horizon, times),
+    ):
+        if got > most:
+            expected = f"at most {most:,}, as its parameters have"
+            raise ConfigError.mismatch(what, expected=expected, got=f"{got:,}")
+    if width % shape.heads:
+        raise ConfigError.mismatch("heads", expected=f"a divisor of {width}", got=shape.heads)
+    layers: dict[str, tuple[int, ...]] = {
+        "embed_return": (width, 1),
+        "embed_state": (width, states),
+        "embed_action": (width, actions),
+        "embed_ln": (width,),
+        "encoder.ln_f": (width,),
+        "predict_action.0": (actions, width),
+    }
+    for block in (f"encoder.h.{k}" for k in range(shape.layers)):
+        layers |= {
+            f"{block}.ln_1": (width,),
+            f"{block}.ln_2": (width,),
+            f"{block}.attn.c_attn": (width, 3 * width),
+            f"{block}.attn.c_proj": (width, width),
+            f"{block}.mlp.c_fc": (width, inner),
+            f"{block}.mlp.c_proj": (inner, width),
+        }
+    _require_shape("encoder.wpe.weight", there["encoder.wpe.weight"], (positions, width))
+    _require_shape("embed_timestep.weight", there["embed_timestep.weight"], (times, width))
+    for name, size in layers.items():
+        _require_shape(f"{name}.weight", there.get(f"{name}.weight"), size)
+        # The weights of GPT-2's dense layers are [in, out].
+        units = size[1:] if ".c_" in name else size[:1]
+        _require_shape(f"{name}.bias", there.get(f"{name}.bias"), units)
+
+
+def _require_shape(name: str, got: object, expected: tuple[int, ...]) -> None:
+    if got != expected:
+        raise ConfigError.mismatch(
+            f"shape of {name}",
+            expected=expected,
+            got=got,
+            fix="The files belong to different policies; restore the folder as a whole.",
+        )

@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, final
@@ -19,31 +18,36 @@ from gymnasium import spaces
 from preferl._optional import require
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError, StorageError, require_in
-from preferl.offline.context import Conditions
+from preferl.offline.context import InputStatistics
 from preferl.offline.decision_policy import DecisionTransformerPolicy
-from preferl.offline.dt_config import DTConfig, Spending
+from preferl.offline.learner_configs import DTConfig, Spending
 from preferl.offline.sequences import SequenceCollator, Sequences
 from preferl.offline.trained_transformer import TrainedTransformer
-from preferl.offline.trainer_options import Pushing, planned_updates, require_options
 from preferl.shapes import FloatArray
 
 LOGGER: Final = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, dict[str, float]], None]
-"""Told the updates made and, by name, the means since it was last told."""
+"""Called with the number of updates and, by name, the means since the last call."""
 
 
 @final
 class DecisionTransformer:
     """One agent that learns which actions led to which returns.
 
-    Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
-        config: settings.
+    Args:
+        observation_space: a Box of floats, a Dict of these, or pictures.
+        action_space: a Box of floats, or Discrete.
+        config: settings; the defaults if None.
         seed: of its parameters, minibatches and dropout.
-        steps: updates planned; None until `fit` counts those of its epochs.
+        steps: updates planned, over which the learning rate rises and falls; None leaves them to
+            `num_train_epochs` of `fit`.
         device: where it learns.
+
+    Raises:
+        SpaceError: other spaces.
+        ConfigError: less than one update.
+        MissingExtraError: transformers or accelerate is not installed.
 
     >>> import numpy as np
     >>> from preferl.testing import make_episodes
@@ -68,22 +72,6 @@ class DecisionTransformer:
         steps: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Build the agent.
-
-        Args:
-            observation_space: a Box of floats, a Dict of these, or pictures.
-            action_space: a Box of floats, or Discrete.
-            config: settings; the defaults if None.
-            seed: of all that is drawn.
-            steps: updates planned, over which the learning rate rises and falls; None leaves
-                them to `num_train_epochs` of `fit`.
-            device: where it learns.
-
-        Raises:
-            SpaceError: other spaces.
-            ConfigError: less than one update.
-            MissingExtraError: transformers or accelerate is not installed.
-        """
         for module in ("transformers", "accelerate"):
             require(module, extra="hub")
         require_in("steps", 1 if steps is None else steps, 1, math.inf)
@@ -95,21 +83,10 @@ class DecisionTransformer:
         self._data: Sequences | None = None
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
-        """Episodes as this agent learns from them.
-
-        Args:
-            episodes: what was recorded.
-            rewards: `[T]`, such as learned ones; those of the episodes if None.
-        """
-        config = self.config
-        return Sequences.of(
-            episodes,
-            self.action_space,
-            rewards=rewards,
-            discount=config.discount,
-            scale=config.scale,
-            horizon=config.horizon,
-        )
+        """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
+        names = ("discount", "scale", "horizon")
+        settings = {name: getattr(self.config, name) for name in names}
+        return Sequences.of(episodes, self.action_space, rewards=rewards, **settings)
 
     def fit(
         self,
@@ -129,11 +106,11 @@ class DecisionTransformer:
         with the same parameters.
 
         Args:
-            data: what it learns from.
-            folder: gets checkpoints, from which it can go on; None keeps none.
-            resume: go on from the last checkpoint in `folder`, if there is one.
-            checkpoint_every: updates between two of them.
-            on_progress: told every `every` updates.
+            data: from `sequences`.
+            folder: of checkpoints, to resume from; None keeps none.
+            resume: from the last checkpoint in `folder`, if there is one.
+            checkpoint_every: updates between two checkpoints.
+            on_progress: called every `every` updates.
             every: updates.
             options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
                 `gradient_accumulation_steps`; those that are set here are refused by name.
@@ -143,7 +120,7 @@ class DecisionTransformer:
             callbacks: more of its `TrainerCallback`.
 
         Returns:
-            The means over the last updates that were told.
+            The metrics of the last report.
 
         Raises:
             ConfigError: a setting out of range, a batch that processes cannot share, or an option
@@ -157,100 +134,98 @@ class DecisionTransformer:
         require_in("every", every, 1, math.inf)
         self._check(data)
         options = dict(options or {})
-        require_options(options, hugging_face.known_options())
-        pushing = Pushing.of(options, None if folder is None else Path(folder))
+        hugging_face.require_options(options)
+        target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
         config, module = self.config, self._module
-        self.steps, epoch = planned_updates(
+        steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
+        self.steps, latest = steps, dict[str, float]()
         module.begin(data)
-        steps, latest = self.steps, dict[str, float]()
 
         def on_log(step: int, logs: dict[str, float]) -> None:
             latest.clear()
             latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
-            latest.update({name: float(value) for name, value in module.measured.items()})
+            latest.update({name: float(value) for name, value in module.metrics.items()})
             if on_progress is not None:
                 on_progress(step, dict(latest))
 
+        def after_update(step: int) -> None:
+            if module.critics is not None:
+                module.critics.update(step / steps)
+
         def on_save() -> None:
-            if pushing is None or not pushing.often:
-                return
             try:
-                self._push(data, pushing, "Training under way")
+                if often:
+                    self._policy(data).push_to_hub(**target, message="Training under way")
             except StorageError as error:  # a hub that is away does not end the training
                 LOGGER.warning("Not pushed this time: %s", error)
 
+        hooks = hugging_face.Hooks(
+            config, on_log=on_log, after_update=after_update, on_save=on_save
+        )
         with ExitStack() as stack:
             if folder is None:
                 folder, resume = stack.enter_context(TemporaryDirectory()), False
                 options = {"save_strategy": "no"} | options
+            settings = {
+                "output_dir": str(folder),
+                "max_steps": steps,
+                "seed": self.seed % 2**32,
+                "report_to": "none",
+                "logging_steps": min(every, steps),
+                "save_steps": checkpoint_every,
+            }
+            ends = config.regulariser is not None
             first = hugging_face.train(
                 module.to(self.device).train(),
-                SequenceCollator(
-                    data, config.context, seed=self.seed, ends=config.regulariser is not None
-                ),
-                Path(folder),
+                SequenceCollator(data, config.context, seed=self.seed, ends=ends),
                 config,
-                steps=steps,
-                epoch=epoch,
+                settings | hugging_face.by_steps(options, epoch),
                 device=self.device,
-                seed=self.seed,
-                save_every=checkpoint_every,
-                report_every=min(every, steps),
                 resume=resume,
-                on_log=on_log,
-                after_update=lambda step: module.follow(step / steps),
-                on_save=on_save,
-                options=options,
-                callbacks=callbacks,
+                callbacks=[hooks, *callbacks],
             )
         self._data = data
-        if first and pushing is not None:
-            self._push(data, pushing, "Training done")
+        if first and target:
+            self._policy(data).push_to_hub(**target, message="Training done")
         return latest
 
     def policy(
         self, target: float | str | None = None, *, spending: Spending | None = None
     ) -> DecisionTransformerPolicy:
-        """A copy of what was learned, that acts.
+        """A copy of the learned parameters, as a policy.
 
         Args:
-            target: return to ask for, or `"q0.95"` for a quantile of those it learned from;
-                the config's if None.
-            spending: how that is lowered as it acts; the config's if None.
+            target: target return, or `"q0.95"` for a quantile of those it learned from; the
+                config's if None.
+            spending: how that goes down; the config's if None.
 
         Raises:
-            ConfigError: nothing was learned from yet, or a target that is no such thing.
+            ConfigError: the agent has not learned yet, or another kind of target.
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")
         policy = self._policy(self._data)
         policy.spending = spending or policy.spending
-        return policy if target is None else policy.asking(target)
+        return policy if target is None else policy.with_target(target)
 
     def _policy(self, data: Sequences) -> DecisionTransformerPolicy:
-        """What the present parameters do, asking for the config's target."""
-        from preferl.offline import hugging_face
-
+        """The present parameters, with the config's target."""
         module, config = self._module, self.config
+        model: Any = module.transformer
         policy = DecisionTransformerPolicy(
             self.observation_space,
             self.action_space,
             module.copies(),
             module.shape,
-            Conditions.of(data, context=config.context, discount=config.discount),
+            InputStatistics.of(data, context=config.context, discount=config.discount),
             sight=config.sight,
             regulariser=config.regulariser,
-            hub=hugging_face.config_json(module.transformer),
+            hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
             spending=config.spending,
         )
-        return policy.asking(config.target)
-
-    def _push(self, data: Sequences, where: Pushing, message: str) -> None:
-        """Push what was learned, with a card of what the policy itself knows."""
-        to = {name: value for name, value in asdict(where).items() if name != "often"}
-        self._policy(data).push_to_hub(**to, message=message)
+        return policy.with_target(config.target)
 
     def _check(self, data: Sequences) -> None:
         expected = (self._module.inputs, self._module.outputs)

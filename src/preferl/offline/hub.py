@@ -1,18 +1,23 @@
-"""Policies on Hugging Face's hub: a folder as `save` writes it, with a card that explains it."""
+"""Decision Transformers on Hugging Face's hub: pushed whole with a card, and those of others."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import torch
+from gymnasium import spaces
 
 from preferl._optional import require
-from preferl.errors import CheckpointError, StorageError
+from preferl.errors import CheckpointError, ConfigError, PreferlError, SpaceError, require_in
 from preferl.evaluation.policy import PolicyReport
-from preferl.files import write_text
-from preferl.offline.trainer_options import Pushing
+from preferl.offline.context import InputStatistics
+from preferl.offline.learner_configs import PixelEncoderConfig, Spending, TokenShape
+from preferl.offline.transitions import observation_size
+from preferl.shapes import FloatArray
 
 if TYPE_CHECKING:
     from preferl.offline.decision_policy import DecisionTransformerPolicy
@@ -21,23 +26,32 @@ PREFIX: Final = "hub:"
 """Before the name of a repository on the hub, as of data sets there."""
 
 WANTED: Final = ("*.json", "*.safetensors", "pytorch_model.bin")
-"""What is fetched; cards, videos and the optimisers of others are not."""
+"""Files to fetch; cards, videos and the optimisers of others are not."""
+
+FIXED: Final = {
+    "activation_function": "relu",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}
+"""Settings of Hugging Face's config that our forward pass cannot vary."""
 
 TAGS: Final = ("reinforcement-learning", "offline-rl", "decision-transformer", "preferl")
 
-BODY: Final = """\
+CARD: Final = """\
 # {title}
 
 A Decision Transformer (Chen et al. 2021, [arXiv:2106.01345](https://arxiv.org/abs/2106.01345)),
-trained with preferl {preferl} on recorded episodes. It is asked for a return, and acts to earn it.
+trained with preferl {preferl} on recorded episodes. It acts to earn a target return.
 
 | | |
 |---|---|
-| learned by | {learner} |
+| algorithm | {learner} |
 | observations | `{observations}` |
 | actions | `{actions}` |
-| steps it looks at | {context} |
-| asks for a return of | {target:g}, unless another is asked for |
+| steps of history | {context} |
+| target return | {target:g}, unless another is given |
 | lowers that | {spending} |
 | parameters | {parameters:,} |
 
@@ -48,18 +62,20 @@ from preferl.offline import DecisionTransformerPolicy
 
 policy = DecisionTransformerPolicy.load("hub:{name}")
 actions, state = policy.predict(observations)  # as the environment gives them, [V, *obs]
-policy.earned(state, rewards)  # what the actions earned, before the next call
+policy.earned(state, rewards)  # of the actions, before the next call
 actions, state = policy.predict(observations, state)
 ```
 
-`policy.asking(1000.0)` and `policy.asking("q0.9")` ask for other returns. `pip install
-'preferl[hub]'` brings what this needs.
+`policy.with_target(1000.0)` and `policy.with_target("q0.9")` have other target returns.
+`pip install 'preferl[hub]'` brings what this needs.
 
 Without preferl, `transformers.DecisionTransformerModel.from_pretrained("{name}")` has the
 parameters. {alone}
 
 ```python
-{statistics}
+mean = np.{mean!r}
+deviation = np.{deviation!r}
+scale, horizon = {scale!r}, {horizon}
 ```
 
 ## Data
@@ -83,143 +99,99 @@ ALONE: Final = (
     "divided by `scale`, timesteps at most `horizon - 1`, and actions scaled to [-1, 1] where the "
     "space has bounds."
 )
-MORE: Final = (
-    "It is not the whole policy: {parts} are in `policy.safetensors`, and preferl alone uses them."
-)
+
+PARTS: Final = {"sight": "its pixel encoder", "critics": "its critics"}
 
 _SPENDING: Final[Mapping[str, str]] = {
-    "paid": "by what it earns",
+    "paid": "by the rewards it receives",
     "even": "evenly over the steps of the longest recorded episode",
 }
 
 
-def push_policy(
-    policy: "DecisionTransformerPolicy", where: Pushing, card: Callable[[str], str], message: str
-) -> str:
-    """Push a policy's whole folder and its card in one commit; the repository is made if absent.
-
-    Args:
-        policy: what is pushed.
-        where: it goes.
-        card: made for the full name of the repository.
-        message: of the commit.
-
-    Returns:
-        The address of the repository.
-
-    Raises:
-        MissingExtraError: huggingface_hub is not installed.
-        StorageError: the hub cannot be reached, or refuses.
-    """
-    hub = require("huggingface_hub", extra="hub")
-    api: Any = hub.HfApi(token=where.token, library_name="preferl")
-    try:
-        made = api.create_repo(where.name, private=where.private, exist_ok=True)
-        if where.revision is not None:
-            api.create_branch(made.repo_id, branch=where.revision, exist_ok=True)
-        with TemporaryDirectory() as holder:
-            folder = Path(holder) / "policy"
-            policy.save(folder)
-            write_text(folder / "README.md", card(made.repo_id))
-            operations = [
-                hub.CommitOperationAdd(file.name, str(file)) for file in sorted(folder.iterdir())
-            ]
-            api.create_commit(
-                made.repo_id, operations, commit_message=message, revision=where.revision
-            )
-    except Exception as error:  # a network and a hub have errors of every kind
-        raise StorageError.mismatch(
-            f"{where.name} on the hub",
-            expected="a repository that can be written to",
-            got=f"{type(error).__name__}: {error}",
-            fix="Sign in with `hf auth login`, or pass a token that may write there.",
-        ) from error
-    return str(made)
-
-
 def local_folder(source: Path | str) -> Path:
-    """The folder itself, or what was fetched of `hub:OWNER/NAME` or `hub:OWNER/NAME@REVISION`.
-
-    Raises:
-        CheckpointError: no such repository, or a hub that cannot be reached.
-        MissingExtraError: huggingface_hub is not installed.
-    """
+    """The folder itself, or the download of `hub:OWNER/NAME` or `hub:OWNER/NAME@REVISION`."""
     name = str(source)
     if not name.startswith(PREFIX):
         return Path(source)
     hub = require("huggingface_hub", extra="hub")
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
-    try:
+    with any_error(
+        CheckpointError,
+        f"policy {name}",
+        "a repository of the hub, hub:OWNER/NAME",
+        "Check the name, the network, and `hf auth login` if it is private.",
+    ):
         return Path(
             hub.snapshot_download(repository, revision=revision or None, allow_patterns=WANTED)
         )
-    except Exception as error:  # as above
-        raise CheckpointError.mismatch(
-            f"policy {name}",
-            expected="a repository of the hub, hub:OWNER/NAME",
-            got=f"{type(error).__name__}: {error}",
-            fix="Check the name, the network, and `hf auth login` if it is private.",
-        ) from error
+
+
+@contextmanager
+def any_error(kind: type[PreferlError], what: str, expected: str, fix: str) -> Iterator[None]:
+    """Raise one kind for any error of the block: networks, hubs and transformers have many."""
+    try:
+        yield
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}"
+        raise kind.mismatch(what, expected=expected, got=got, fix=fix) from error
 
 
 def model_card(
     policy: "DecisionTransformerPolicy",
     name: str,
-    *,
     env: str | None = None,
     report: PolicyReport | None = None,
     data: str | None = None,
     licence: str | None = None,
 ) -> str:
-    """Markdown with metadata as the hub reads it.
+    """Markdown with metadata as the hub reads it, of the arguments of `push_to_hub`."""
+    about, firsts = policy.statistics, {name.partition(".")[0] for name in policy.parameters}
+    parts = " and ".join(word for part, word in PARTS.items() if part in firsts)
+    more = f" It is not the whole policy: {parts} are in `policy.safetensors`, for preferl alone."
+    quantiles = about.quantiles
+    returns = "not known"
+    if quantiles:
+        low, middle, high = quantiles[0], quantiles[len(quantiles) // 2], quantiles[-1]
+        returns = f"{low:g} to {high:g}, median {middle:g}"
+    with np.printoptions(threshold=64, linewidth=88, precision=6):
+        card = CARD.format(
+            title=name.rpartition("/")[2],
+            name=name,
+            preferl=version("preferl"),
+            learner=policy.learner,
+            observations=policy.observation_space,
+            actions=policy.action_space,
+            target=policy.target,
+            spending=_SPENDING[policy.spending],
+            parameters=sum(tensor.numel() for tensor in policy.parameters.values()),
+            alone=ALONE + (more if parts else ""),
+            mean=about.mean,
+            deviation=about.deviation,
+            scale=about.scale,
+            horizon=about.horizon,
+            data=data or "The owner has not described the episodes.",
+            returns=returns,
+            context=about.context,
+            longest=about.longest,
+            scores=_scores(env, report),
+            licence=licence or "No licence was chosen. Ask the owner before you use it.",
+        )
+    return f"---\n{_metadata(name, env, report, licence)}\n---\n\n{card}"
 
-    Args:
-        policy: that is pushed.
-        name: of the repository.
-        env: id of the environment, if it is known.
-        report: episodes in it, if the policy was evaluated.
-        data: what the policy learned from, in words or as the name of a data set on the hub.
-        licence: identifier such as `"mit"`; None says that nobody chose one.
-    """
-    return f"---\n{_metadata(name, env, report, licence)}\n---\n\n" + BODY.format(
-        title=name.rpartition("/")[2],
-        name=name,
-        preferl=version("preferl"),
-        learner=policy.learner,
-        observations=policy.observation_space,
-        actions=policy.action_space,
-        target=policy.target,
-        spending=_SPENDING[policy.spending],
-        parameters=policy.size,
-        alone=ALONE if not policy.beside else f"{ALONE} {MORE.format(parts=policy.beside)}",
-        statistics=_statistics(policy),
-        data=data or "Who pushed this has not said what the episodes are.",
-        returns=_returns(policy.conditions.quantiles),
-        context=policy.conditions.context,
-        longest=policy.conditions.longest,
-        scores=_scores(env, report),
-        licence=licence or "No licence was chosen. Ask who pushed this before you use it.",
-    )
 
-
-def _metadata(
-    name: str,
-    env: str | None,
-    report: PolicyReport | None,
-    licence: str | None,
-) -> str:
+def _metadata(name: str, env: str | None, report: PolicyReport | None, licence: str | None) -> str:
     hub = require("huggingface_hub", extra="hub")
     results = None
     if report is not None:
-        where = env or "unknown"
+        task, metric, where = "reinforcement-learning", "mean_reward", env or "unknown"
         results = [
             hub.EvalResult(
-                task_type="reinforcement-learning",
-                task_name="reinforcement-learning",
+                task_type=task,
+                task_name=task,
                 dataset_type=where,
                 dataset_name=where,
-                metric_type="mean_reward",
-                metric_name="mean_reward",
+                metric_type=metric,
+                metric_name=metric,
                 metric_value=f"{report.mean:.2f} +/- {report.std:.2f}",
                 verified=False,
             )
@@ -235,33 +207,138 @@ def _metadata(
     return str(card.to_yaml())
 
 
-def _statistics(policy: "DecisionTransformerPolicy") -> str:
-    conditions = policy.conditions
-    with np.printoptions(threshold=64, linewidth=88, precision=6):
-        return "\n".join(
-            [
-                f"mean = np.{conditions.mean!r}",
-                f"deviation = np.{conditions.deviation!r}",
-                f"scale, horizon = {conditions.scale!r}, {conditions.horizon}",
-            ]
-        )
-
-
-def _returns(quantiles: tuple[float, ...]) -> str:
-    if not quantiles:
-        return "not known"
-    low, middle, high = quantiles[0], quantiles[len(quantiles) // 2], quantiles[-1]
-    return f"{low:g} to {high:g}, median {middle:g}"
-
-
 def _scores(env: str | None, report: PolicyReport | None) -> str:
     if report is None:
-        return "Who pushed this has not evaluated it."
+        return "The owner has not evaluated it."
     where = f" in {env}" if env else ""
     low, high = report.interval
-    told = (
+    success = report.success_rate
+    return (
         f"{report.episodes} episodes{where}: mean return {report.mean:.2f}, standard deviation "
         f"{report.std:.2f}, 95 % interval of the mean {low:.2f} to {high:.2f}."
+    ) + ("" if success is None else f" {success:.1%} of them succeeded.")
+
+
+def load_decision_transformer(
+    source: Path | str,
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    *,
+    mean: FloatArray,
+    deviation: FloatArray,
+    target: float,
+    scale: float = 1000.0,
+    context: int = 20,
+    discount: float = 1.0,
+    spending: Spending = "paid",
+) -> "DecisionTransformerPolicy":
+    """Load a Decision Transformer of somebody else, from `config.json` and its parameters alone.
+
+    The rest, such as the mean and deviation of states, is on its card. Those that preferl pushed
+    need none of this: `DecisionTransformerPolicy.load("hub:...")`.
+
+    Args:
+        source: a folder, or `hub:OWNER/NAME` (`hub:OWNER/NAME@REVISION`).
+        observation_space: a Box of floats, or a Dict of these.
+        action_space: a Box from -1 to 1, or without bounds: actions are as the model makes them.
+        mean: `[O]` that was subtracted from states.
+        deviation: `[O]` that states were divided by.
+        target: target return; recorded ones are not known, so no quantile.
+        scale: that returns were divided by; 1000 in the tutorial.
+        context: `H`, steps of history; 20 in the tutorial.
+        discount: of returns, in (0, 1].
+        spending: how the target goes down.
+
+    Raises:
+        CheckpointError: no such model, parameters that are missing or not finite, or a config of
+            another kind of transformer.
+        ConfigError: a setting out of range.
+        MissingExtraError: transformers is not installed.
+        SpaceError: spaces or statistics of other sizes than the model's.
+    """
+    from preferl.offline.decision_policy import DecisionTransformerPolicy  # which imports this
+
+    config, parameters = _read(local_folder(source))
+    size = observation_size(observation_space)
+    _require_spaces(config, size, action_space)
+    require_in("discount", discount, sys.float_info.min, 1)
+    arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
+    for name, array in arrays.items():
+        if array.shape != (size,) or not np.isfinite(array).all():
+            expected = f"{size} finite numbers"
+            raise SpaceError.mismatch(f"{name} of states", expected=expected, got=array)
+    if not (arrays["deviation"] > 0).all():
+        raise ConfigError.mismatch(
+            "deviation of states", expected="numbers above 0", got=arrays["deviation"]
+        )
+    policy = DecisionTransformerPolicy(
+        observation_space,
+        action_space,
+        parameters,
+        TokenShape(config.n_layer, config.n_head, config.action_tanh),
+        InputStatistics(
+            context=context,
+            horizon=config.max_ep_len,
+            discount=discount,
+            scale=scale,
+            longest=config.max_ep_len,
+            quantiles=(),
+            **arrays,
+        ),
+        sight=PixelEncoderConfig(),
+        regulariser=None,
+        hub=config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
+        spending=spending,
     )
-    success = report.success_rate
-    return told if success is None else f"{told} {success:.1%} of them succeeded."
+    return policy.with_target(target)
+
+
+def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Hugging Face's config and all parameters of its model."""
+    transformers = require("transformers", extra="hub")
+    with any_error(
+        CheckpointError,
+        f"Decision Transformer {folder}",
+        "config.json with model.safetensors or pytorch_model.bin, all whole",
+        "Check the name, and fetch it again.",
+    ):
+        if not (folder / "config.json").is_file():
+            raise FileNotFoundError("no config.json")
+        config = transformers.DecisionTransformerConfig.from_pretrained(
+            folder, local_files_only=True
+        )
+        model, found = transformers.DecisionTransformerModel.from_pretrained(
+            folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
+        )
+        missing = sorted({*found["missing_keys"], *map(str, found["mismatched_keys"])})
+        if missing:
+            raise ValueError(f"no parameters for {missing[:3]}")
+        parameters = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+        if not all(torch.isfinite(t).all() for t in parameters.values()):
+            raise ValueError("parameters that are not finite")
+    for name, value in FIXED.items():
+        if getattr(config, name, value) != value:
+            raise CheckpointError.mismatch(
+                f"{name} of {folder}", expected=value, got=getattr(config, name)
+            )
+    return config, parameters
+
+
+def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
+    sizes = (size, int(np.prod(space.shape or ())))
+    if not isinstance(space, spaces.Box) or sizes != (config.state_dim, config.act_dim):
+        raise SpaceError.mismatch(
+            "spaces",
+            expected=f"observations of {config.state_dim} numbers, actions of a Box of "
+            f"{config.act_dim}",
+            got=f"{size} numbers and {space}",
+        )
+    bounded = space.bounded_below & space.bounded_above
+    if bounded.any() and not ((space.low == -1) & (space.high == 1)).all():
+        raise SpaceError.mismatch(
+            "actions",
+            expected="a Box from -1 to 1, or without bounds",
+            got=space,
+            fix="Such models act in the numbers that were recorded: pass a Box from -1 to 1, "
+            "or one without bounds where actions are larger.",
+        )

@@ -1,14 +1,15 @@
-"""All that is asked of Hugging Face's `transformers`: the model's parameters, and its `Trainer`.
+"""All uses of Hugging Face's `transformers`: the model's parameters, and its `Trainer`.
 
-Imported when it is needed, and nowhere else, since it takes seconds to load; extra `hub`.
+Imported only when it is needed, since it takes seconds to load; extra `hub`.
 """
 
 import atexit
+import math
 import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, final
@@ -16,7 +17,6 @@ from typing import Any, Final, final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from transformers import (
     DecisionTransformerConfig,
     DecisionTransformerModel,
@@ -26,26 +26,53 @@ from transformers import (
     TrainingArguments,
 )
 
-from preferl.errors import ConfigError
-from preferl.offline.dt_config import DTConfig
-from preferl.offline.trainer_options import ON_THE_HUB
+from preferl.errors import ConfigError, require_in
+from preferl.offline.learner_configs import DTConfig
 from preferl.reading import read_json
 
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
-"""Parts of the model that no action comes from; they are kept as they are, for the hub."""
-
+"""Parts of the model that no action depends on; they are kept as they are, for the hub."""
 
 CRITICS: Final = "critics"
-"""The part of what is trained that learns at a rate of its own."""
+"""The part of a trained module with a learning rate of its own."""
+
+OURS: Final[Mapping[str, str]] = {
+    "output_dir": "`folder` of fit",
+    "resume_from_checkpoint": "`resume` of fit",
+    "save_steps": "`checkpoint_every` of fit",
+    "logging_steps": "`every` of fit",
+    "max_steps": "`steps` of the agent",
+    "seed": "`seed` of the agent",
+    "data_seed": "`seed` of the agent",
+    "use_cpu": "`device` of the agent",
+    "per_device_train_batch_size": "`DTConfig.batch_size`, over all processes",
+    "learning_rate": "`DTConfig.learning_rate`",
+    "weight_decay": "`DTConfig.weight_decay`",
+    "warmup_steps": "`DTConfig.warmup`",
+    "warmup_ratio": "`DTConfig.warmup`",
+    "max_grad_norm": "`DTConfig.max_grad_norm`",
+    "bf16": "`DTConfig.precision`",
+    "optim": "nothing: it is AdamW, which decays matrices alone",
+    "optim_args": "nothing: it is AdamW, which decays matrices alone",
+    "optim_target_modules": "nothing: all of the model is trained",
+    "train_sampling_strategy": "nothing: windows are drawn from the seed and the update's number",
+    "remove_unused_columns": "nothing: windows have no columns",
+    "dataloader_pin_memory": "nothing: it is done where there is a GPU",
+    "logging_nan_inf_filter": "nothing: losses are shown as they are",
+    "save_total_limit": "nothing: the latest checkpoint is kept, to resume from",
+    "disable_tqdm": "`on_progress` of fit",
+}
+"""Fields of `TrainingArguments` that are set here, and what to use in their place."""
+
+ON_THE_HUB: Final = frozenset(
+    {"push_to_hub", "hub_model_id", "hub_token", "hub_private_repo", "hub_revision"}
+    | {"hub_strategy", "hub_always_push"}
+)
+"""Fields that name where a model is pushed; ours push a whole policy."""
 
 
 def build_model(seed: int, **settings: Any) -> nn.Module:
-    """A `DecisionTransformerModel` initialised from a seed, which no other random state depends on.
-
-    Args:
-        seed: of its parameters.
-        **settings: of its config, by Hugging Face's names.
-    """
+    """A model initialised from a seed alone; `settings` have Hugging Face's names."""
     # Without these it warns of tokens that a vocabulary of one does not have.
     config = DecisionTransformerConfig(
         **settings, vocab_size=1, bos_token_id=None, eos_token_id=None
@@ -58,19 +85,8 @@ def build_model(seed: int, **settings: Any) -> nn.Module:
     return model
 
 
-def config_json(model: Any) -> dict[str, Any]:
-    """What `DecisionTransformerModel.from_pretrained` wants beside the parameters."""
-    described: dict[str, Any] = model.config.to_dict()
-    return described | {"architectures": ["DecisionTransformerModel"]}
-
-
 def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> nn.Module:
-    """The model of a config, with the parameters of those names, to act.
-
-    Args:
-        hub: its config, as `config_json` wrote it.
-        parameters: by name; others may be among them.
-    """
+    """The model of a config with given parameters, to act; others may be among them."""
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = DecisionTransformerModel(DecisionTransformerConfig.from_dict(dict(hub)))
     model.load_state_dict({name: parameters[name] for name in model.state_dict()})
@@ -78,111 +94,85 @@ def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> n
 
 
 def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """What is predicted at each step of each window, by the model's own forward, `[B, H, A]`.
+    """Predict the action at each step of each window by the model's own forward, `[B, H, A]`.
 
     The engine `preferl.offline.tokens` has to equal it, in a third of the time.
-
-    Args:
-        model: from `build_model`.
-        batch: `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go` `[B, H, 1]`,
-            `timesteps` and `attention_mask` `[B, H]`, as `SequenceCollator` makes them.
     """
     mask, rewards = batch["attention_mask"].float(), torch.zeros_like(batch["returns_to_go"])
-    seen = dict(batch) | {"attention_mask": mask, "rewards": rewards}
-    predicted: Tensor = model(**seen).action_preds
+    inputs = dict(batch) | {"attention_mask": mask, "rewards": rewards}
+    predicted: Tensor = model(**inputs).action_preds
     return predicted
 
 
-def train(
-    module: nn.Module,
-    collate: Callable[[Sequence[int]], dict[str, Tensor]],
-    folder: Path,
-    config: DTConfig,
-    *,
-    steps: int,
-    epoch: int,
-    device: torch.device,
-    seed: int,
-    save_every: int,
-    report_every: int,
-    resume: bool,
-    on_log: Callable[[int, dict[str, float]], None],
-    after_update: Callable[[int], None],
-    on_save: Callable[[], None],
-    options: Mapping[str, Any],
-    callbacks: Sequence[Any],
-) -> bool:
-    """Train a module whose forward returns its loss, from the last checkpoint if there is one.
+def require_options(options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
+    known = {field.name for field in fields(TrainingArguments)}
+    for name in options:
+        if name in OURS:
+            raise ConfigError.mismatch(
+                f"options[{name!r}]",
+                expected="a field of TrainingArguments that preferl does not set itself",
+                got=repr(options[name]),
+                fix=f"In its place: {OURS[name]}.",
+            )
+        if name not in known:
+            raise ConfigError.mismatch(
+                f"options[{name!r}]",
+                expected="a field of transformers' TrainingArguments",
+                got="none of that name",
+            )
 
-    Args:
-        module: takes a minibatch by keywords.
-        collate: sample numbers to a minibatch.
-        folder: of the checkpoints.
-        config: batches, learning rates and precision.
-        steps: updates in all.
-        epoch: updates that a strategy of epochs waits for.
-        device: where.
-        seed: of dropout.
-        save_every: updates between two checkpoints.
-        report_every: updates between two calls of `on_log`.
-        resume: go on from the last whole checkpoint in `folder`; without it, they are removed.
-        on_log: told the update and its numbers.
-        after_update: told the number of updates done, after each.
-        on_save: called when a checkpoint is written, in the first process alone.
-        options: more of `TrainingArguments`, none of those that are set here.
-        callbacks: more of `TrainerCallback`.
 
-    Returns:
-        Whether this process is the first of those that train together.
-    """
-    apart = {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=_share(config.batch_size),
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        warmup_steps=config.warmup,
-        max_grad_norm=0.0 if apart else config.max_grad_norm,
-        optim="adamw_torch_fused",
-        bf16=config.precision == "bfloat16",
-        use_cpu=device.type == "cpu",
-        seed=seed % 2**32,
-        train_sampling_strategy="sequential",
-        remove_unused_columns=False,
-        dataloader_pin_memory=device.type != "cpu",
-        logging_nan_inf_filter=False,
-        save_total_limit=1,
-        disable_tqdm=True,
-        **{"report_to": "none", "logging_steps": report_every, "save_steps": save_every}
-        | _by_steps(options, epoch),
-    )
-    told = _Told(on_log, after_update, on_save, apart, config.max_grad_norm)
-    samples = range(steps * config.batch_size * arguments.gradient_accumulation_steps)
-    with _own_randomness():
-        trainer = Trainer(
-            model=module,
-            args=arguments,
-            train_dataset=_Numbers(samples),
-            data_collator=collate,
-            callbacks=[told, *callbacks],
-            optimizers=(_optimiser(module, arguments, apart), None),
+def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
+    """Keywords of `push_to_hub`, empty where nothing is pushed, and whether to push checkpoints."""
+    if not options.get("push_to_hub"):
+        return {}, False
+    name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
+    if name is None:
+        expected = "the name of a repository, since there is no folder to name it by"
+        raise ConfigError.mismatch("hub_model_id", expected=expected, got=None)
+    strategy = str(getattr(options.get("hub_strategy"), "value", options.get("hub_strategy")))
+    if strategy not in ("end", "every_save", "None"):
+        raise ConfigError.mismatch(
+            "hub_strategy",
+            expected="one of end, every_save",
+            got=strategy,
+            fix="Checkpoints hold pickles, which nobody should load from the hub.",
         )
-        trainer.remove_callback(PrinterCallback)
-        _leave_together()
-        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
-        return bool(trainer.is_world_process_zero())
+    where = {"token": "hub_token", "private": "hub_private_repo", "revision": "hub_revision"}
+    given = {key: options.get(option) for key, option in where.items()}
+    return {"name": name, **given}, strategy != "end"
 
 
-def known_options() -> frozenset[str]:
-    """Names of the fields of `TrainingArguments`."""
-    return frozenset(field.name for field in fields(TrainingArguments))
+def planned_updates(
+    options: Mapping[str, Any], steps: int | None, *, episodes: int, batch_size: int
+) -> tuple[int, int]:
+    """Updates in all, and those of an epoch.
+
+    An epoch draws as many windows as there are episodes, as in Hugging Face's tutorial, whose
+    rows are episodes. The option `num_train_epochs` comes before `steps`.
+
+    >>> planned_updates({"num_train_epochs": 3}, None, episodes=100, batch_size=64)
+    (6, 2)
+    """
+    each = int(options.get("gradient_accumulation_steps") or 1)
+    require_in("gradient_accumulation_steps", each, 1, math.inf)
+    epoch = math.ceil(math.ceil(episodes / batch_size) / each)
+    epochs = options.get("num_train_epochs")
+    if epochs is not None:
+        require_in("num_train_epochs", epochs, 1e-9, math.inf)
+        return math.ceil(epochs * epoch), epoch
+    if steps is None:
+        raise ConfigError.mismatch(
+            "steps", expected='updates, or fit(options={"num_train_epochs": ...})', got="neither"
+        )
+    return steps, epoch
 
 
-def _by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
     """Strategies of epochs in updates: to the trainer all of a run is one pass over its data."""
-    given = {name: value for name, value in options.items() if name not in ON_THE_HUB}
-    given.pop("num_train_epochs", None)  # the updates of all epochs are counted already
+    # The updates of all epochs are counted already.
+    given = {k: v for k, v in options.items() if k not in ON_THE_HUB | {"num_train_epochs"}}
     for what in ("save", "logging"):
         strategy = given.get(f"{what}_strategy")
         if str(getattr(strategy, "value", strategy)) == "epoch":
@@ -190,16 +180,76 @@ def _by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
     return given
 
 
-def _leave_together() -> None:
-    """Close the group of processes before this one ends, as `Trainer` does not.
+def train(
+    module: nn.Module,
+    collate: Callable[[Sequence[int]], dict[str, Tensor]],
+    config: DTConfig,
+    settings: Mapping[str, Any],
+    *,
+    device: torch.device,
+    resume: bool,
+    callbacks: Sequence[Any],
+) -> bool:
+    """Train a module whose forward returns its loss, from the last whole checkpoint to resume.
 
-    A process that ends with it open is sometimes aborted by the threads that are still in it, and
-    the other processes with it.
+    Args:
+        module: takes a minibatch by keywords.
+        collate: sample numbers to a minibatch.
+        config: batches, learning rates and precision.
+        settings: more of `TrainingArguments`.
+        device: where.
+        resume: without it, checkpoints in the folder are removed.
+        callbacks: such as `Hooks`.
+
+    Returns:
+        Whether this process is the first of those that train together.
     """
-    group = torch.distributed
-    if group.is_available() and group.is_initialized():
-        atexit.unregister(_close_group)
-        atexit.register(_close_group)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if config.batch_size % processes:
+        expected = f"a multiple of the {processes} processes"
+        raise ConfigError.mismatch("batch_size", expected=expected, got=config.batch_size)
+    arguments = TrainingArguments(
+        per_device_train_batch_size=config.batch_size // processes,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup,
+        # `Hooks` scales gradients where critics train beside the policy.
+        max_grad_norm=config.max_grad_norm if config.regulariser is None else 0.0,
+        optim="adamw_torch_fused",
+        bf16=config.precision == "bfloat16",
+        use_cpu=device.type == "cpu",
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataloader_pin_memory=device.type != "cpu",
+        logging_nan_inf_filter=False,
+        save_total_limit=1,
+        disable_tqdm=True,
+        **settings,
+    )
+    accumulated = config.batch_size * arguments.gradient_accumulation_steps
+    with _own_randomness():
+        trainer = Trainer(
+            model=module,
+            args=arguments,
+            train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
+            data_collator=collate,
+            callbacks=list(callbacks),
+            optimizers=(_optimiser(module, arguments, _rates(config)), None),
+        )
+        trainer.remove_callback(PrinterCallback)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            # The trainer leaves its group of processes open. A process that ends so is sometimes
+            # aborted by the threads that are still in it, and the other processes with it.
+            atexit.unregister(_close_group)
+            atexit.register(_close_group)
+        folder = Path(arguments.output_dir)
+        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
+        return bool(trainer.is_world_process_zero())
+
+
+def _rates(config: DTConfig) -> dict[str, float]:
+    """Learning rates of the parts of a module that have their own."""
+    return {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
 
 
 def _close_group() -> None:
@@ -211,36 +261,23 @@ def _last_whole(folder: Path, *, keep: bool) -> str | None:
     """The latest checkpoint that was written to its end, if any; others go, or all of them."""
     whole = {}
     for checkpoint in folder.glob("checkpoint-*"):
-        try:  # what is written last
-            read_json(checkpoint / "trainer_state.json")
-        except (OSError, ValueError):
-            keep_this = False
-        else:
-            keep_this = keep
-        if keep_this:
-            whole[int(checkpoint.name.rpartition("-")[2])] = str(checkpoint)
-        else:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+        if keep:
+            with suppress(OSError, ValueError):
+                read_json(checkpoint / "trainer_state.json")  # which is written last
+                whole[int(checkpoint.name.rpartition("-")[2])] = str(checkpoint)
+                continue
+        shutil.rmtree(checkpoint, ignore_errors=True)
     return whole[max(whole)] if whole else None
 
 
-def _share(batch_size: int) -> int:
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if batch_size % processes:
-        raise ConfigError.mismatch(
-            "batch_size", expected=f"a multiple of the {processes} processes", got=batch_size
-        )
-    return batch_size // processes
-
-
 def _optimiser(
-    module: nn.Module, arguments: Any, apart: Mapping[str, float]
+    module: nn.Module, arguments: Any, rates: Mapping[str, float]
 ) -> torch.optim.Optimizer:
-    """AdamW that decays matrices only; submodules of `apart` learn at their own rates."""
+    """AdamW that decays matrices only; submodules in `rates` learn at their own."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            rate = apart.get(name.split(".")[0], arguments.learning_rate)
+            rate = rates.get(name.split(".")[0], arguments.learning_rate)
             decay = arguments.weight_decay if parameter.ndim > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     return torch.optim.AdamW(
@@ -255,40 +292,26 @@ def _optimiser(
 
 
 @final
-class _Numbers(Dataset[int]):
-    """Sample numbers: what they stand for is the collator's business."""
+class Hooks(TrainerCallback):
+    """Calls functions at logs, updates and checkpoints, and clips parts with rates of their own.
 
-    def __init__(self, numbers: range) -> None:
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, number: int) -> int:
-        return number
-
-    def __getitems__(self, numbers: list[int]) -> list[int]:
-        """All of a minibatch at once, without a call for each."""
-        return numbers
-
-
-@final
-class _Told(TrainerCallback):
-    """Passes on what happens, and scales the gradients of parts that are kept apart."""
+    `on_log` gets the number of updates and the metrics, `after_update` the number; `on_save` is
+    called in the first process alone.
+    """
 
     def __init__(
         self,
+        config: DTConfig,
+        *,
         on_log: Callable[[int, dict[str, float]], None],
         after_update: Callable[[int], None],
         on_save: Callable[[], None],
-        apart: Mapping[str, float],
-        max_grad_norm: float,
     ) -> None:
         self._on_log, self._after_update, self._on_save = on_log, after_update, on_save
-        self._apart, self._norm = apart, max_grad_norm
+        self._rates, self._norm = _rates(config), config.max_grad_norm
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
-        """Numbers of the latest updates; the summary at the end has none."""
+        """Metrics of the latest updates; the summary at the end has none."""
         if logs and "loss" in logs:
             self._on_log(state.global_step, {k: float(v) for k, v in logs.items()})
 
@@ -297,11 +320,9 @@ class _Told(TrainerCallback):
     ) -> None:
         """Scale each part's gradients by their own norm."""
         parts: dict[str, list[nn.Parameter]] = {}
-        if not self._apart:
-            return
-        for name, parameter in model.named_parameters():
+        for name, parameter in model.named_parameters() if self._rates else ():
             part = name.removeprefix("module.").split(".")[0]
-            parts.setdefault(part if part in self._apart else "", []).append(parameter)
+            parts.setdefault(part if part in self._rates else "", []).append(parameter)
         for some in parts.values():
             nn.utils.clip_grad_norm_(some, self._norm)
 
@@ -317,7 +338,7 @@ class _Told(TrainerCallback):
 
 @contextmanager
 def _own_randomness() -> Iterator[None]:
-    """Leave the random states of everybody else as they were: `Trainer` seeds them all."""
+    """Restore the global random states, which `Trainer` seeds."""
     ours = random.getstate()
     theirs = np.random.get_state()  # noqa: NPY002 - it is the old generator that is seeded
     try:

@@ -14,9 +14,9 @@ from preferl.offline.transitions import Batch
 
 @final
 class IQL(OfflineLearner[IQLConfig]):
-    """Learns values by expectiles, so that no action is judged that was not recorded.
+    """Learns values by expectiles, so that it evaluates recorded actions only.
 
-    An update is, in this order: values towards an expectile of what the target critics say;
+    An update moves, in this order: values towards an expectile of the target critics' values;
     the policy towards recorded actions, weighted by their advantage; twin critics towards reward
     plus the new value of what followed; the target critics a little towards the critics.
 
@@ -48,36 +48,32 @@ class IQL(OfflineLearner[IQLConfig]):
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         config = self.config
         if not self.step:
-            self._follow(1.0)  # they begin as the critics
+            self._move_targets(1.0)  # they begin as the critics
         with torch.no_grad():
-            goal = self._judge(self._targets, batch).amin(0)
-        value = self._value(batch.observations)
+            goal = self._q_values(self._targets, batch).amin(0)
+        value = self._values.forward(batch.states[:, 0])[:, 0]  # [S, 1, B] to [S, B]
         value_loss = expectile_loss(goal - value, config.expectile).mean(-1)
         self._values.descend(value_loss, config.learning_rate)
         with torch.no_grad():
-            now, following = self._value(batch.states.flatten(1, 2)).chunk(2, dim=1)
+            both = self._values.forward(batch.states.flatten(1, 2))[:, 0]  # [S, 2 * B]
+            now, following = both.chunk(2, dim=1)
             weights = advantage_weights(goal - now, config.temperature, config.max_weight)
-            reached = td_target(batch.rewards, batch.continues, following, config.discount)
+            target = td_target(batch.rewards, batch.continues, following, config.discount)
         policy = self._climb(batch, weights)
-        judged = self._judge(self._critics, batch)
-        critic_loss = (judged - reached).square().mean(-1).sum(0)
+        q_values = self._q_values(self._critics, batch)
+        critic_loss = (q_values - target).square().mean(-1).sum(0)
         self._critics.descend(critic_loss, config.learning_rate)
-        self._follow(config.target_rate)
-        q1, q2 = judged.mean(-1)
-        measured = {"value_loss": value_loss, "value": value.mean(-1), "critic_loss": critic_loss}
-        return measured | policy | {"q1": q1, "q2": q2}
+        self._move_targets(config.target_rate)
+        q1, q2 = q_values.mean(-1)
+        metrics = {"value_loss": value_loss, "value": value.mean(-1), "critic_loss": critic_loss}
+        return metrics | policy | {"q1": q1, "q2": q2}
 
-    def _judge(self, critics: Networks, batch: Batch) -> Tensor:
-        """What both critics of each agent say, `[2, S, B]`."""
-        said = critics.forward(batch.pairs.flatten(0, 1))
-        return said.view(batch.pairs.shape[:3])
-
-    def _value(self, observations: Tensor) -> Tensor:
-        """`[S, B, O]` to `[S, B]`."""
-        return self._values.forward(observations)[:, 0]
+    def _q_values(self, critics: Networks, batch: Batch) -> Tensor:
+        """Of both critics of each agent, `[2, S, B]`."""
+        return critics.forward(batch.pairs.flatten(0, 1)).view(batch.pairs.shape[:3])
 
     @torch.no_grad()
-    def _follow(self, rate: float) -> None:
+    def _move_targets(self, rate: float) -> None:
         """Move the target critics a share of their way towards the critics."""
         for name, target in self._targets.parameters.items():
             soft_update(target, self._critics.parameters[name], rate)

@@ -1,9 +1,10 @@
-"""What offline learners share: several agents at once, their policies, progress and resuming."""
+"""The core of offline learners: several agents at once, their policies, progress and resuming."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast, final
+from typing import Any, ClassVar, Generic, TypeVar, cast, final
 
 import numpy as np
 import torch
@@ -35,11 +36,7 @@ Metrics = dict[str, FloatArray]
 Settings = TypeVar("Settings", bound=GaussianConfig)
 
 OnProgress = Callable[[int, Metrics], None]
-"""Called with the number of updates done and what the latest minibatch showed."""
-
-
-REPORT_EVERY: Final = 1000
-"""Updates between two reports of progress."""
+"""Called with the number of updates and the metrics of the latest minibatch."""
 
 
 class OfflineLearner(ABC, Generic[Settings]):
@@ -51,14 +48,17 @@ class OfflineLearner(ABC, Generic[Settings]):
     squashed, so the density has its plain form (Kostrikov et al. 2022, and its reference
     implementation).
 
-    Attributes:
-        observation_space: what observations look like.
-        action_space: what actions look like.
-        config: settings.
-        seeds: one per agent.
-        steps: updates planned.
-        step: updates done.
-        device: where agents learn.
+    Args:
+        observation_space: a Box of floats, or a Dict of these.
+        action_space: a Box of floats.
+        config: settings; the defaults if None.
+        seeds: one per agent, all different.
+        steps: updates planned, over which the policy's learning rate decays.
+        device: where they learn.
+
+    Raises:
+        SpaceError: other spaces.
+        ConfigError: equal seeds, or less than one update.
     """
 
     config: Settings
@@ -74,41 +74,19 @@ class OfflineLearner(ABC, Generic[Settings]):
         steps: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Build the agents.
-
-        Args:
-            observation_space: a Box of floats, or a Dict of these.
-            action_space: a Box of floats.
-            config: settings; the defaults if None.
-            seeds: one per agent, all different.
-            steps: updates planned, over which the policy's learning rate decays.
-            device: where they learn.
-
-        Raises:
-            SpaceError: other spaces.
-            ConfigError: equal seeds, or less than one update.
-        """
         if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
             raise ConfigError.mismatch(
                 "seeds", expected="different numbers of at least 0", got=list(seeds)
             )
-        require_in("steps", steps, 1, float("inf"))
-        self.observation_space = observation_space
-        self.action_space = action_space
+        require_in("steps", steps, 1, math.inf)
+        self.observation_space, self.action_space = observation_space, action_space
         self.config = config or cast("Settings", self._settings())
         self.seeds = tuple(int(seed) for seed in seeds)
-        self.steps = steps
-        self.step = 0
-        self.device = torch.device(device)
+        self.steps, self.step, self.device = steps, 0, torch.device(device)
         self._scale = ActionScale.of(action_space, self.device)
-        self._sizes = observation, action = (
-            observation_size(observation_space),
-            len(self._scale.centre),
-        )
-        self._policies = self._perceptrons(
-            observation, action, extra={"log_std": (len(self.seeds), action, 1)}
-        )
-        self._networks = {"policy": self._policies, **self._build(observation, action)}
+        self._sizes = sizes = (observation_size(observation_space), len(self._scale.centre))
+        self._policies = self._perceptrons(*sizes, extra={"log_std": (len(seeds), sizes[1], 1)})
+        self._networks = {"policy": self._policies, **self._build(*sizes)}
         self._generator = torch.Generator(self.device)
         for agent, seed in enumerate(self.seeds):
             generator = torch.Generator().manual_seed(seed)
@@ -124,16 +102,16 @@ class OfflineLearner(ABC, Generic[Settings]):
         on_progress: OnProgress | None = None,
         every: int = 1000,
     ) -> Metrics:
-        """Learn for some updates, going on from where the agents stand.
+        """Make some updates, going on from the last one.
 
         Args:
             data: on the agents' device; rewards `[T]`, or a row per agent.
             steps: updates to make now.
-            on_progress: told every `every` updates and at the end.
-            every: updates between two reports, counted from the first update ever.
+            on_progress: called every `every` updates and at the end.
+            every: updates between two calls, counted from the first update ever.
 
         Returns:
-            What the last minibatch showed.
+            The metrics of the last minibatch.
 
         Raises:
             ConfigError: less than one update.
@@ -156,7 +134,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return metrics
 
     def policies(self) -> list[OfflinePolicy]:
-        """Copies of what the agents have learned, one policy per seed."""
+        """Copies of the learned policies, one per seed."""
         log_std = self._policies.parameters["log_std"].detach().cpu()
         return [
             OfflinePolicy(
@@ -169,24 +147,16 @@ class OfflineLearner(ABC, Generic[Settings]):
             for agent in range(len(self.seeds))
         ]
 
-    def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002  # a hook
-        """Networks beside the policies, by name, in the order in which a seed fills them."""
-        return {}
-
-    @abstractmethod
-    def _update(self, batch: Batch) -> dict[str, Tensor]:
-        """One update; what it showed, `[S]` each."""
-
     def state(self) -> dict[str, Tensor]:
-        """Copies of everything that training goes on from, exactly as if it had not stopped.
+        """Copies of everything that exact resuming needs.
 
-        What agents draw is a function of their seeds and `step`, so no random state is among it.
+        Random numbers are functions of the seeds and `step`, so no random state is among it.
         """
         state = {name: tensor.cpu().clone() for name, tensor in self._tensors().items()}
         return state | {"step": torch.tensor(self.step), "seeds": torch.tensor(self.seeds)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state of agents with the same spaces, seeds and settings.
+        """Resume from a state of agents with the same spaces, seeds and settings.
 
         Raises:
             CheckpointError: the state of other agents; nothing was changed.
@@ -205,6 +175,14 @@ class OfflineLearner(ABC, Generic[Settings]):
         for name, tensor in self._tensors().items():
             tensor.copy_(state[name])
         self.step = int(state["step"])
+
+    def _build(self, observation: int, action: int) -> dict[str, Networks]:  # noqa: ARG002  # a hook
+        """Networks beside the policies, by name, in the order in which a seed fills them."""
+        return {}
+
+    @abstractmethod
+    def _update(self, batch: Batch) -> dict[str, Tensor]:
+        """Make one update; its metrics, `[S]` each."""
 
     def _perceptrons(
         self,
@@ -232,18 +210,13 @@ class OfflineLearner(ABC, Generic[Settings]):
         }
 
     def _climb(self, batch: Batch, weights: Tensor | None = None) -> dict[str, Tensor]:
-        """One step of the policies towards more likely actions, each counted by its weight.
+        """Step the policies towards more likely actions, weighted by `[S, B]` weights if any.
 
-        Args:
-            batch: a minibatch for each agent.
-            weights: `[S, B]`; None counts all alike.
-
-        Returns:
-            `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
+        Returns `policy_loss`, `[S]` before the step: minus the mean of weight times log density.
         """
         config = self.config
-        kept = self._kept(batch.dropout_seeds) if config.dropout else None
-        mean = self._policies.forward(batch.observations, kept).tanh()
+        factors = self._kept(batch.dropout_seeds) if config.dropout else None
+        mean = self._policies.forward(batch.states[:, 0], factors).tanh()
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(batch.actions.mT, mean.mT, log_std.mT)
         loss = -(density if weights is None else density * weights).mean(1)
@@ -273,20 +246,16 @@ class OfflineLearner(ABC, Generic[Settings]):
                 fix="Use the spaces of the environment that was recorded.",
             )
         if data.rewards.ndim == 2 and len(data.rewards) not in (1, len(self.seeds)):
-            raise DataError.mismatch(
-                "rows of rewards",
-                expected=f"one for each of {len(self.seeds)} agents",
-                got=len(data.rewards),
-            )
+            expected = f"one for each of {len(self.seeds)} agents"
+            raise DataError.mismatch("rows of rewards", expected=expected, got=len(data.rewards))
         if data.observations.device.type != self.device.type:
-            raise DataError.mismatch(
-                "device of transitions", expected=self.device, got=data.rewards.device
-            )
+            got = data.rewards.device
+            raise DataError.mismatch("device of transitions", expected=self.device, got=got)
 
 
 @final
 class BehaviourCloning(OfflineLearner[CloningConfig]):
-    """Learns to act as was recorded, whatever it was paid: the control for every other learner.
+    """Learns to act as was recorded, whatever the rewards: the control for every other learner.
 
     >>> from preferl.offline import Transitions
     >>> from preferl.testing import make_episodes
@@ -310,31 +279,24 @@ def train(
     state: Path,
     *,
     checkpoint_every: int,
-    on_progress: Callable[[int, Metrics], None],
+    on_progress: OnProgress,
 ) -> None:
-    """Train to the planned number of updates, from the last state that was written if there is one.
+    """Train a fresh learner to its planned updates, from the last state in a file if it is there.
 
-    Args:
-        learner: freshly built.
-        data: what it learns from.
-        state: file of its state, written every `checkpoint_every` updates; whole or not there.
-        checkpoint_every: updates.
-        on_progress: told every thousand updates and at each state.
-
-    Raises:
-        CheckpointError: the state is damaged or of another learner.
+    The file is written every `checkpoint_every` updates; `on_progress` is called every thousand
+    and then.
     """
     if state.is_file():
-        learner.load_state(_load(state))
+        learner.load_state(load_training(state))
     while learner.step < learner.steps:
         ahead = checkpoint_every - learner.step % checkpoint_every
-        steps = min(ahead, learner.steps - learner.step)
-        learner.fit(data, steps, on_progress=on_progress, every=REPORT_EVERY)
+        learner.fit(data, min(ahead, learner.steps - learner.step), on_progress=on_progress)
         with writing(state, durable=True) as draft:
             save_file(learner.state(), draft)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def load_training(path: Path) -> dict[str, Any]:
+    """Read a training state."""
     fix = "Remove it to train from the beginning."
     with reading(f"training state {path}", expected="a whole file", fix=fix):
         state: dict[str, Any] = load_file(path)

@@ -1,17 +1,36 @@
-"""Settings of the learners of Gaussian policies: implicit Q-learning and behaviour cloning."""
+"""Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
 
-from dataclasses import dataclass
-from typing import Literal, Self, final
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal, Self, final
 
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
+from preferl.models.configs import CNNRewardConfig
+from preferl.models.spaces import Channels
 from preferl.training.configs import Precision
+
+Spending = Literal["paid", "even"]
+"""How a target return goes down: by the rewards received, or evenly over an episode's steps."""
+
+ActionLoss = Literal["squares", "gaussian"]
+"""Loss of continuous actions, see `DTConfig`."""
+
+CANDIDATES: Final = (0.5, 0.75, 1.0, 1.5, 2.0)
+"""Target returns among whose actions critics choose, in multiples of the policy's own."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "mujoco": {},
     "antmaze": {"expectile": 0.9, "temperature": 10.0},
     "adroit": {"temperature": 0.5, "dropout": 0.1},
 }
+
+
+def require_ranges(config: object, **ranges: tuple[float, float]) -> None:
+    """Raise `ConfigError` unless each named field of a config is None or within its range."""
+    for name, (low, high) in ranges.items():
+        if getattr(config, name) is not None:
+            require_in(name, getattr(config, name), low, high)
 
 
 @dataclass(frozen=True)
@@ -42,10 +61,9 @@ class GaussianConfig:
         if any(units < 1 for units in self.hidden):
             raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
         require_share("dropout", self.dropout)
-        require_in("learning_rate", self.learning_rate, 0, float("inf"))
-        require_in("batch_size", self.batch_size, 1, float("inf"))
+        require_ranges(self, learning_rate=(0, math.inf), batch_size=(1, math.inf))
         low, high = self.log_std_bounds
-        if not -float("inf") < low < high < float("inf"):
+        if not -math.inf < low < high < math.inf:
             raise ConfigError.mismatch(
                 "log_std_bounds", expected="a low and a higher one", got=(low, high)
             )
@@ -64,12 +82,11 @@ class IQLConfig(GaussianConfig):
     """Settings of `IQL` beside those of `GaussianConfig`; the defaults are for MuJoCo locomotion.
 
     Attributes:
-        expectile: of the values, in (0, 1); 0.5 learns what the recorded policy is worth, towards
-            1 what the best recorded actions are.
+        expectile: of the values, in (0, 1): 0.5 learns the value of the recorded policy, towards
+            1 that of the best recorded actions.
         temperature: an inverse one, at least 0; 0 clones, more trusts advantages more.
-        dropout: share of the policy's hidden units dropped in training, in [0, 1).
         discount: per step, in [0, 1].
-        target_rate: share by which the target networks follow per update, in (0, 1].
+        target_rate: share by which the target networks move per update, in (0, 1].
         max_weight: of one action in the policy's loss.
     """
 
@@ -82,10 +99,13 @@ class IQLConfig(GaussianConfig):
     def __post_init__(self) -> None:
         if not 0 < self.expectile < 1:
             raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
-        require_in("temperature", self.temperature, 0, float("inf"))
-        require_in("discount", self.discount, 0, 1)
-        require_in("target_rate", self.target_rate, 1e-9, 1)
-        require_in("max_weight", self.max_weight, 1e-9, float("inf"))
+        require_ranges(
+            self,
+            temperature=(0, math.inf),
+            discount=(0, 1),
+            target_rate=(1e-9, 1),
+            max_weight=(1e-9, math.inf),
+        )
         super().__post_init__()
 
     @classmethod
@@ -100,3 +120,173 @@ class IQLConfig(GaussianConfig):
         """
         require_one_of("preset", name, PRESETS)
         return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above
+
+
+@final
+@dataclass(frozen=True)
+class DTRConfig:
+    """Settings of the regulariser of a Decision Transformer (DTR).
+
+    Attributes:
+        weight: of the critics' values in the policy's loss at the end of training, `η_max`. It
+            grows from 0 in proportion to the updates made ("learn to walk before you can run"),
+            and is divided by the mean size of the values, so that it means the same whatever the
+            scale of rewards. With 0, critics only choose among candidates.
+        discount: of rewards per step, in [0, 1].
+        hidden: units of each layer of a critic.
+        learning_rate: of the critics.
+        target_rate: share by which target critics move per update, in (0, 1].
+        candidates: target returns, in multiples of the policy's own, among whose actions the
+            critics choose.
+    """
+
+    weight: float = 1.0
+    discount: float = 0.99
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 3e-4
+    target_rate: float = 0.005
+    candidates: tuple[float, ...] = CANDIDATES
+
+    def __post_init__(self) -> None:
+        require_ranges(
+            self,
+            weight=(0, math.inf),
+            discount=(0, 1),
+            learning_rate=(1e-12, math.inf),
+            target_rate=(1e-9, 1),
+        )
+        if not self.hidden or min(self.hidden) < 1 or not self.candidates:
+            raise ConfigError.mismatch(
+                "hidden and candidates",
+                expected="at least one each, and at least one unit per layer",
+                got=(self.hidden, self.candidates),
+            )
+
+
+@final
+@dataclass(frozen=True)
+class PixelEncoderConfig:
+    """Shape of a Decision Transformer's pixel encoder; the defaults are those of `CNNRewardConfig`.
+
+    Attributes:
+        kernels: side of each convolution's kernel, in pixels.
+        strides: of each convolution.
+        filters: of each convolution.
+        size: features of a picture.
+        channels: where the pictures' channels are, "last" or "first"; "auto" infers it from the
+            shape.
+    """
+
+    kernels: tuple[int, ...] = (7, 5, 3, 3)
+    strides: tuple[int, ...] = (3, 2, 1, 1)
+    filters: int = 16
+    size: int = 64
+    channels: Channels = "auto"
+
+    def __post_init__(self) -> None:
+        self.network()
+
+    def network(self) -> CNNRewardConfig:
+        """The same as settings of a reward's network, which check their ranges."""
+        settings = asdict(self)
+        return CNNRewardConfig(hidden=settings.pop("size"), **settings)
+
+
+@final
+@dataclass(frozen=True)
+class TokenShape:
+    """What the shapes of a Decision Transformer's parameters do not show.
+
+    Attributes:
+        layers: of the transformer.
+        heads: of each layer's attention.
+        squashed: whether actions end in a tanh.
+        dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
+    """
+
+    layers: int
+    heads: int
+    squashed: bool
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_ranges(self, layers=(1, math.inf), heads=(1, math.inf))
+        require_share("dropout", self.dropout)
+
+
+@final
+@dataclass(frozen=True)
+class DTConfig:
+    """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
+
+    They are those of appendix A of Chen et al. 2021.
+
+    Attributes:
+        context: `H`, steps of history the transformer sees.
+        width: numbers of a token.
+        layers: of the transformer.
+        heads: of each layer's attention; they share the width.
+        dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
+        discount: of returns-to-go, in [0, 1]; the paper's 1 makes them sums.
+        scale: that returns are divided by. None takes the largest recorded one; the paper takes
+            1000 for locomotion.
+        horizon: timesteps with embeddings of their own; later ones count as the last.
+        batch_size: windows per update, over all processes.
+        learning_rate: highest; it rises over `warmup` and then falls linearly to 0.
+        weight_decay: of matrices.
+        warmup: share of the updates during which the learning rate rises, in [0, 1).
+        max_grad_norm: that gradients are scaled down to.
+        target: target return of a policy unless another is given: a number, or `"q0.95"` for
+            that quantile of the recorded returns.
+        spending: how a policy lowers its target return as it acts: by the rewards it receives
+            (`"paid"`), or evenly over the steps of the longest episode (`"even"`), which needs no
+            reward.
+        action_loss: of continuous actions: their mean square error (`"squares"`), as in the paper,
+            or their negative log likelihood under a Gaussian whose deviation, of each number of an
+            action, is the likeliest for the minibatch (`"gaussian"`). That fits numbers which
+            people repeat to a hundredth as well as those they vary by a tenth.
+        precision: of products; `"bfloat16"` takes less time where the processor has it.
+        regulariser: of critics that draw actions towards higher values (DTR); None for none.
+        sight: shape of the pixel encoder; ignored where states are numbers.
+    """
+
+    context: int = 20
+    width: int = 128
+    layers: int = 3
+    heads: int = 1
+    dropout: float = 0.1
+    discount: float = 1.0
+    scale: float | None = None
+    horizon: int = 1000
+    batch_size: int = 64
+    learning_rate: float = 1e-4
+    weight_decay: float = 1e-4
+    warmup: float = 0.1
+    max_grad_norm: float = 0.25
+    target: str = "q0.95"
+    spending: Spending = "paid"
+    action_loss: ActionLoss = "squares"
+    precision: Precision = "float32"
+    regulariser: DTRConfig | None = None
+    sight: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
+
+    def __post_init__(self) -> None:
+        sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
+        positive = ("scale", "learning_rate", "max_grad_norm")
+        require_ranges(
+            self,
+            **dict.fromkeys(sizes, (1, math.inf)),
+            **dict.fromkeys(positive, (1e-12, math.inf)),
+            discount=(0, 1),
+            weight_decay=(0, math.inf),
+        )
+        if self.width % self.heads:
+            raise ConfigError.mismatch(
+                "width", expected=f"a multiple of {self.heads} heads", got=self.width
+            )
+        if self.regulariser is not None and self.context < 2:
+            expected = "at least 2 for the regulariser: critics learn a step from what follows it"
+            raise ConfigError.mismatch("context", expected=expected, got=self.context)
+        for name in ("dropout", "warmup"):
+            require_share(name, getattr(self, name))
+        require_words(self)

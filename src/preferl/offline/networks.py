@@ -11,32 +11,21 @@ from torch.optim.adam import adam
 from preferl.training.configs import Precision
 
 
-def layer_shapes(networks: int, sizes: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters of alike perceptrons, layer after layer.
-
-    The last layer is turned: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It has
-    few outputs, and products with a few columns are many times slower than with a few rows.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for layer, (fan_in, out) in enumerate(pairwise(sizes)):
-        last = layer == len(sizes) - 2
-        shapes[f"weight_{layer}"] = (networks, out, fan_in) if last else (networks, fan_in, out)
-        shapes[f"bias_{layer}"] = (networks, out, 1) if last else (networks, 1, out)
-    return shapes
-
-
 @final
 class Networks:
     """`N` perceptrons of the same sizes, with ReLU between their layers, and their Adam.
 
     With a lower precision, the products between hidden layers are computed in it, which is where
     nearly all arithmetic is; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba
-    2015; betas 0.9 and 0.999, epsilon 1e-8) works number by number, so what one network learns
-    does not depend on the others.
+    2015; betas 0.9 and 0.999, epsilon 1e-8) works number by number, so no network's updates
+    depend on the others.
+
+    The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It
+    has few outputs, and products with a few columns are many times slower than with a few rows.
 
     Attributes:
         count: `N`.
-        parameters: those of `layer_shapes`, and `extra`.
+        parameters: `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
     """
 
     def __init__(
@@ -50,10 +39,14 @@ class Networks:
     ) -> None:
         """`count` networks whose parameters are 0, with room for `extra` ones beside them."""
         self.count, self._last, self._low = count, len(sizes) - 2, precision == "bfloat16"
-        shapes = layer_shapes(count, sizes) | dict(extra or {})
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer, (fan_in, out) in enumerate(pairwise(sizes)):
+            last = layer == self._last
+            shapes[f"weight_{layer}"] = (count, out, fan_in) if last else (count, fan_in, out)
+            shapes[f"bias_{layer}"] = (count, out, 1) if last else (count, 1, out)
         self.parameters = {
             name: torch.zeros(shape, device=device, requires_grad=True)
-            for name, shape in shapes.items()
+            for name, shape in (shapes | dict(extra or {})).items()
         }
         self._trained = list(self.parameters.values())
         self._moments, self._squares = (
@@ -76,18 +69,15 @@ class Networks:
         copies = {}
         for layer in range(self._last + 1):
             weight, bias = (one[network].detach() for one in self._layer(layer))
-            turned = weight if layer == self._last else weight.mT
-            copies[f"weight_{layer}"] = turned.cpu().contiguous().clone()
+            weight = weight if layer == self._last else weight.mT
+            copies[f"weight_{layer}"] = weight.cpu().contiguous().clone()
             copies[f"bias_{layer}"] = bias.flatten().cpu().clone()
         return copies
 
     def forward(self, inputs: Tensor, dropout: Sequence[Tensor] | None = None) -> Tensor:
-        """`[N, B, in]` to `[N, out, B]`.
+        """`[N, B, in]` to `[N, out, B]`, with factors `[N, B, units]` of each hidden layer.
 
-        Args:
-            inputs: of each network.
-            dropout: factors `[N, B, units]` of each hidden layer, 0 where a unit is dropped and
-                `1 / (1 - share)` elsewhere; None drops none.
+        Factors are 0 where a unit is dropped and `1 / (1 - share)` elsewhere.
         """
         below = inputs
         for layer in range(self._last):
@@ -100,7 +90,7 @@ class Networks:
             if dropout is not None:
                 below = below * dropout[layer]
         weight, bias = self._layer(self._last)
-        if below.requires_grad:  # else what follows it back is many times slower, turned as it is
+        if below.requires_grad:  # else the products of its gradient, transposed, are slow
             below.register_hook(Tensor.contiguous)
         return torch.bmm(weight, below.mT) + bias
 
@@ -125,7 +115,7 @@ class Networks:
         )
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a state must hold for training to go on exactly, by name."""
+        """All that training changes, by name."""
         kinds = {
             "values": self._trained,
             "moments": self._moments,

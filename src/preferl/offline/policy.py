@@ -1,10 +1,10 @@
-"""Policies that were learned offline: they act, and are saved and exported."""
+"""Gaussian policies that were learned offline: they act, and are saved and exported."""
 
 import math
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import torch
@@ -18,18 +18,22 @@ from preferl.models.folder import OFFLINE_POLICY, require_finite
 from preferl.offline.transitions import ActionScale, flat_observations, observation_size
 from preferl.shapes import Array
 
-CONFIG: Final = OFFLINE_POLICY.config
-"""The file by which a policy is known to be whole."""
-
 
 @final
 class OfflinePolicy:
     """A diagonal Gaussian policy of one agent, with stable-baselines3's `predict`.
 
-    Attributes:
-        observation_space: what it sees.
-        action_space: what it does.
-        learner: what it was learned by.
+    Args:
+        observation_space: a Box of floats, or a Dict of these.
+        action_space: a Box of floats.
+        parameters: `weight_0` `[out, in]`, `bias_0` `[out]` and so on for each layer, and
+            `log_std` `[A]`.
+        log_std_bounds: of the log deviations.
+        learner: name of the algorithm that trained it.
+        seed: of actions that are drawn.
+
+    Raises:
+        SpaceError: other spaces, or parameters of other sizes.
     """
 
     def __init__(
@@ -42,28 +46,12 @@ class OfflinePolicy:
         learner: str = "",
         seed: int = 0,
     ) -> None:
-        """A policy with these parameters.
-
-        Args:
-            observation_space: a Box of floats, or a Dict of these.
-            action_space: a Box of floats.
-            parameters: `weight_0` `[out, in]`, `bias_0` `[out]` and so on for each layer, and
-                `log_std` `[A]`.
-            log_std_bounds: of the log deviations.
-            learner: what it was learned by, to be told where it is loaded.
-            seed: of actions that are drawn.
-
-        Raises:
-            SpaceError: other spaces, or parameters of other sizes.
-        """
-        self.observation_space = observation_space
-        self.action_space = action_space
-        self.learner = learner
-        self._bounds = log_std_bounds
+        self.observation_space, self.action_space = observation_space, action_space
+        self.learner, self._bounds = learner, log_std_bounds
         self._parameters = dict(parameters)
         sizes = (observation_size(observation_space), int(np.prod(action_space.shape or ())))
         _require_layers(parameters, *sizes)
-        self._actor = _Actor(parameters, ActionScale.of(action_space)).eval()
+        self._actor = _Actor(parameters, ActionScale.of(action_space), sizes[0]).eval()
         log_std = parameters["log_std"].clamp(*log_std_bounds)
         self._deviation = (log_std.exp() * self._actor.scale.half).numpy()
         self._rng = np.random.default_rng(seed)
@@ -77,11 +65,8 @@ class OfflinePolicy:
     ) -> tuple[Array, Any]:
         """`[V, *obs]` observations, or a single one, to actions within the action space.
 
-        Args:
-            observation: as the environment gives it.
-            state: handed back as it came: the policy has no memory.
-            episode_start: not looked at.
-            deterministic: the mean action, rather than one drawn.
+        They are the mean actions if `deterministic`, else drawn. The policy has no memory: `state`
+        is returned as it came, and `episode_start` ignored.
 
         Raises:
             SpaceError: observations of another shape.
@@ -103,10 +88,7 @@ class OfflinePolicy:
         return (actions[0] if single else actions), state
 
     def save(self, path: Path | str) -> None:
-        """Write the policy as a folder, all or nothing.
-
-        Args:
-            path: the folder; a policy that was there is replaced.
+        """Write the policy as a folder, all or nothing; a policy that was there is replaced.
 
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
@@ -118,11 +100,7 @@ class OfflinePolicy:
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
-        """Read a policy; every number is the one that was saved.
-
-        Args:
-            path: the folder that `save` wrote.
-            seed: of actions that are drawn.
+        """Read what `save` wrote, to the same numbers; `seed` is that of actions that are drawn.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another format.
@@ -134,13 +112,8 @@ class OfflinePolicy:
             if not -math.inf < low <= high < math.inf:
                 raise ValueError(f"log deviations between {low} and {high}")
             require_finite(path, parameters, dtype=torch.float32)
-            return cls(
-                *spaces_of,
-                parameters,
-                log_std_bounds=(low, high),
-                learner=about["learner"],
-                seed=seed,
-            )
+            how: Any = {"log_std_bounds": (low, high), "learner": about["learner"], "seed": seed}
+            return cls(*spaces_of, parameters, **how)
 
     def export_torchscript(self, path: Path | str) -> None:
         """Write the mean action, `[V, O]` to `[V, A]`, as TorchScript, which C++ can run too.
@@ -152,7 +125,7 @@ class OfflinePolicy:
         """
         example = torch.zeros(2, self._actor.inputs)
         with warnings.catch_warnings(), writing(Path(path)) as draft:
-            # That torch would rather have another format is nothing the caller can act on.
+            # The caller can do nothing about torch preferring another format.
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.jit.trace(self._actor, example).save(str(draft))
 
@@ -180,13 +153,19 @@ class OfflinePolicy:
 
 
 def batched(observation: Any, space: spaces.Space[Any]) -> tuple[bool, Any]:
-    """Whether it is a single observation of the space, and all with a first axis `V`."""
+    """Whether it is a single observation of the space, and the observations with an axis `V`."""
     first = observation
     while isinstance(space, spaces.Dict):
         key = next(iter(space))
         first, space = first[key], space[key]
     single = np.ndim(first) == len(space.shape or ())
-    return single, with_axis(observation) if single else observation
+    return single, _with_axis(observation) if single else observation
+
+
+def _with_axis(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {key: _with_axis(part) for key, part in observation.items()}
+    return np.asarray(observation)[None]
 
 
 def within(actions: Array, space: spaces.Space[Any]) -> Array:
@@ -195,13 +174,6 @@ def within(actions: Array, space: spaces.Space[Any]) -> Array:
     if isinstance(space, spaces.Box):
         shaped = np.clip(shaped, space.low, space.high)
     return np.asarray(shaped.astype(space.dtype))
-
-
-def with_axis(observation: Any) -> Any:
-    """A single observation as a batch of one."""
-    if isinstance(observation, Mapping):
-        return {key: with_axis(part) for key, part in observation.items()}
-    return np.asarray(observation)[None]
 
 
 def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int) -> None:
@@ -225,19 +197,17 @@ def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int)
 class _Actor(nn.Module):
     """Observations `[V, O]` to mean actions `[V, A]` of the space."""
 
-    def __init__(self, parameters: Mapping[str, Tensor], scale: ActionScale) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor], scale: ActionScale, inputs: int) -> None:
         super().__init__()
-        count = sum(name.startswith("weight") for name in parameters)
-        layers = [(parameters[f"weight_{k}"], parameters[f"bias_{k}"]) for k in range(count)]
+        self.scale, self.inputs = scale, inputs
         modules: list[nn.Module] = []
-        for weight, bias in layers:
+        for layer in range(sum(name.startswith("weight") for name in parameters)):
+            weight = parameters[f"weight_{layer}"]
             linear = nn.Linear(weight.shape[1], weight.shape[0])
             linear.weight.data.copy_(weight)
-            linear.bias.data.copy_(bias)
+            linear.bias.data.copy_(parameters[f"bias_{layer}"])
             modules += [linear, nn.ReLU()]
         self.network = nn.Sequential(*modules[:-1], nn.Tanh())
-        self.scale = scale
-        self.inputs, self.outputs = layers[0][0].shape[1], layers[-1][0].shape[0]
 
     def forward(self, observations: Tensor) -> Tensor:
         actions: Tensor = self.scale.outward(self.network(observations))

@@ -1,16 +1,17 @@
-"""The page about an offline run: what its policies earn, against what, and how good its reward is.
+"""The report of an offline run: returns of its policies beside controls, and its reward.
 
-It begins with the verdict, whichever way that went.
+It begins with the comparison, whatever its result.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
 from typing import Any, Final
 
 import numpy as np
 
 from preferl.configs import to_json
+from preferl.errors import StorageError
 from preferl.evaluation.attention import best_window, preference_attention
 from preferl.evaluation.filming import Shown, show
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
@@ -32,29 +33,25 @@ from preferl.evaluation.summary import (
     rewards_table,
 )
 from preferl.offline.agents import load_agent
-from preferl.offline.arms import LEARNED, MEANING
+from preferl.offline.conditions import LABELS, LEARNED, ConditionScore
 from preferl.offline.config import OfflineConfig
-from preferl.offline.dt_config import DTConfig
-from preferl.offline.inputs import Inputs
-from preferl.offline.learned import LearnedReward
-from preferl.offline.scores import ArmScore
-from preferl.offline.training_section import training_section
+from preferl.offline.inputs import Inputs, LearnedReward
+from preferl.offline.learner_configs import DTConfig
+from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder, versions
 from preferl.shapes import Array, FloatArray
 
-COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = MappingProxyType(
-    {
-        "accuracy": lambda report: percent(report.accuracy, 1),
-        "log loss": lambda report: decimal(report.log_loss),
-        "calibration error": lambda report: decimal(report.calibration.error),
-    }
-)
+COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
+    "accuracy": lambda report: percent(report.accuracy, 1),
+    "log loss": lambda report: decimal(report.log_loss),
+    "calibration error": lambda report: decimal(report.calibration.error),
+}
 """Of the table of rewards."""
 
-_number = partial(number, digits=1)
+SHOWN_EPISODE: Final = 20_000
+"""Seed of the episode in the report, which no policy was evaluated by."""
 
-SHOWN_EPISODE = 20_000
-"""Seed of the episode on the page, which nothing was judged by."""
+_number = partial(number, digits=1)
 
 
 def write_page(
@@ -62,34 +59,27 @@ def write_page(
     config: OfflineConfig,
     inputs: Inputs,
     result: Mapping[str, Any],
-    arms: Mapping[str, ArmScore],
+    scores: Mapping[str, ConditionScore],
     learned: LearnedReward | None,
 ) -> None:
-    """Write `report.html`.
-
-    Args:
-        folder: of the run, with its policies.
-        config: of the run.
-        inputs: its data.
-        result: what `result.json` will hold.
-        arms: scores; empty where nothing was judged.
-        learned: the reward; None for cloning alone.
-    """
-    sections = [_earned(config, result, arms) if arms else None, _followed(result)]
+    """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
+    sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
     if learned is not None:
         shown = _shown(folder, config, inputs, result, learned)
         sections += [
-            _along(learned, shown, judged=bool(arms)),
+            _along(learned, shown, evaluated=bool(scores)),
             _attention(learned, shown),
             _reward(inputs, learned),
         ]
-    sections.append(training_section(folder, config, inputs))
-    verdict = result["verdict"]["text"] if result["verdict"] else ""
+    sections.append(_training(folder, config, inputs))
+    comparison = result["verdict"]["text"] if result["verdict"] else ""
+    where = config.row.name if config.row else config.env_id or "Recorded episodes"
+    answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
     page = Report(
-        _title(config, inputs),
+        f"{where}, learned from {answers}" if config.kind.taught else f"{where}, cloned",
         lead=f"Learned by {config.kind.words} from recorded episodes alone: "
-        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + verdict,
-        facts=_facts(config, result, arms, learned),
+        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + comparison,
+        facts=_facts(config, result, scores, learned),
         sections=tuple(section for section in sections if section is not None),
         details={
             "Settings": to_json(config) | {"seeds": list(result["seeds"])},
@@ -99,59 +89,50 @@ def write_page(
     write_report(folder.path("report.html"), page)
 
 
-def _title(config: OfflineConfig, inputs: Inputs) -> str:
-    where = config.row.name if config.row else config.env_id or "Recorded episodes"
-    if not config.kind.taught:
-        return f"{where}, cloned"
-    answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
-    return f"{where}, learned from {answers}"
-
-
 def _facts(
     config: OfflineConfig,
     result: Mapping[str, Any],
-    arms: Mapping[str, ArmScore],
+    scores: Mapping[str, ConditionScore],
     learned: LearnedReward | None,
 ) -> tuple[Fact, ...]:
     facts = []
-    first = next(iter(arms), None)
-    if first is not None:
+    if scores:
+        first, *_ = scores.values()
+        means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()]
         unit = "Return" if config.row is None else "Normalised score"
-        others = [f"{MEANING[arm]} {_number(arms[arm].shown.mean())}" for arm in arms]
-        facts.append(Fact(unit, _spread(arms[first].shown), " · ".join(others[1:])))
-        success = arms[first].success
-        if success is not None:
-            note = f"of {config.episodes} episodes for each of {len(success)} seeds"
-            facts.append(Fact("Success", percent(success.mean()), note))
-    if learned is not None and LEARNED in learned.judged:
-        report = learned.judged[LEARNED]
-        accuracy, fit = percent(report.accuracy, 1), learned.fit
-        held_out = None if fit is None else fit["validation_accuracy"][fit["best_epoch"] - 1]
-        note = "on answers it was fitted to" if fit else "on answers it has not seen"
-        if held_out is None:
-            facts.append(Fact("Accuracy", accuracy, note))
+        facts.append(Fact(unit, _spread(first.shown), " · ".join(means[1:])))
+        if first.success is not None:
+            note = f"of {config.episodes} episodes for each of {len(first.success)} seeds"
+            facts.append(Fact("Success", percent(first.success.mean()), note))
+    if learned is not None and learned.reports:
+        accuracy, fit = percent(learned.reports[LEARNED].accuracy, 1), learned.fit
+        if fit is None:
+            facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
         else:
-            facts.append(Fact("Held-out accuracy", percent(held_out, 1), f"{accuracy} {note}"))
+            held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
+            note = f"{accuracy} on answers it was fitted to"
+            facts.append(Fact("Held-out accuracy", percent(held_out, 1), note))
     facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
     return tuple(facts)
 
 
-def _earned(
-    config: OfflineConfig, result: Mapping[str, Any], arms: Mapping[str, ArmScore]
+def _returns(
+    config: OfflineConfig, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> Section:
     unit = "return" if config.row is None else "normalised score"
-    heads = ("paid by", unit, "return", "success", "by seed")
+    heads = ("reward", unit, "return", "success", "by seed")
     rows = tuple(
         (
-            MEANING[arm],
+            LABELS[name],
             _spread(score.shown),
             _spread(score.returns),
             MISSING if score.success is None else percent(score.success.mean()),
             _list(_number(value) for value in score.shown),
         )
-        for arm, score in arms.items()
+        for name, score in scores.items()
     )
-    means = ", ".join(f"{MEANING[arm]} {_number(s.shown.mean())}" for arm, s in arms.items())
+    shown = {LABELS[name]: score.shown for name, score in scores.items()}
+    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
     rule = (
         f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
         "with the environment's own reward. Means over seeds and their standard deviation."
@@ -159,76 +140,59 @@ def _earned(
     if config.row is not None:
         rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
     if result.get("following"):
-        target = config.target_return or (config.dt or DTConfig()).target
-        rule += f" Each is asked for {_asked(target)}."
-    text = (result["verdict"]["text"], rule) if result["verdict"] else (rule,)
+        target = str(config.target_return or (config.dt or DTConfig()).target)
+        quantile = f"the quantile {target[1:]} of the recorded returns"
+        rule += f" Its target return is {quantile if target.startswith('q') else target}."
     return Section(
-        "What the policies earn",
-        text,
-        tables=(Table("By what the agents were paid", heads, rows, 0),),
+        "Returns of the policies",
+        (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
+        tables=(Table("By the reward that the agents learned from", heads, rows, 0),),
         figures=(
             Figure(
-                arm_scores(
-                    {MEANING[arm]: score.shown for arm, score in arms.items()},
-                    emphasis=MEANING[next(iter(arms))],
-                    x_label=unit,
-                ),
-                f"Scores by arm and seed. Means: {means}.",
+                arm_scores(shown, emphasis=next(iter(shown)), x_label=unit),
+                f"Scores by condition and seed. Means: {means}.",
                 "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
             ),
         ),
     )
 
 
-def _asked(target: str | float) -> str:
-    """A target in words.
-
-    >>> _asked("q0.95"), _asked("3000")
-    ('the quantile 0.95 of the recorded returns', 'a return of 3000')
-    """
-    word = str(target)
-    if word.startswith("q"):
-        return f"the quantile {word[1:]} of the recorded returns"
-    return f"a return of {word}"
-
-
-def _followed(result: Mapping[str, Any]) -> Section | None:
-    """What a Decision Transformer earns beside what it is asked for."""
-    following = result.get("following")
-    if following is None:
+def _sweep(result: Mapping[str, Any]) -> Section | None:
+    """Returns of Decision Transformers over their target returns."""
+    sweep = result.get("following")
+    if sweep is None:
         return None
-    asked, achieved = np.array(following["asked"]), np.array(following["achieved"])
+    targets, achieved = np.array(sweep["asked"]), np.array(sweep["achieved"])
     curves = [
-        Curve(f"seed {seed}", asked, row)
+        Curve(f"seed {seed}", targets, row)
         for seed, row in zip(result["seeds"], achieved, strict=True)
     ]
-    means = achieved.mean(0)
-    spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(means)))}"
+    spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(achieved.mean(0))))}"
     if len(achieved) > 1:  # the root of the mean variance between seeds
         deviation = float(np.sqrt(achieved.var(0, ddof=1).mean()))
         spread += f", while seeds deviate by {_number(deviation)}"
     rows = tuple(
-        (target, _number(asked[k]), _spread(achieved[:, k]))
-        for k, target in enumerate(following["targets"])
+        (word, _number(targets[k]), _spread(achieved[:, k]))
+        for k, word in enumerate(sweep["targets"])
     )
     return Section(
-        "Asked and achieved",
+        "Target and achieved returns",
         (
-            "Returns asked of the taught policies, by the reward they were taught by: quantiles of "
-            "what it pays the recorded episodes; q0.25 is more than a quarter of them are paid. "
-            "What they earn is the environment's reward.",
-            f"Rank correlation of both: {decimal(following['rank_correlation'])}, of means over "
-            f"seeds. It does not say how much: {spread}.",
+            "Target returns are by the reward that the policies learned from: quantiles of the "
+            "returns that it gives the recorded episodes; q0.25 exceeds a quarter of them. "
+            "Achieved returns are by the environment's reward.",
+            f"Rank correlation of both: {decimal(sweep['rank_correlation'])}, of means over "
+            f"seeds. It does not show how much: {spread}.",
         ),
-        tables=(Table("By what was asked for", ("quantile", "asked", "achieved"), rows, None),),
+        tables=(Table("By target return", ("quantile", "target", "achieved"), rows, None),),
         figures=(
             Figure(
                 learning_curves(
                     curves,
-                    x_label="return asked for, by the reward that taught",
+                    x_label="target return, by the reward learned from",
                     y_label="return achieved",
                 ),
-                "What policies earn over what they are asked for, by seed.",
+                "Returns of policies over their target returns, by seed.",
             ),
         ),
     )
@@ -241,20 +205,19 @@ def _shown(
     result: Mapping[str, Any],
     learned: LearnedReward,
 ) -> Shown:
-    """An episode of the first taught policy, or else the best that was recorded."""
+    """An episode of the first policy of the learned reward, or else the best recorded one."""
     if config.episodes and config.env_id is not None:
-        policy = load_agent(folder, config, LEARNED, result["seeds"][0], learned.reward)
-        steps = config.row.max_episode_steps if config.row else None
-        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=steps)
+        policy = load_agent(folder, LEARNED, result["seeds"][0], learned.reward)
+        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
     best = int(inputs.episodes.returns.argmax())
     return Shown(inputs.episodes[best : best + 1], None, 30)
 
 
-def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
-    whose = "an episode of the taught policy" if judged else "the best recorded episode"
-    unseen = ", which nothing was fitted to or judged by" if judged else ""
+def _along(learned: LearnedReward, shown: Shown, *, evaluated: bool) -> Section:
+    whose = "an episode of the policy" if evaluated else "the best recorded episode"
+    unseen = ", which no reward was fitted to and no policy evaluated by" if evaluated else ""
     return Section(
-        "What the reward says",
+        "The reward along an episode",
         clips=_clips(shown.frames, shown.rate, "An episode", whose),
         figures=(
             reward_figure(
@@ -268,29 +231,29 @@ def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
 
 
 def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
-    """The segment of the episode that is paid best, and what the reward looks at in it."""
-    paid = learned.reward.combine(learned.reward.member_rewards(shown.episode))
-    rows = best_window(paid, learned.reward.context)
-    looked = preference_attention(learned.reward, shown.episode, rows)
-    if looked is None:
+    """The attention of the reward in the segment of the episode with the highest reward."""
+    rewards = learned.reward.combine(learned.reward.member_rewards(shown.episode))
+    rows = best_window(rewards, learned.reward.context)
+    attention = preference_attention(learned.reward, shown.episode, rows)
+    if attention is None:
         return None
     steps = f"steps {rows.start} to {rows.stop - 1}"
     frames = None if shown.frames is None else shown.frames[rows]
-    most = rows.start + int(looked.importance.argmax())
+    most = rows.start + int(attention.importance.argmax())
     return Section(
-        "What the reward looks at",
+        "Attention of the reward",
         (f"In {steps}, the segment of that episode with the highest learned reward.",),
         clips=_clips(frames, shown.rate, "The segment", steps),
         figures=(
             Figure(
-                importance_bar(looked.importance, offset=rows.start),
+                importance_bar(attention.importance, offset=rows.start),
                 f"Share of each step in the segment's score; the largest is that of step {most}.",
                 "How much each step of the clip counts for the score of the segment; on the dashed "
                 "line all count alike.",
             ),
             Figure(
-                attention_map(looked.shares),
-                "Which steps the preference attention of each step looks at.",
+                attention_map(attention.shares),
+                "Preference attention of each step to each other.",
                 "Preference attention among the steps, counted from the segment's first.",
                 half=True,
             ),
@@ -299,7 +262,7 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
 
 
 def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip, ...]:
-    """One clip, or none where nothing could be drawn."""
+    """One clip, or none where the environment cannot be drawn."""
     if frames is None:
         return ()
     from preferl.video import encode
@@ -308,37 +271,101 @@ def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
-    fit = learned.fit
-    figures: tuple[Figure, ...] = ()
-    if fit is not None:
-        figures = (
-            accuracy_figure(
-                {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]},
-                "Accuracy of the reward by epoch of its fit.",
-                "Share of decided answers on the side that the reward expects.",
-            ),
-        )
-    if not learned.judged and not figures:
+    fit, labels = learned.fit, inputs.labels
+    if fit is None and not learned.reports:
         return None
-    seen = "the answers it was fitted to" if learned.fit else "answers it was not fitted to"
+    figures, tables = [], []
+    if fit is not None:
+        figure = accuracy_figure(
+            {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]},
+            "Accuracy of the reward by epoch of its fit.",
+            "Share of decided answers that the reward predicts.",
+        )
+        figures.append(figure)
     rank = "unknown" if np.isnan(learned.spearman) else f"{learned.spearman:.2f}"
     text = [f"Rank correlation with the recorded rewards of all steps: {rank}."]
-    if inputs.labels is not None:
-        labels = inputs.labels
+    if labels is not None:
         fate = "left out" if labels.dropped else "kept"
         text.append(
             f"{labels.pairs:,} answers about segments of {labels.length} steps, {labels.ties} "
             f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
         )
-    tables: tuple[Table, ...] = ()
-    if learned.judged:
-        named = {MEANING.get(name, name): report for name, report in learned.judged.items()}
-        tables = (rewards_table(f"On {seen}", named, COLUMNS),)
+    if learned.reports:
+        seen = "the answers it was fitted to" if fit else "answers it was not fitted to"
+        named = {LABELS.get(name, name): report for name, report in learned.reports.items()}
+        tables.append(rewards_table(f"On {seen}", named, COLUMNS))
         text.append(
-            "Log loss is in nats, 0.693 where nothing is known. Calibration error is how far the "
-            "predicted shares of answers are from those that were given."
+            "Log loss is in nats, 0.693 for guessing. Calibration error is the distance of the "
+            "predicted shares of answers from the given ones."
         )
-    return Section("How good the reward is", tuple(text), tables=tables, figures=figures)
+    return Section(
+        "Quality of the reward", tuple(text), tables=tuple(tables), figures=tuple(figures)
+    )
+
+
+def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Section | None:
+    """Metrics of the agents over their updates; None where they were not written."""
+    try:
+        columns = read_jsonl(folder.path("metrics.jsonl"))
+    except StorageError:
+        return None
+    values = _curves(columns, {f"{config.policy}/{name}/value": LABELS[name] for name in LABELS})
+    losses = [curve for name in LABELS if (curve := _mean_loss(columns, name)) is not None]
+    figures = []
+    if values:
+        figures.append(
+            Figure(
+                learning_curves(values, x_label="updates", y_label="expected return"),
+                "Returns that agents of each condition expect, over updates.",
+                "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
+            )
+        )
+    if losses:
+        what, unit = _loss(config, inputs)
+        figures.append(
+            Figure(
+                learning_curves(losses, x_label="updates", y_label=unit),
+                "How far predicted actions are from recorded ones, over updates.",
+                f"{what}. Thin lines are seeds, the others their means.",
+            )
+        )
+    return Section("How they learned", figures=tuple(figures)) if figures else None
+
+
+def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
+    """The loss of Decision Transformers in words, and its unit."""
+    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
+        what, unit = "Cross-entropy of actions, in nats", "nats"
+    elif config.transformer.action_loss == "gaussian":
+        what = "Negative log likelihood of each number of an action, up to a constant"
+        unit = "nats"
+    else:
+        what = "Mean square error of actions, each number of which is in [−1, 1]"
+        unit = "square error"
+    critics = ", with the critics' term" if config.settings.regulariser else ""
+    return what + critics, unit
+
+
+def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
+    """Of those columns that are there; a resumed run reports some steps again, the last counts."""
+    curves = []
+    for name, label in labels.items():
+        if name in columns:
+            known = np.isfinite(columns[name])
+            steps, place = np.unique(columns["step"][known][::-1], return_index=True)
+            curves.append(Curve(label, steps, columns[name][known][::-1][place]))
+    return curves
+
+
+def _mean_loss(columns: Mapping[str, FloatArray], condition: str) -> Curve | None:
+    """Losses of a condition's Decision Transformers, at the updates that all of them report."""
+    names = [name for name in columns if re.fullmatch(rf"dt/{condition}-\d+/loss", name)]
+    curves = _curves(columns, {name: name for name in names})
+    if not curves:
+        return None
+    steps = reduce(np.intersect1d, [curve.steps for curve in curves])
+    values = [curve.values[np.isin(curve.steps, steps)] for curve in curves]
+    return Curve(LABELS[condition], steps, np.stack(values)) if len(steps) else None
 
 
 def _spread(values: FloatArray) -> str:
@@ -347,5 +374,5 @@ def _spread(values: FloatArray) -> str:
     return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
 
 
-def _list(items: Any) -> str:
+def _list(items: Iterable[Any]) -> str:
     return ", ".join(map(str, items))

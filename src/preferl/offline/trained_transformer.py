@@ -1,17 +1,32 @@
-"""What the trainer of a Decision Transformer trains: the model and what stands beside it."""
+"""Hugging Face's Decision Transformer with its pixel encoder and critics, as a loss to train.
+
+The critics draw it towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory Return
+Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT (Hu
+et al. 2024).
+"""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, Final, Literal, final
 
 import torch
 import torch.nn.functional as F
 from gymnasium import spaces
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from preferl.errors import SpaceError
-from preferl.offline.dt_config import ActionLoss, DTConfig, TokenShape
-from preferl.offline.dtr import Critics, regularise
-from preferl.offline.pixel_encoder import PixelEncoder
+from preferl.functional.value import soft_update
+from preferl.models.blocks import Perceptrons
+from preferl.models.cnn import convolutions, initialise
+from preferl.models.encoders import PictureEncoder
+from preferl.offline.learner_configs import (
+    ActionLoss,
+    DTConfig,
+    DTRConfig,
+    PixelEncoderConfig,
+    TokenShape,
+)
 from preferl.offline.sequences import Sequences, action_size, are_pictures
 from preferl.offline.transitions import observation_size
 from preferl.registry import ENGINES
@@ -20,22 +35,142 @@ LEAST_SQUARE: Final = 1e-6
 """Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
 
 EVERY_ACTION: Final = "every action"
-"""The engine that does what `hugging_face.plain_actions` does."""
+"""The engine that equals `hugging_face.plain_actions`."""
 
 Loss = ActionLoss | Literal["choices"]
 
 
 @final
+class PixelEncoder(nn.Module):
+    """Pictures `[..., *obs]` as bytes to features `[..., F]`, by the convolutions of a `CNNReward`.
+
+    >>> import numpy as np
+    >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)
+    >>> encoder = PixelEncoder(pictures, PixelEncoderConfig(), torch.Generator())
+    >>> encoder(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
+    torch.Size([2, 5, 64])
+    """
+
+    def __init__(
+        self, space: spaces.Space[Any], config: PixelEncoderConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.size = config.size
+        self._encoder = PictureEncoder(
+            space, spaces.Discrete(2), channels=config.channels, use_actions=False
+        )
+        self.convolutions, flat = convolutions(self._encoder.size, config.network())
+        self.dense = nn.utils.skip_init(nn.Linear, flat, config.size)
+        initialise(self, generator)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Encode each picture."""
+        batch = pictures.ndim - len(self._encoder.observation_space.shape or ())
+        planes = self._encoder.planes(pictures.flatten(0, batch - 1))
+        seen: Tensor = self.dense(self.convolutions(planes).flatten(1))  # [R, F * h * w] to [R, F]
+        return seen.view(*pictures.shape[:batch], self.size)
+
+
+@final
+class Critics(nn.Module):
+    """Two critics of states and actions, and their slowly moving targets."""
+
+    unit: Tensor
+    """That rewards are divided by, so that values are of about the size of a horizon."""
+    progress: Tensor
+    """Share of the planned updates that are made, in [0, 1]."""
+
+    def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
+        """Critics of `inputs` numbers, those of a state and an action."""
+        super().__init__()
+        self.config = config
+        sizes = (inputs, *config.hidden, 1)
+        self.live = Perceptrons(sizes, 2, activation="relu", dropout=0.0, generator=generator)
+        self.target = deepcopy(self.live).requires_grad_(False)
+        self.register_buffer("unit", torch.tensor(1.0))
+        self.register_buffer("progress", torch.tensor(0.0))
+
+    def forward(self, states: Tensor, actions: Tensor) -> Tensor:
+        """The lower of both values: `[..., O]` and `[..., A]` to `[...]`."""
+        return _values(self.live, states, actions).amin(0)
+
+    @torch.no_grad()
+    def update(self, progress: float) -> None:
+        """Move the targets after an update, and keep the progress of training."""
+        self.progress.fill_(progress)
+        for target, live in zip(self.target.parameters(), self.live.parameters(), strict=True):
+            soft_update(target, live, self.config.target_rate)
+
+
+def _values(critics: Perceptrons, states: Tensor, actions: Tensor) -> Tensor:
+    """Of both critics, `[2, ...]`."""
+    rows = torch.cat([states, actions], dim=-1)
+    values: Tensor = critics(rows.flatten(0, -2))
+    return values.view(2, *rows.shape[:-1])
+
+
+def window_targets(
+    rewards: Tensor, terminated: Tensor, last_value: Tensor, discount: float
+) -> tuple[Tensor, Tensor]:
+    """Compute target values of each step, `[B, H]`, and whether there is one, `[B, H]`.
+
+    `Q(s_i, a_i) = Σ_{j=i}^{t-1} γ^{j-i} r_j + γ^{t-i} V(s_t)` (Tu et al. 2025, eq. 5). The last
+    step itself has a target only where the episode ended there by the rules (`terminated` `[B]`),
+    since nothing follows it.
+
+    >>> targets, known = window_targets(
+    ...     torch.tensor([[1.0, 2, 4]]), torch.tensor([False]), torch.tensor([8.0]), 0.5
+    ... )
+    >>> targets.tolist(), known.tolist()
+    ([[4.0, 6.0, 4.0]], [[True, True, False]])
+    """
+    steps = rewards.shape[1]
+    place = torch.arange(steps, device=rewards.device)
+    ahead = place - place[:, None]  # [H, H] from step i (row) to step j
+    counted = torch.where((ahead >= 0) & (place < steps - 1), discount ** ahead.clamp(min=0), 0.0)
+    targets = rewards @ counted.T + last_value[:, None] * discount ** (steps - 1 - place)
+    targets = torch.cat([targets[:, :-1], rewards[:, -1:]], dim=1)
+    known = (place < steps - 1) | terminated[:, None].bool()
+    return targets, known
+
+
+def regularise(
+    critics: Critics, batch: Mapping[str, Tensor], predicted: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Compute the critics' loss, the term they add to the policy's loss, and metrics of both.
+
+    Gradients of the two losses do not mix. `batch` has `terminated` `[B]` of the windows' last
+    steps, `predicted` `[B, H, A]` are the policy's actions, with gradients.
+    """
+    states, real = batch["states"], batch["attention_mask"].bool()
+    rewards = batch["rewards"][..., 0] / critics.unit
+    with torch.no_grad():
+        last = _values(critics.target, states[:, -1], predicted[:, -1].detach()).amin(0)
+        discount = critics.config.discount
+        targets, known = window_targets(rewards, batch["terminated"], last, discount)
+    values = _values(critics.live, states, batch["actions"])[:, real]  # [2, R]
+    error = (values - targets[real]) * known[real]
+    critic_loss = error.square().sum() / known[real].sum().clamp(min=1)
+    frozen = {name: tensor.detach() for name, tensor in critics.live.named_parameters()}
+    rows = torch.cat([states, predicted], dim=-1)[real]
+    policy_values = functional_call(critics.live, frozen, (rows,))[0, :, 0]
+    size = policy_values.detach().abs().mean().clamp(min=1e-6)
+    weight = critics.config.weight * critics.progress
+    metrics = {"critic_loss": critic_loss.detach(), "q": values.detach().mean()}
+    return critic_loss, -weight * policy_values.mean() / size, metrics
+
+
+@final
 class TrainedTransformer(nn.Module):
-    """What is trained: Hugging Face's model and what stands beside it; forward is the loss.
+    """The model with its pixel encoder and critics; forward is the loss.
 
     Attributes:
         transformer: Hugging Face's model.
-        sight: what looks at pictures, or None.
+        sight: the pixel encoder, or None; it gives the saved parameters their names.
         critics: of the regulariser, or None.
         inputs: shape of a state, or of a picture.
         outputs: numbers of an action.
-        measured: what the last minibatch showed beside the loss.
+        metrics: of the last minibatch beside the loss.
     """
 
     def __init__(
@@ -49,15 +184,16 @@ class TrainedTransformer(nn.Module):
         # Only now: it takes seconds to load, and policies act without it.
         from preferl.offline import hugging_face
 
-        self.discrete = isinstance(action_space, spaces.Discrete)
-        self._loss: Loss = "choices" if self.discrete else config.action_loss
+        discrete = isinstance(action_space, spaces.Discrete)
+        pictures = are_pictures(observation_space)
+        self._loss: Loss = "choices" if discrete else config.action_loss
         self.outputs = action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
-        pictures = are_pictures(observation_space)
         self.sight = PixelEncoder(observation_space, config.sight, generator) if pictures else None
         size = observation_size(observation_space) if self.sight is None else self.sight.size
         self.inputs = observation_space.shape if pictures else (size,)
-        self.shape = TokenShape(config.layers, config.heads, _bounded(action_space), config.dropout)
+        bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
+        self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
         self.transformer = hugging_face.build_model(
             seed,
             state_dim=size,
@@ -67,26 +203,26 @@ class TrainedTransformer(nn.Module):
             n_layer=config.layers,
             n_head=config.heads,
             n_positions=3 * config.context,
-            action_tanh=self.shape.squashed,
+            action_tanh=bounded,
             resid_pdrop=config.dropout,
             embd_pdrop=config.dropout,
             attn_pdrop=config.dropout,
         )
         self.critics: Critics | None = None
         if config.regulariser is not None:
-            if self.discrete or pictures:
+            if discrete or pictures:
                 raise SpaceError.mismatch(
                     "spaces of DTR",
                     expected="states of numbers and continuous actions",
                     got=f"{observation_space} and {action_space}",
                     fix="Train a Decision Transformer without the regulariser.",
                 )
-            inputs = size + self.outputs
-            self.critics = Critics(inputs, config.regulariser, generator=generator)
+            self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
         # Looking parameters up in the module costs more than some of the products with them.
         self._named = dict(self.transformer.named_parameters())
-        self.measured: dict[str, Tensor] = {}
+        self.metrics: dict[str, Tensor] = {}
 
+    # No **keywords here: the trainer would take that for a model that scales its loss itself.
     def forward(
         self,
         states: Tensor,
@@ -111,9 +247,9 @@ class TrainedTransformer(nn.Module):
         if self.critics is None or terminated is None:
             return {"loss": loss}
         batch["terminated"] = terminated
-        critic_loss, opinion, self.measured = regularise(self.critics, batch, predicted)
-        self.measured["action_loss"] = loss.detach()
-        return {"loss": loss + opinion + critic_loss}
+        critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)
+        self.metrics["action_loss"] = loss.detach()
+        return {"loss": loss + value_loss + critic_loss}
 
     def _predict(self, batch: Mapping[str, Tensor]) -> Tensor:
         """`[B, H, A]`, by the fast forward if there is one."""
@@ -126,14 +262,9 @@ class TrainedTransformer(nn.Module):
         return predicted
 
     def begin(self, data: Sequences) -> None:
-        """Take from the data what the regulariser measures rewards by."""
+        """Take the unit of the critics' rewards from the data."""
         if self.critics is not None:
             self.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
-
-    def follow(self, progress: float) -> None:
-        """After an update."""
-        if self.critics is not None:
-            self.critics.follow(progress)
 
     def copies(self) -> dict[str, Tensor]:
         """All parameters, on the processor: those of Hugging Face's model by its own names."""
@@ -143,13 +274,9 @@ class TrainedTransformer(nn.Module):
 
 
 def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares") -> Tensor:
-    """How far predictions are from what was done, over real steps.
+    """The loss of predicted actions `[B, H, A]` over real steps, where `mask` `[B, H]` is 1.
 
-    Args:
-        predicted: `[B, H, A]` actions, or logits if they are discrete.
-        actions: `[B, H, A]`, one-hot if they are discrete.
-        mask: `[B, H]` 1 where a step is real.
-        loss: of continuous actions, see `DTConfig`; or cross-entropy, in nats, of `"choices"`.
+    Cross-entropy, in nats, of `"choices"` takes logits and one-hot actions; others see `DTConfig`.
 
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)
@@ -162,7 +289,3 @@ def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "
             squares = (predicted[real] - actions[real]).square().mean(0)
             return (squares + LEAST_SQUARE).log().mean() / 2
     return F.mse_loss(predicted[real], actions[real])
-
-
-def _bounded(space: spaces.Space[Any]) -> bool:
-    return isinstance(space, spaces.Box) and bool((space.bounded_below & space.bounded_above).all())

@@ -27,9 +27,9 @@ class Transitions:
         actions: `[T, A]` as recorded.
         rewards: `[T]`, or `[S, T]` with a row for each agent.
         next_observations: `[T, O]`
-        continues: `[T]` 0 where the episode terminated, else 1: a time limit cuts an episode off
-            without making what would have followed worth nothing.
-        clip_actions: bound of the actions that agents see, scaled to [-1, 1]; None has none.
+        continues: `[T]` 0 where the episode terminated, else 1: a time limit ends an episode
+            without making the value of what would have followed 0.
+        clip_actions: bound of the actions that agents learn, scaled to [-1, 1]; None has none.
 
     Raises:
         DataError: shapes that do not agree.
@@ -75,8 +75,8 @@ class Transitions:
                 in the order of their keys.
             rewards: `[T]` or, a row per agent, `[S, T]`; those of the episodes if None.
             device: where agents will learn.
-            clip_actions: bound of actions scaled to [-1, 1]; the default is D4RL's, a hair inside
-                of what a tanh can reach.
+            clip_actions: bound of actions scaled to [-1, 1]; the default is D4RL's, just inside
+                of the range of a tanh.
 
         Raises:
             DataError: rewards of another length or not finite, or actions that are no floats.
@@ -85,21 +85,21 @@ class Transitions:
             raise DataError.mismatch(
                 "actions of offline learning", expected="floats", got=episodes.actions.dtype
             )
-        paid = np.asarray(episodes.rewards if rewards is None else rewards)
-        if not np.isfinite(paid).all():
+        rewards = np.asarray(episodes.rewards if rewards is None else rewards)
+        if not np.isfinite(rewards).all():
             raise DataError.mismatch("rewards", expected="finite numbers", got="NaN or infinity")
-
-        def put(array: Array) -> Tensor:
-            return torch.from_numpy(np.array(array, np.float32, order="C")).to(device)
-
-        return cls(
-            observations=put(flat_observations(episodes.observations)),
-            actions=put(episodes.actions.reshape(len(episodes.actions), -1)),
-            rewards=put(paid),
-            next_observations=put(flat_observations(episodes.next_observations)),
-            continues=put(~episodes.terminated),
-            clip_actions=clip_actions,
-        )
+        arrays = {
+            "observations": flat_observations(episodes.observations),
+            "actions": episodes.actions.reshape(len(episodes.actions), -1),
+            "rewards": rewards,
+            "next_observations": flat_observations(episodes.next_observations),
+            "continues": ~episodes.terminated,
+        }
+        tensors = {
+            name: torch.from_numpy(np.array(array, np.float32, order="C")).to(device)
+            for name, array in arrays.items()
+        }
+        return cls(**tensors, clip_actions=clip_actions)
 
     def __len__(self) -> int:
         return len(self.observations)
@@ -111,9 +111,8 @@ def flat_observations(observations: Observations) -> Array:
     >>> flat_observations({"b": np.ones((2, 1)), "a": np.zeros((2, 1, 2))}).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
     """
-    parts = [part for _, part in sorted(_leaves(observations))]
-    flat = [np.asarray(part, np.float32).reshape(len(part), -1) for part in parts]
-    return np.concatenate(flat, axis=1)
+    parts = [np.asarray(part, np.float32) for _, part in sorted(_leaves(observations))]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def _leaves(observations: Any, name: str = "") -> Iterator[tuple[str, Array]]:
@@ -126,11 +125,7 @@ def _leaves(observations: Any, name: str = "") -> Iterator[tuple[str, Array]]:
 
 
 def observation_size(space: spaces.Space[Any]) -> int:
-    """`O`, numbers of an observation.
-
-    Raises:
-        SpaceError: an observation of something else than numbers.
-    """
+    """`O`, numbers of an observation."""
     match space:
         case spaces.Box() if space.dtype != np.uint8:
             return int(np.prod(space.shape))
@@ -147,7 +142,7 @@ def observation_size(space: spaces.Space[Any]) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class ActionScale:
-    """A box of actions to and from [-1, 1], which a tanh can reach; unbounded ones stay.
+    """A box of actions to and from [-1, 1], the range of a tanh; unbounded ones stay.
 
     Attributes:
         centre: `[A]`
@@ -163,11 +158,7 @@ class ActionScale:
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
-        """That of an action space.
-
-        Raises:
-            SpaceError: actions of something else than floats.
-        """
+        """That of an action space."""
         if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
             raise SpaceError.mismatch(
                 "actions of offline learning",
@@ -192,15 +183,15 @@ class ActionScale:
 
 
 class Batch(NamedTuple):
-    """A minibatch for each agent, laid out as it will be used.
+    """A minibatch for each agent, in the layout of its use.
 
     Attributes:
-        states: `[S, 2, B, O]` observations and what followed them.
+        states: `[S, 2, B, O]` observations and those that followed.
         pairs: `[2, S, B, O + A]` observations and actions side by side, for each of two critics.
         actions: `[S, A, B]` in [-1, 1].
         rewards: `[S, B]`
         continues: `[S, B]`
-        dropout_seeds: `[S]` what an update's other randomness comes from.
+        dropout_seeds: `[S]` for the other random numbers of an update.
     """
 
     states: Tensor
@@ -210,19 +201,13 @@ class Batch(NamedTuple):
     continues: Tensor
     dropout_seeds: Sequence[int]
 
-    @property
-    def observations(self) -> Tensor:
-        """Those of `states`, `[S, B, O]`."""
-        return self.states[:, 0]
-
 
 @final
 class Minibatches:
     """Uniform minibatches with replacement, for each agent its own.
 
-    What an agent draws is a function of its seed and of the number of the update alone: it does
-    not depend on who else learns, nor on where training was interrupted, and there is no random
-    state to save.
+    An agent's minibatch is a function of its seed and the number of the update alone: neither
+    other agents nor interruptions change it, and there is no random state to save.
     """
 
     def __init__(
@@ -250,35 +235,25 @@ class Minibatches:
 
     def _draw(self, block: int) -> None:
         """Draw and gather a block: `[BLOCK, S, B, ...]`."""
-        index, dropout = [], []
+        steps, device = len(self._actions), self._actions.device
+        drawn, dropout = [], []
         for seed in self._seeds:
             words = np.random.SeedSequence([seed, block]).generate_state(BLOCK + 1, np.uint64)
             first, *others = (int(word >> np.uint64(1)) for word in words)
             self._generator.manual_seed(first)
             shape = (BLOCK, self._batch_size)
-            index.append(
-                torch.randint(
-                    len(self._actions),
-                    shape,
-                    generator=self._generator,
-                    device=self._actions.device,
-                )
-            )
+            drawn.append(torch.randint(steps, shape, generator=self._generator, device=device))
             dropout.append(others)
-        self._gather(torch.stack(index, dim=1), list(zip(*dropout, strict=True)))
-        self._block = block
-
-    def _gather(self, rows: Tensor, dropout_seeds: list[tuple[int, ...]]) -> None:
-        """Lay out the steps `rows`, `[BLOCK, S, B]`."""
-        following = rows + len(self._actions)
+        rows = torch.stack(drawn, dim=1)  # [BLOCK, S, B]
         self._drawn: tuple[Any, ...] = (
-            _gathered(self._states, torch.stack([rows, following], dim=2)),
+            _gathered(self._states, torch.stack([rows, rows + steps], dim=2)),
             _gathered(self._pairs, torch.stack([rows, rows], dim=1)),
             _gathered(self._actions, rows).mT.contiguous(),
             self._rewards.expand(len(rows), -1, -1).gather(2, rows),
             self._continues[rows],
-            dropout_seeds,
+            list(zip(*dropout, strict=True)),
         )
+        self._block = block
 
 
 def _gathered(source: Tensor, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Whether arms differ, and how that is said."""
+"""Whether conditions differ, and how that is worded."""
 
 import json
 
@@ -6,33 +6,33 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from preferl.offline.scores import _clear_sign, compare, t_quantile
+from preferl.offline.conditions import _clear_sign, compare, t_quantile
 
 GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
 
 
 def test_beaten_unclear_and_lost():
-    verdict = compare(
+    comparison = compare(
         {"learned": GOOD, "true": BAD, "zero": BAD, "random": SAME, "cloning": GOOD * 9}
     )
-    assert (verdict.beaten, verdict.unclear, verdict.lost_to) == (
+    assert (comparison.beaten, comparison.unclear, comparison.lost_to) == (
         ("zero",),
         ("random",),
         ("cloning",),
     )
-    assert not verdict.passed
-    assert verdict.text == (
+    assert not comparison.passed
+    assert comparison.text == (
         "The learned reward did better than no reward. It did worse than cloning the data. "
         "It cannot be told apart from a random reward. "
         "So the comparisons are not shown to have taught these policies."
     )
-    assert json.loads(json.dumps(verdict.to_json()))["passed"] is False
+    assert json.loads(json.dumps(comparison.to_json()))["passed"] is False
 
 
 def test_every_control_beaten():
-    verdict = compare({"learned": GOOD, "zero": BAD, "negated": BAD, "cloning": BAD})
-    assert verdict.passed
-    assert verdict.text == (
+    comparison = compare({"learned": GOOD, "zero": BAD, "negated": BAD, "cloning": BAD})
+    assert comparison.passed
+    assert comparison.text == (
         "The learned reward did better than no reward, its opposite and cloning the data."
     )
 
@@ -46,9 +46,9 @@ def test_sentences_begin_with_what_they_are_about():
 
 def test_one_seed_is_judged_by_its_episodes_and_says_so():
     one = {"learned": np.array([9.0]), "zero": np.array([1.0])}
-    verdict = compare(one, {"learned": GOOD, "zero": BAD})
-    assert verdict.beaten == ("zero",)
-    assert "With one seed" in verdict.text
+    comparison = compare(one, {"learned": GOOD, "zero": BAD})
+    assert comparison.beaten == ("zero",)
+    assert "With one seed" in comparison.text
     assert compare(one).unclear == ("zero",)
 
 
