@@ -14,7 +14,7 @@ from starlette.responses import Response
 from preferl.annotate.pages import page
 from preferl.annotate.people import Administering, Watching, limited, meant, store_of
 from preferl.annotate.standing import standing
-from preferl.store.names import LONGEST_NAME
+from preferl.store.people import LONGEST_NAME
 from preferl.store.schema import Annotator, Role
 
 
