@@ -8,7 +8,7 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.live import Progress
 from preferl.store.people import Invitation
 from preferl.store.projects import ProjectSettings
-from preferl.store.queue import Claim, Question, Recorded
+from preferl.store.queue import Claim, Question, RecordedAnswer
 from preferl.store.status import FitMetrics, ServiceState, Status
 from preferl.store.store import Store
 
@@ -20,7 +20,7 @@ __all__ = [
     "Progress",
     "ProjectSettings",
     "Question",
-    "Recorded",
+    "RecordedAnswer",
     "ServiceState",
     "Status",
     "Store",

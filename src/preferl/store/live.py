@@ -95,7 +95,7 @@ class Live:
             open=int(unanswered),
             pairs_undrawn=count(statements.UNDRAWN),
             clips_failed=count(statements.FAILED),
-            people_active=count(statements.AT_WORK),
+            people_active=count(statements.ACTIVE_PEOPLE),
             mine=0,
             mine_per_hour=None,
             revision=count(statements.REVISION),

@@ -40,6 +40,20 @@ COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 DECIDING: Final = ("left", "right", "equal")
 """Kinds that a reward learns from."""
 
+STRENGTHS: Final = ("slight", "clear")
+ANSWERS: Final = (*COUNTED, "skip")
+PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
+
+
+def preference_of(kind: str, swapped: bool) -> float | None:
+    """The preference for the first clip, from an answer about the sides on screen.
+
+    >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
+    (0.0, None)
+    """
+    seen = PREFERENCE.get(kind)
+    return seen if seen is None or not swapped else 1 - seen
+
 
 def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN {values}", name=column)
