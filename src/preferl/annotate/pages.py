@@ -47,7 +47,7 @@ def page(
     known: dict[str, Any] = {"csrf": "", "person": person, "films": False}
     if person:
         known["csrf"] = csrf_of(request)
-        known["films"] = store_of(request).live.last_episode(person.project_id) is not None
+        known["films"] = store_of(request).reports.last_episode(person.project_id) is not None
     text = template.render(known | dict(context))
     return HTMLResponse(text, status, headers)
 
@@ -74,15 +74,13 @@ def answering(request: Request) -> Response:
         return RedirectResponse("/admin", 303)
     store = store_of(request)
     project = store.projects.get(person.project_id)
-    examples = [
-        {
-            "better": first if known >= 0.5 else second,
-            "worse": second if known >= 0.5 else first,
-            "equal": known == 0.5,
-            "note": note,
-        }
-        for _, first, second, known, note in store.questions.examples(project.id)
-    ]
+    examples = []
+    for query in store.questions.examples(project.id):
+        clips, known = (query.first_clip, query.second_clip), float(query.known or 0.0)
+        better, worse = clips if known >= 0.5 else reversed(clips)
+        note = str((query.detail or {}).get("note", ""))
+        example = {"better": better, "worse": worse, "equal": known == 0.5, "note": note}
+        examples.append(example)
     read = repr((project.question, project.instructions, examples, project.qualification))
     context = {
         "person": person,

@@ -326,11 +326,10 @@ class _Choice:
     def idle(self) -> State:
         """Why there is nothing: no more is wanted, or more is to come."""
         budget = self.project.budget
-        if self._spent:
+        asked = budget is not None and self._count(statements.ASKED) >= budget
+        if self._spent or (asked and not self._count(statements.UNSHOWN)):
             return "done"
-        if budget is None or self._count(statements.ASKED) < budget:
-            return "waiting"
-        return "waiting" if self._count(statements.UNSHOWN) else "done"
+        return "waiting"
 
     @cached_property
     def _spent(self) -> bool:
@@ -352,19 +351,18 @@ class _Choice:
         known, repeats = self.project.known_share, self.project.repeat_share
         if not known + repeats:
             return None
-        seen = self._count(statements.SEEN)
-        drawn = draw(self.project.slug, self.annotator.id, seen, "why")
+        mark = (self.project.slug, self.annotator.id, self._count(statements.SEEN))
+        drawn = draw(*mark, "why")
         if drawn < known:
             return self._query(statements.UNSEEN_KNOWN)
-        return self._repeat(seen) if drawn < known + repeats else None
+        return self._repeat(mark) if drawn < known + repeats else None
 
-    def _repeat(self, seen: int) -> Query | None:
+    def _repeat(self, mark: tuple[object, ...]) -> Query | None:
         """An earlier question of theirs, as a query of its own, at times with sides swapped."""
         about = self._about | {"limit": REPEAT_AFTER}
         earlier = self.session.execute(statements.REPEATABLE, about).all()
         if not earlier:
             return None
-        mark = (self.project.slug, self.annotator.id, seen)
         query_id, swapped = earlier[int(draw(*mark, "which") * len(earlier))]
         original = self.session.get_one(Query, query_id)
         query = Query(
@@ -386,12 +384,12 @@ class _Choice:
         return query
 
     def _lease(self, query: Query) -> tuple[Lease, Query]:
-        drawn = draw(self.project.slug, query.id, self.annotator.id, "sides")
+        chance = draw(self.project.slug, query.id, self.annotator.id, "sides")
         lease = Lease(
             query_id=query.id,
             annotator_id=self.annotator.id,
             token=secrets.token_urlsafe(16),
-            swapped=drawn < 0.5 if query.swapped is None else query.swapped,
+            swapped=chance < 0.5 if query.swapped is None else query.swapped,
             # In order, so that claims list them in the order in which they were given, and no
             # more urgent pair takes the place of one that is being looked at.
             granted_at=self.at + MOMENT * self._leased,
@@ -420,8 +418,10 @@ def _may_not_answer(got: str) -> FeedbackError:
 
 
 def _question(lease: Lease, query: Query) -> Question:
-    clips = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
-    return Question(lease.token, query.id, *clips, lease.swapped, lease.granted_at, lease.expires_at)
+    first, second = query.first_clip, query.second_clip
+    left, right = (second, first) if lease.swapped else (first, second)
+    times = lease.granted_at, lease.expires_at
+    return Question(lease.token, query.id, left, right, lease.swapped, *times)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
