@@ -49,8 +49,8 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
         threads.append(thread)
         assert ready.wait(10)
     study.ask(2)
-    study.store.live.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
-    study.store.live.beat(study.project.id, "reward", Status("waiting", next_at=5))
+    study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
+    study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5))
     for events in heard:
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from math import inf
 from typing import Any, Final, final
 
-from preferl.store.live import Progress
+from preferl.store.progress import Progress
 from preferl.store.queue import Claim, Question
 from preferl.store.schema import RewardVersion
 from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
@@ -27,17 +27,17 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     come is told by the next reward (`until`). `share` is how much of the nearest end is done, None
     where that is a reward after the first.
     """
-    services = store.live.services(project_id)
+    services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
     budget = store.projects.get(project_id).budget
     asking = any(service.status.state != "stopped" for service in services)
     goal = budget or (None if asking else progress.wanted or None)
-    rewards = store.live.rewards(project_id)
+    rewards = store.reports.rewards(project_id)
     until, share = None, min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
         until = _until("next", service, (service.next_at or 0) - progress.revision)
     elif service is not None:
-        decided, needed = store.live.decided(project_id), service.first_at or 0
+        decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
     given = f"{progress.answered:,}"
@@ -217,7 +217,7 @@ def live_view(store: Store, project_id: int) -> dict[str, Any]:
     return {
         "rewards": [
             {name: getattr(reward, name) for name in REWARD_COLUMNS}
-            for reward in store.live.rewards(project_id)
+            for reward in store.reports.rewards(project_id)
         ],
         "episode": episode_view(store, project_id),
     }
@@ -225,7 +225,7 @@ def live_view(store: Store, project_id: int) -> dict[str, Any]:
 
 def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
     """The agent's last whole episode and what is known of it."""
-    clip = store.live.last_episode(project_id)
+    clip = store.reports.last_episode(project_id)
     if clip is None:
         return None
     known = {"steps": clip.steps, **(clip.detail or {})}

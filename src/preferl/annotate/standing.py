@@ -33,7 +33,7 @@ def standing(store: Store, project_id: int) -> dict[str, Any]:
     """Everything that the overview shows."""
     votes = store.questions.votes(project_id)
     people = store.people.all(project_id)
-    rewards = store.live.rewards(project_id)
+    rewards = store.reports.rewards(project_id)
     progress = store.progress(project_id)
     return {
         "progress": progress,
@@ -42,8 +42,8 @@ def standing(store: Store, project_id: int) -> dict[str, Any]:
         "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
         "chart": answers_over_time(votes.answered_at),
         "events": events(store, project_id, rewards),
-        "programs": program_words(store.live.services(project_id)),
-        "reward": newest_reward(rewards, store.live.clock()),
+        "programs": program_words(store.reports.services(project_id)),
+        "reward": newest_reward(rewards, store.reports.clock()),
     }
 
 

@@ -115,7 +115,7 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
             "rewards": [
                 {name: getattr(reward, name) for name in ("version", "accuracy", "low", "high")}
                 | {"answers": reward.answers}
-                for reward in store.live.rewards(project.id)
+                for reward in store.reports.rewards(project.id)
             ],
         }
     )

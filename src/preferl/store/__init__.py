@@ -5,8 +5,8 @@
 
 from preferl.store.clips import ClipStore, clip_ids, distinct_clips
 from preferl.store.feedback import StoredFeedback
-from preferl.store.live import Progress
 from preferl.store.people import Invitation
+from preferl.store.progress import Progress
 from preferl.store.projects import ProjectSettings
 from preferl.store.queue import Claim, Question, RecordedAnswer
 from preferl.store.status import FitMetrics, ServiceState, Status

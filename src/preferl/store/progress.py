@@ -1,4 +1,4 @@
-"""What people see besides clips: how far the work is, how good the reward is, what happened."""
+"""What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
 
 import time
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ PACE_SECONDS: Final = 600.0
 """A person's pace is that of their last ten minutes."""
 
 ACTIVE_SECONDS: Final = 60.0
-"""Who has given a sign of life since then is at work."""
+"""Who has sent a heartbeat since then is at work."""
 
 LOST_AFTER: Final = 3
 """Heartbeats that a program may miss before it counts as lost."""
@@ -31,13 +31,13 @@ class Progress:
     Attributes:
         answered: answers that count, of everybody, to what a reward learns from.
         wanted: the budget, or all answers that the queries so far need.
-        open: queries that still need answers, whether or not they can be shown yet.
+        open: queries that still need answers, with or without videos.
         pairs_undrawn: pairs that cannot be shown yet, since a video of theirs is missing.
         clips_failed: clips that could not be drawn.
-        people_active: how many people have given a sign of life within a minute.
+        people_active: people with a heartbeat within a minute.
         mine: this person's answers that count.
         mine_per_hour: at the pace of their last ten minutes; None with less than three answers.
-        revision: grows with everything that anybody says.
+        revision: grows with every answer, skips aside.
     """
 
     answered: int
@@ -52,8 +52,8 @@ class Progress:
 
 
 @final
-class Live:
-    """Reward versions, the last episode, progress: services write them and pages read them."""
+class Reports:
+    """Progress, heartbeats, reward versions and episodes: services write them, pages read them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,10 +65,10 @@ class Live:
         """How far a project is.
 
         Args:
-            project_id: which.
+            project_id: of the project.
             annotator_id: whose own numbers to add; these are always of this moment.
-            within: how old, in seconds, everybody's numbers may be. They count every query, so
-                that a page with hundreds of people does not count them anew for each answer.
+            within: how old, in seconds, everybody's numbers may be. They count every query, and a
+                page with hundreds of people must not count them anew for each answer.
         """
         with self._database.read() as session:
             at = clock(session)
@@ -79,10 +79,10 @@ class Live:
             return replace(everybody, mine=mine, mine_per_hour=pace)
 
     def _everybody(self, session: Session, project_id: int, at: float, within: float) -> Progress:
-        seen, known = self._seen.get(project_id, (0.0, None))
-        if known is not None and time.monotonic() - seen < within:
-            return known
         began = time.monotonic()
+        seen, known = self._seen.get(project_id, (0.0, None))
+        if known is not None and began - seen < within:
+            return known
         about: dict[str, Any] = {"project_id": project_id, "at": at - ACTIVE_SECONDS}
 
         def count(statement: Select[Any]) -> int:
@@ -131,13 +131,13 @@ class Live:
         interval: tuple[float, float] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> RewardVersion:
-        """Tell people of a reward model that was just published.
+        """Announce a reward version that was just published.
 
         Args:
-            project_id: which.
+            project_id: of the project.
             version: its number, from 1.
             answers: how many it was fitted to.
-            accuracy: on answers it has not seen; None without any.
+            accuracy: on held-out answers; None without any.
             interval: 95 % interval of that.
             detail: anything else, as JSON.
 
@@ -146,38 +146,30 @@ class Live:
         """
         if version < 1:
             raise ConfigError.mismatch("version", expected="at least 1", got=version)
-        low, high = interval or (None, None)
         row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
-        row.accuracy, row.low, row.high = accuracy, low, high
+        row.accuracy, (row.low, row.high) = accuracy, interval or (None, None)
         with self._database.write() as session:
             row.published_at = clock(session)
             return session.merge(row)
 
     def rewards(self, project_id: int) -> list[RewardVersion]:
-        """Every version that was published, oldest first."""
-        chosen = select(RewardVersion).where(RewardVersion.project_id == project_id)
-        return self._database.all(chosen.order_by(RewardVersion.version))
+        """Every published version, oldest first."""
+        published = select(RewardVersion).where(RewardVersion.project_id == project_id)
+        return self._database.all(published.order_by(RewardVersion.version))
 
     def last_episode(self, project_id: int) -> Clip | None:
         """The newest whole episode of the agent that can be shown."""
-        shown = (Clip.project_id == project_id, Clip.kind == "episode", Clip.video == "ready")
-        chosen = select(Clip).where(*shown).order_by(Clip.created_at.desc()).limit(1)
-        return self._database.first(chosen)
+        episodes = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
+        shown = episodes.where(Clip.video == "ready")
+        return self._database.first(shown.order_by(Clip.created_at.desc()).limit(1))
 
-    def beat(
-        self,
-        project_id: int,
-        name: str,
-        status: Status,
-        *,
-        every: float = 5.0,
-    ) -> None:
-        """A heartbeat of a program, such as `reward` or `agent`.
+    def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
+        """Record the heartbeat of a program, such as `reward` or `agent`.
 
         Args:
             project_id: for which it works.
             name: of the program; a second one of the same name takes its place.
-            status: how it is.
+            status: as it is now.
             every: seconds until the next one; after three times that it counts as lost.
         """
         detail = to_json(status)
@@ -186,17 +178,13 @@ class Live:
             session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
 
     def require_writable(self) -> None:
-        """Wait as a heartbeat has to.
-
-        Raises:
-            StorageError: none can be given now.
-        """
+        """Wait as a heartbeat has to, and raise `StorageError` where none can be recorded now."""
         with self._database.write(durable=False) as session:
             clock(session)
 
     def services(self, project_id: int) -> list[ServiceState]:
-        """The programs that have ever worked for a project, and whether they still live."""
-        chosen = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
+        """The programs that have ever worked for a project, and whether they still run."""
+        beats = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
         return [
             ServiceState(
                 service.name,
@@ -205,7 +193,7 @@ class Live:
                 service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
                 service.every,
             )
-            for service, age in self._database.rows(chosen.order_by(Service.name))
+            for service, age in self._database.rows(beats.order_by(Service.name))
         ]
 
 
@@ -230,15 +218,15 @@ class Events:
             session.add(Event(**about, at=clock(session), detail=detail))
 
     def last(self, kind: str) -> dict[str, Any] | None:
-        """What is known of the newest event of this kind that concerns the whole store."""
-        chosen = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
-        found = self._database.first(chosen.order_by(Event.id.desc()).limit(1))
+        """The detail of the newest event of this kind that concerns the whole store."""
+        events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
+        found = self._database.first(events.order_by(Event.id.desc()).limit(1))
         return None if found is None else found.detail or {}
 
     def latest(self, project_id: int, limit: int = 50) -> list[Event]:
         """The newest first."""
-        chosen = select(Event).where(Event.project_id == project_id)
-        return self._database.all(chosen.order_by(Event.id.desc()).limit(limit))
+        events = select(Event).where(Event.project_id == project_id)
+        return self._database.all(events.order_by(Event.id.desc()).limit(limit))
 
 
 def _own(session: Session, annotator_id: int, at: float) -> tuple[int, float | None]:
