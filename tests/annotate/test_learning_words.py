@@ -2,7 +2,7 @@
 
 import pytest
 
-from preferl.annotate.learning import Tally, program_words
+from preferl.annotate.progress import Tally, program_words
 from preferl.store.status import Status
 
 WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
@@ -128,7 +128,7 @@ def test_the_overview_says_what_programs_do(told):
     assert told(state="fitting") == "is learning from the answers now"
     assert told(state="failed", problem="full") == "has a problem and tries again: full"
     assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"
-    assert told(every=1e-9).startswith("no sign of life for 0 s")
+    assert told(every=1e-9).startswith("no heartbeat for 0 s")
     assert told(state="stopped") == "stopped just now"
     assert told("agent", "healthy") == "acts"
     far = {"steps": 12_400, "reward_version": 3}

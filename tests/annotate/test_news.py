@@ -5,8 +5,8 @@ import json
 import threading
 import urllib.request
 
-from preferl.annotate import live
-from preferl.annotate.live import News
+from preferl.annotate import news
+from preferl.annotate.news import News
 from preferl.store.status import Status
 
 AHEAD = "5 more until the next reward"
@@ -65,7 +65,7 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
 
 
 def test_a_sign_of_life_comes_where_there_is_no_news(study, app, serving, monkeypatch):
-    monkeypatch.setattr(live, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events, address = [], serving(app)
     about = (address, study.people["ann"][1], events, threading.Event())
     threading.Thread(target=listen, args=about, daemon=True).start()
@@ -101,7 +101,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
 
 
 def test_a_slow_reader_misses_only_what_is_old(study):
-    from preferl.annotate.live import BACKLOG, _put
+    from preferl.annotate.news import BACKLOG, _put
 
     async def session():
         reader = asyncio.Queue(BACKLOG)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preferl.annotate.learning import program_words, reward_words
+from preferl.annotate.progress import program_words, reward_words
 from preferl.store import FitMetrics, Status, Store
 from preferl.store.schema import RewardVersion, Service
 from preferl.store.status import from_json, read_status, to_json, write_status

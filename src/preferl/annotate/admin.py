@@ -1,31 +1,65 @@
-"""What those see who run a study: people, agreement, progress; and what they change."""
+"""The overview of those who run a study: people, agreement, progress; and what they change."""
 
 import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any, Literal
 from weakref import finalize
 
+import numpy as np
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi import Path as PathOf
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from preferl.annotate.limits import limited
 from preferl.annotate.pages import page
-from preferl.annotate.people import Administering, Watching, limited, meant, store_of
-from preferl.annotate.standing import standing
+from preferl.annotate.progress import ago, program_words, reward_words, statement
+from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
+from preferl.shapes import FloatArray
+from preferl.store.agreement import agreement_report
+from preferl.store.annotators import annotator_report
 from preferl.store.people import LONGEST_NAME
-from preferl.store.schema import Annotator, Role
-
-
-def _meant(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> None:
-    meant(request, csrf)
-
+from preferl.store.schema import Annotator, RewardVersion, Role
+from preferl.store.store import Store
+from preferl.store.votes import Votes
 
 router = APIRouter(prefix="/admin")
-CHANGES = [Depends(limited("request")), Depends(_meant)]
-LARGEST_NUMBER = 2**31 - 1
-"""Of a row, in every database."""
+CHANGES = [Depends(limited("request")), Depends(form_csrf)]
+LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
+
+WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
+
+LATEST = 12  # events that are shown
+
+EVENTS = {
+    "invited": "{name} was invited as {role}",
+    "role": "{name} became {role}",
+    "ended": "access of {name} was ended",
+    "restored": "{name} was let in again",
+    "settings": "settings were changed: {changed}",
+    "revoked": "the link of {name} was ended",
+    "qualified": "{name} was qualified by hand",
+}
+
+REASONS = {
+    "careless": "about {careless_share:.0%} of answers look random",
+    "known pairs": "only {known_accuracy:.0%} of {known} known pairs right",
+    "too fast": "{too_fast:.0%} of answers too fast to have looked",
+    "one side": "{left_rate:.0%} left",
+    "streak": "{streak} times the same side in a row",
+}
+"""Why somebody should look at a person's answers, by the reasons of their report."""
+
+ACTS: dict[str, tuple[str, dict[str, bool]]] = {
+    "role": ("role", {}),
+    "end": ("ended", {"disabled": True}),
+    "restore": ("restored", {"disabled": False}),
+    "qualify": ("qualified", {"qualified": True}),
+}
+"""What an admin does to a person: the event, and what changes."""
 
 TYPES = {
     "jsonl": "application/x-ndjson",
@@ -36,7 +70,7 @@ TYPES = {
 
 @router.get("", dependencies=[Depends(limited("overview"))])
 def overview(request: Request, person: Watching) -> HTMLResponse:
-    """How the study stands; spectators see no forms."""
+    """The progress of the study; spectators see no forms."""
     return _overview(request, person)
 
 
@@ -72,14 +106,8 @@ def change_person(
         raise HTTPException(404, "There is nobody of this number here.")
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
-    change: dict[str, tuple[str, dict[str, Any]]] = {
-        "role": ("role", {"role": role}),
-        "end": ("ended", {"disabled": True}),
-        "restore": ("restored", {"disabled": False}),
-        "qualify": ("qualified", {"qualified": True}),
-    }
-    kind, changes = change[act]
-    store.people.update(number, **changes)
+    kind, changes = ACTS[act]
+    store.people.update(number, role=role if act == "role" else None, **changes)
     known = {"name": other.name, "role": role}
     store.events.add(person.project_id, kind, annotator_id=person.id, detail=known)
     return RedirectResponse("/admin", 303)
@@ -122,7 +150,7 @@ def export(
     format: Literal["jsonl", "csv", "parquet"],  # noqa: A002 (part of the address)
 ) -> FileResponse:
     """Every answer of the study as a file."""
-    from preferl.store.exchange import export_answers  # what it needs is needed only here
+    from preferl.store.exchange import export_answers  # it loads what writes tables
 
     store = store_of(request)
     name = f"{store.projects.get(person.project_id).slug}-answers.{format}"
@@ -141,12 +169,109 @@ def export(
 def _overview(
     request: Request, person: Annotator, link: dict[str, str] | None = None
 ) -> HTMLResponse:
-    store = store_of(request)
-    context: dict[str, Any] = {
+    store, project_id = store_of(request), person.project_id
+    votes, progress = store.questions.votes(project_id), store.progress(project_id)
+    rewards = store.reports.rewards(project_id)
+    people = store.people.all(project_id)
+    context = {
         "person": person,
-        "project": store.projects.get(person.project_id),
+        "project": store.projects.get(project_id),
         "may_change": person.role == "admin",
         "link": link,
-        **standing(store, person.project_id),
+        "progress": progress,
+        "statement": statement(store, project_id, progress),
+        "people": _people_rows(people, votes, store.sign_ins.latest(project_id)),
+        "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
+        "chart": _answers_over_time(votes.answered_at),
+        "events": _events(store, project_id, rewards),
+        "programs": program_words(store.reports.services(project_id)),
+        "reward": _newest_reward(rewards, store.reports.clock()),
     }
     return page(request, "admin.html", context)
+
+
+def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[dict[str, str]]:
+    """What happened besides answers, published rewards included, the newest first."""
+    latest = store.events.latest(project_id, LATEST)
+    found = [(event.at, _worded(event.kind, event.detail or {})) for event in latest]
+    for reward in rewards[-LATEST:]:
+        text = f"reward version {reward.version} was published: {reward_words(reward)}"
+        found.append((reward.published_at, text))
+    found.sort(key=lambda event: event[0], reverse=True)
+    return [{"at": _moment(at), "text": text} for at, text in found[:LATEST]]
+
+
+def _newest_reward(rewards: list[RewardVersion], at: float) -> dict[str, Any] | None:
+    """The latest version in words, as of now; None before the first."""
+    if not rewards:
+        return None
+    newest = rewards[-1]
+    return {
+        "version": newest.version,
+        "words": reward_words(newest),
+        "ago": ago(at - newest.published_at),
+        "at": _moment(newest.published_at),
+    }
+
+
+def _people_rows(
+    people: list[Annotator], votes: Votes, signed_in: Mapping[int, float]
+) -> list[dict[str, Any]]:
+    """A row for each person: who they are, how they answer, and why somebody should look."""
+    described: dict[str, dict[str, Any]] = {
+        str(row["name"]): row for row in annotator_report(votes).rows()
+    }
+    last = np.zeros(len(votes.names))
+    np.maximum.at(last, votes.annotator, votes.answered_at)
+    seen = dict(zip(votes.names, last.tolist(), strict=True))
+    rows = []
+    for person in people:
+        row = described.get(person.name, {"name": person.name, "answers": 0, "reasons": []})
+        known = {
+            "id": person.id,
+            "role": person.role,
+            "disabled": person.disabled_at is not None,
+            "qualified": person.qualified_at is not None,
+            "last": _moment(seen[person.name]) if seen.get(person.name) else None,
+            "signed_in": _moment(signed_in[person.id]) if person.id in signed_in else None,
+            # As the page writes all percentages, with a space.
+            "why": [REASONS[why].format_map(row).replace("%", " %") for why in row["reasons"]],
+        }
+        rows.append(row | known)
+    return rows
+
+
+def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
+    """The count of answers as a line to draw; None with fewer than two."""
+    if len(answered_at) < 2:
+        return None
+    at = np.sort(answered_at)
+    rows = np.unique(np.linspace(0, len(at) - 1, 120).astype(int))
+    x = (at[rows] - at[0]) / max(at[-1] - at[0], 1e-9) * WIDTH
+    y = HEIGHT - (rows + 1) / len(at) * HEIGHT
+    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+    return {
+        "line": f"M{line}",
+        "area": f"M0 {HEIGHT}L{line}L{WIDTH} {HEIGHT}Z",
+        "first": _moment(at[0]),
+        "last": _moment(at[-1]),
+        "count": len(at),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+
+
+def _moment(seconds: float) -> str:
+    """A time in a form that everybody reads alike.
+
+    >>> _moment(0.0)
+    '1970-01-01 00:00'
+    """
+    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _worded(kind: str, detail: dict[str, Any]) -> str:
+    try:
+        return EVENTS[kind].format(**detail)
+    except KeyError:  # another program's kind of event, or another version's
+        return kind.replace("_", " ")

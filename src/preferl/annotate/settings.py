@@ -10,10 +10,6 @@ from preferl.errors import ConfigError, require_in
 from preferl.store.store import SHORTEST
 
 
-def _secret() -> str | None:
-    return os.environ.get("PREFERL_SECRET") or None
-
-
 @final
 @dataclass(frozen=True)
 class AnnotateSettings:
@@ -24,21 +20,21 @@ class AnnotateSettings:
             a `secret`.
         port: port to listen at; 0 takes any that is free.
         hosts: names under which people reach the page, beside `localhost`, numeric addresses and
-            the name in `public_url`; requests for others are refused, so that no foreign page
-            can get at a server on this machine by renaming itself.
+            the name in `public_url`. Requests for others are refused, so that no foreign page gets
+            at a server on this machine by renaming itself.
         public_url: where people find the page if that is not where it listens, as behind a proxy,
             such as `https://label.example.org`; with `https` cookies are never sent without it.
-        poll_seconds: how often the server looks for news to tell the open pages.
+        poll_seconds: how often the server looks for news to send to the open pages.
         session_days: days after which a person has to open their link again.
-        requests_per_second: changes of one person, lasting; bursts may be eight times as large.
-            The overview may be asked for a tenth as often, files of answers a hundredth.
+        requests_per_second: lasting rate of one person's changes; bursts may be eight times as
+            large. The overview allows a tenth, files of answers a hundredth.
         largest_request: bytes of a request's body.
         secret: signs sessions; of at least 32 characters, and needed where others than this
             machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
             no command line; None uses the key beside the labels.
 
     Raises:
-        ConfigError: a number out of its range, an address that is none, or one that others reach
+        ConfigError: a number out of its range, a malformed address, or one that others reach
             without a long secret.
 
     >>> AnnotateSettings(port=0).host
@@ -53,14 +49,19 @@ class AnnotateSettings:
     session_days: float = 30.0
     requests_per_second: float = 10.0
     largest_request: int = 64 * 1024
-    secret: str | None = field(default_factory=_secret, repr=False)
+    secret: str | None = field(
+        default_factory=lambda: os.environ.get("PREFERL_SECRET") or None, repr=False
+    )
 
     def __post_init__(self) -> None:
-        require_in("port", self.port, 0, 65535)
-        require_in("poll_seconds", self.poll_seconds, 0.02, 3600)
-        require_in("session_days", self.session_days, 1e-3, 3650)
-        require_in("requests_per_second", self.requests_per_second, 0.1, 1e6)
-        require_in("largest_request", self.largest_request, 1024, 2**30)
+        for name, low, high in (
+            ("port", 0, 65535),
+            ("poll_seconds", 0.02, 3600),
+            ("session_days", 1e-3, 3650),
+            ("requests_per_second", 0.1, 1e6),
+            ("largest_request", 1024, 2**30),
+        ):
+            require_in(name, getattr(self, name), low, high)
         if self.public_url is not None and urlsplit(self.public_url).scheme not in (
             "http",
             "https",
@@ -68,13 +69,13 @@ class AnnotateSettings:
             raise ConfigError.mismatch(
                 "public_url", expected="http:// or https://", got=self.public_url
             )
-        needed = self.secret is not None or not self.only_here
-        if needed and len(self.secret or "") < SHORTEST:
+        length = len(self.secret or "")
+        if length < SHORTEST and (self.secret is not None or not self.only_here):
+            why = "" if self.only_here else f", as {self.host} is open to other machines"
             raise ConfigError.mismatch(
-                "PREFERL_SECRET"
-                + ("" if self.only_here else f", as {self.host} is open to other machines"),
+                f"PREFERL_SECRET{why}",
                 expected=f"at least {SHORTEST} characters in the environment",
-                got=f"{len(self.secret or '')}",
+                got=length,
                 fix="Make one: export PREFERL_SECRET=$(python3 -c "
                 "'import secrets; print(secrets.token_urlsafe(32))')",
             )
@@ -92,9 +93,9 @@ class AnnotateSettings:
         return self.public_url is not None and urlsplit(self.public_url).scheme == "https"
 
     def admits(self, host: str) -> bool:
-        """Whether a request for this name, without its port, is meant for us.
+        """Whether a request for this name, without its port, is meant for this server.
 
-        Numeric addresses are: a page that renames itself to ours keeps its name.
+        Numeric addresses are: a page that renames itself to this server keeps its name.
         """
         named = urlsplit(self.public_url).hostname if self.public_url else None
         known = {"localhost", self.host, named, *self.hosts} - {None, ""}

@@ -29,14 +29,9 @@ from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 
-BUSY_SECONDS = 10.0
-"""How long a transaction waits for others to finish before it fails."""
-
-MOST_PARAMETERS = 500
-"""Values per statement: databases bound how many one may hold."""
-
-SLACK_SECONDS = 1.0
-"""Clocks may step back by this much (they are adjusted) before leases notice."""
+BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
+MOST_PARAMETERS = 500  # values per statement: databases bound how many one may hold
+SLACK_SECONDS = 1.0  # clocks may step back by this much (they are adjusted) before leases notice
 
 MOST_CHECKED: Final = 2**30
 """Bytes up to which a file is checked as it is opened, at 5 ms of processor time a megabyte: 0.2 s
@@ -91,8 +86,8 @@ class Database:
     """
 
     def __init__(self, url: str | URL) -> None:
-        self.url = _known(url)
-        self.engine = _engine(self.url)
+        self.engine = _engine(url)
+        self.url = self.engine.url
         # SQLite polls for its own lock; this one wakes the next writer at once.
         self._writing = threading.Lock() if self.is_sqlite else nullcontext()
 
@@ -103,11 +98,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A view of the database as it is now.
-
-        Raises:
-            StorageError: the database cannot be reached.
-        """
+        """A view of the database as of now; `StorageError` where it cannot be reached."""
         with _worded(self.url), Session(self.engine, expire_on_commit=False) as session:
             yield session
 
@@ -167,10 +158,7 @@ def keep_private(file: Path) -> None:
 
     SQLite gives its log the mode of the file. A file of somebody else stays as it is. Nothing opens
     the file here: closing it would end the locks of this process on it, and another process would
-    then remove the log that holds the answers.
-
-    Raises:
-        StorageError: the file cannot be made.
+    then remove the log that holds the answers. Raises `StorageError` where it cannot make one.
     """
     try:
         if not file.exists():
@@ -181,43 +169,29 @@ def keep_private(file: Path) -> None:
                 if path.stat().st_mode & 0o077:
                     path.chmod(0o600)
     except OSError as error:
-        raise StorageError.mismatch(
-            f"{file}", expected="a file that can be written and read", got=error
-        ) from error
+        expected = "a file that can be written and read"
+        raise StorageError.mismatch(f"{file}", expected=expected, got=error) from error
 
 
-def _known(url: str | URL) -> URL:
+def _engine(location: str | URL) -> Engine:
+    got = str(location)
     try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise _unknown(url) from error
-    name = parsed.get_backend_name()
-    if name == "postgres":  # what hosting services hand out
-        name, parsed = "postgresql", parsed.set(drivername="postgresql")
-    if name == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
-    if name == "sqlite" and parsed.database and parsed.database != ":memory:":
-        return parsed
-    raise _unknown(parsed.render_as_string(hide_password=True))
-
-
-def _unknown(url: object) -> ConfigError:
-    return ConfigError.mismatch(
-        "store",
-        expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-        got=repr(str(url)),
-    )
-
-
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() == "postgresql":
-        require("psycopg", extra="postgres")
-        return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
-    waiting = {"timeout": BUSY_SECONDS}
-    try:
+        url = make_url(location)
+        got, name = url.render_as_string(hide_password=True), url.get_backend_name()
+        if name in ("postgres", "postgresql"):  # hosting services hand out the short one
+            require("psycopg", extra="postgres")
+            url = url.set(drivername="postgresql+psycopg")
+            return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
+        if name != "sqlite" or url.database in (None, "", ":memory:"):
+            raise ArgumentError("no file of SQLite")
+        waiting = {"timeout": BUSY_SECONDS}
         engine = create_engine(url, pool_size=20, max_overflow=40, connect_args=waiting)
-    except NoSuchModuleError as error:  # sqlite+something
-        raise _unknown(url) from error
+    except (ArgumentError, NoSuchModuleError) as error:  # the latter for sqlite+something
+        raise ConfigError.mismatch(
+            "store",
+            expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
+            got=repr(got),
+        ) from error
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -136,8 +136,7 @@ class StoredFeedback:
             since: number of the newest query before the first of these.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
-            StorageError: the store cannot be written to; nothing is asked then.
+            FeedbackError, StorageError: as `ask` does.
         """
         pairs = check_pairs(pairs, len(segments))
         asked = [(first, second) for number, first, second in self._asked() if number > since]
@@ -170,13 +169,9 @@ class StoredFeedback:
         return self._known[1]
 
     def widget(self, name: str = "owner") -> Any:
-        """The queue as a cell of a notebook, on this store: answers given there count here.
+        """The queue as a cell of a notebook, on this store: answers of `name` there count here.
 
-        Args:
-            name: of the person who answers.
-
-        Raises:
-            MissingExtraError: the extra `notebook` is not installed.
+        Raises `MissingExtraError` where the extra `notebook` is not installed.
         """
         from preferl.store.widget import NotebookQueue, queue_widget
 

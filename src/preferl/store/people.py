@@ -25,8 +25,7 @@ KEPT: Final = 100
 
 LONGEST_NAME: Final = 80
 
-OWNER: Final = "owner"
-"""Name of the admin who works on the machine of the store."""
+OWNER: Final = "owner"  # name of the admin who works on the machine of the store
 
 LOOKS_LIKE: Final = {
     letter: latin
@@ -158,8 +157,7 @@ class People:
     def revoke(self, project_id: int, name: str) -> Annotator:
         """End the link of a person and all their sessions; a new invitation lets them in again.
 
-        Raises:
-            ConfigError: there is nobody of this name, or it is the owner's.
+        Raises `ConfigError` where there is nobody of this name, or it is the owner's.
         """
         refuse_owner(name)
         with self._database.write() as session:
@@ -197,11 +195,7 @@ class People:
         disabled: bool | None = None,
         qualified: bool | None = None,
     ) -> Annotator:
-        """Change what a person may do, where not None.
-
-        Raises:
-            ConfigError: no such person or role.
-        """
+        """Change what is not None; raises `ConfigError` for an unknown person or role."""
         with self._database.write() as session:
             annotator = _existing(session, annotator_id)
             if role is not None:

@@ -1,11 +1,9 @@
 """What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from sqlalchemy import Select, select
-from sqlalchemy.orm import Session
 
 from preferl.errors import ConfigError
 from preferl.store import statements
@@ -13,14 +11,9 @@ from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
 
-PACE_SECONDS: Final = 600.0
-"""A person's pace is that of their last ten minutes."""
-
-ACTIVE_SECONDS: Final = 60.0
-"""Who has sent a heartbeat since then is at work."""
-
-LOST_AFTER: Final = 3
-"""Heartbeats that a program may miss before it counts as lost."""
+PACE_SECONDS: Final = 600.0  # A person's pace is that of their last ten minutes
+ACTIVE_SECONDS: Final = 60.0  # who has sent a heartbeat since then is at work
+LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as lost
 
 
 @final
@@ -57,51 +50,42 @@ class Reports:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._seen: dict[int, tuple[float, Progress]] = {}  # when, by project
 
-    def progress(
-        self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
-    ) -> Progress:
-        """How far a project is.
+    def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
+        """How far a project is, and this person in it."""
+        with self._database.read() as session:
+            about: dict[str, Any] = {"project_id": project_id}
+            about["at"] = clock(session) - ACTIVE_SECONDS
 
-        Args:
-            project_id: of the project.
-            annotator_id: whose own numbers to add; these are always of this moment.
-            within: how old, in seconds, everybody's numbers may be. They count every query, and a
-                page with hundreds of people must not count them anew for each answer.
-        """
+            def count(statement: Select[Any]) -> int:
+                return int(session.scalar(statement, about) or 0)
+
+            given, asked, unanswered = session.execute(statements.TOTALS, about).one()
+            everybody = Progress(
+                answered=int(given),
+                wanted=session.get_one(Project, project_id).budget or int(asked),
+                open=int(unanswered),
+                pairs_undrawn=count(statements.UNDRAWN),
+                clips_failed=count(statements.FAILED),
+                people_active=count(statements.ACTIVE_PEOPLE),
+                mine=0,
+                mine_per_hour=None,
+                revision=count(statements.REVISION),
+            )
+        return everybody if annotator_id is None else replace(everybody, **self.own(annotator_id))
+
+    def own(self, annotator_id: int) -> dict[str, Any]:
+        """A person's own numbers in `Progress`, by name."""
         with self._database.read() as session:
             at = clock(session)
-            everybody = self._everybody(session, project_id, at, within)
-            if annotator_id is None:
-                return everybody
-            mine, pace = _own(session, annotator_id, at)
-            return replace(everybody, mine=mine, mine_per_hour=pace)
-
-    def _everybody(self, session: Session, project_id: int, at: float, within: float) -> Progress:
-        began = time.monotonic()
-        seen, known = self._seen.get(project_id, (0.0, None))
-        if known is not None and began - seen < within:
-            return known
-        about: dict[str, Any] = {"project_id": project_id, "at": at - ACTIVE_SECONDS}
-
-        def count(statement: Select[Any]) -> int:
-            return int(session.scalar(statement, about) or 0)
-
-        given, asked, unanswered = session.execute(statements.TOTALS, about).one()
-        found = Progress(
-            answered=int(given),
-            wanted=session.get_one(Project, project_id).budget or int(asked),
-            open=int(unanswered),
-            pairs_undrawn=count(statements.UNDRAWN),
-            clips_failed=count(statements.FAILED),
-            people_active=count(statements.ACTIVE_PEOPLE),
-            mine=0,
-            mine_per_hour=None,
-            revision=count(statements.REVISION),
-        )
-        self._seen[project_id] = began, found
-        return found
+            about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
+            mine = int(session.scalar(statements.MINE, about) or 0)
+            recent, since = session.execute(statements.MINE_SINCE, about).one()
+        pace = None
+        if recent >= 3 and at > since:
+            # The first answer of the span began it, so it is not counted as work done within.
+            pace = 3600.0 * (recent - 1) / (at - since)
+        return {"mine": mine, "mine_per_hour": pace}
 
     def open(self, project_id: int) -> int:
         """How many queries still need answers; `Progress.open` alone."""
@@ -131,18 +115,15 @@ class Reports:
         interval: tuple[float, float] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> RewardVersion:
-        """Announce a reward version that was just published.
+        """Announce a reward version, numbered from 1, that was just published.
 
         Args:
             project_id: of the project.
-            version: its number, from 1.
+            version: its number.
             answers: how many it was fitted to.
             accuracy: on held-out answers; None without any.
             interval: 95 % interval of that.
             detail: anything else, as JSON.
-
-        Raises:
-            ConfigError: a version below 1.
         """
         if version < 1:
             raise ConfigError.mismatch("version", expected="at least 1", got=version)
@@ -166,11 +147,8 @@ class Reports:
     def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
         """Record the heartbeat of a program, such as `reward` or `agent`.
 
-        Args:
-            project_id: for which it works.
-            name: of the program; a second one of the same name takes its place.
-            status: as it is now.
-            every: seconds until the next one; after three times that it counts as lost.
+        A second program of the same name takes its place. After three times `every` seconds without
+        another heartbeat it counts as lost.
         """
         detail = to_json(status)
         about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
@@ -227,13 +205,3 @@ class Events:
         """The newest first."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))
-
-
-def _own(session: Session, annotator_id: int, at: float) -> tuple[int, float | None]:
-    about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
-    mine = int(session.scalar(statements.MINE, about) or 0)
-    recent, since = session.execute(statements.MINE_SINCE, about).one()
-    if recent < 3 or at <= since:
-        return mine, None
-    # The first answer of the span began it, so it is not counted as work done within.
-    return mine, 3600.0 * (recent - 1) / (at - since)

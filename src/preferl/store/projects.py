@@ -128,11 +128,7 @@ class Projects:
         return self._database.all(select(Project).order_by(Project.id))
 
     def only(self) -> Project:
-        """The one project of a store that has one.
-
-        Raises:
-            ConfigError: there are none or several.
-        """
+        """The one project of a store; raises `ConfigError` where there are none or several."""
         found = self.all()
         if not found:
             fix = "Make one with `preferl annotate create`."
@@ -144,8 +140,7 @@ class Projects:
     def update(self, project_id: int, **changes: Any) -> Project:
         """Change settings of a project; what it has asked so far keeps its quorum.
 
-        Raises:
-            ConfigError: settings out of range, or unknown ones.
+        Raises `ConfigError` for settings out of range, or unknown ones.
         """
         known = {item.name for item in fields(ProjectSettings)}
         if not set(changes) <= known:

@@ -19,8 +19,7 @@ from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purp
 from preferl.store.statements import LATEST
 from preferl.store.votes import Votes
 
-GREATEST_SPEED: Final = 2.0
-"""Times as fast as they are that the page plays clips at most."""
+GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
 WINDOWS_PER_PAIR: Final = 20
 """Windows drawn for each known pair, of the best and the worst twentieth of them."""
@@ -119,13 +118,7 @@ class Questions:
     def cancel(
         self, project_id: int, *, before_version: int | None = None, ids: Sequence[int] = ()
     ) -> int:
-        """Cancel queries that have no answer yet; returns how many.
-
-        Args:
-            project_id: of the project.
-            before_version: those that an older reward than this chose.
-            ids: or these.
-        """
+        """Cancel queries without answers: those of older rewards, or of `ids`; returns how many."""
         answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
         older = Query.model_version < before_version if before_version is not None else None
         cancelled = (
@@ -169,9 +162,7 @@ class Questions:
     ) -> Votes:
         """The answers that count, oldest first: the latest of each person about each query.
 
-        Args:
-            project_id: of the project.
-            purposes: of the queries; a reward learns from `"ask"` alone.
+        A reward learns from queries of the purpose `"ask"` alone.
         """
         people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
         with self._database.read() as session:

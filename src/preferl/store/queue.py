@@ -36,8 +36,7 @@ REPEAT_AFTER: Final = 10
 MOMENT: Final = 1e-6
 """Seconds between leases of one claim; the least that seconds since the epoch tell apart."""
 
-CHANCES: Final = 5
-"""Tries to get a query while others take them at the same time."""
+CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
 class Question(NamedTuple):

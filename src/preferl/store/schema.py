@@ -1,4 +1,4 @@
-"""The tables in which labels live; rows, once read, are plain objects.
+"""The tables that hold labels; rows, once read, are plain objects.
 
 Times are seconds since the epoch by the database's clock. Answers are only ever added: the latest
 row of a person about a query counts, so that a changed mind never rewrites history.
@@ -37,8 +37,7 @@ ROLES: Final[tuple[str, ...]] = get_args(Role)
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 """Kinds that settle a query for the person who gave them."""
 
-DECIDING: Final = ("left", "right", "equal")
-"""Kinds that a reward learns from."""
+DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
 
 STRENGTHS: Final = ("slight", "clear")
 ANSWERS: Final = (*COUNTED, "skip")
@@ -66,13 +65,12 @@ def _probability(column: str) -> CheckConstraint:
 
 def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
     """The queries that are not cancelled and meet a condition, the most urgent first."""
+    left = " AND cancelled_at IS NULL"
     return Index(
         name,
-        "project_id",
-        text("priority DESC"),
-        "id",
-        sqlite_where=text(f"{sqlite} AND cancelled_at IS NULL"),
-        postgresql_where=text(f"{postgresql} AND cancelled_at IS NULL"),
+        *("project_id", text("priority DESC"), "id"),
+        sqlite_where=text(sqlite + left),
+        postgresql_where=text(postgresql + left),
     )
 
 
@@ -164,12 +162,10 @@ class SignIn(Base):
     """A browser in which somebody opened their link; its session holds until `ended_at` is set."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), index=True)
     token_hash: Mapped[str] = mapped_column(unique=True)
     began_at: Mapped[float]
     ended_at: Mapped[float | None]
-
-    __table_args__ = (Index(None, "annotator_id"),)
 
 
 class Query(Base):
@@ -185,7 +181,7 @@ class Query(Base):
     model_version: Mapped[int | None]
     known: Mapped[float | None]
     repeat_of: Mapped[int | None] = mapped_column(ForeignKey("query.id"))
-    for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"))
+    for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"), index=True)
     swapped: Mapped[bool | None]
     quorum: Mapped[int]
     needed: Mapped[int]
@@ -204,7 +200,6 @@ class Query(Base):
         Index(None, "project_id", "purpose"),
         Index(None, "project_id", "first_clip"),
         Index(None, "project_id", "second_clip"),
-        Index(None, "for_annotator"),
     )
 
 
@@ -212,14 +207,14 @@ class Lease(Base):
     """A query is with a person until it expires; no more are out than answers are needed."""
 
     query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
-    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), primary_key=True)
+    annotator_id: Mapped[int] = mapped_column(
+        ForeignKey("annotator.id"), primary_key=True, index=True
+    )
     token: Mapped[str] = mapped_column(unique=True)
     swapped: Mapped[bool]
     granted_at: Mapped[float]
     renewed_at: Mapped[float]
     expires_at: Mapped[float]
-
-    __table_args__ = (Index(None, "annotator_id"),)
 
 
 class Answer(Base):
@@ -277,7 +272,7 @@ class Service(Base):
 
 
 class Event(Base):
-    """Anything else that is worth remembering: invitations, exports, changed settings."""
+    """Anything else to remember: invitations, exports, changed settings."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))

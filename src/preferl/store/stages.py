@@ -8,7 +8,7 @@ what the environment puts elsewhere in each episode without a joint, such as the
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
@@ -80,16 +80,6 @@ def view(env: Environment, camera: Camera | None) -> Any:
     return free
 
 
-class Stage(Protocol):
-    """Draws states of one environment."""
-
-    def widths(self) -> tuple[int, ...]:
-        """How many numbers a state may have."""
-
-    def draw(self, state: Array, action: Array) -> Array:
-        """Draw a state `[state]` before `action` is taken, as `[h, w, 3]` bytes."""
-
-
 @final
 class MujocoStage:
     """Draws MuJoCo states without shadows, mirrors and smoothed edges.
@@ -141,11 +131,7 @@ class MujocoStage:
 
 @final
 class StateStage:
-    """Draws environments that keep all of their state in `state`, as classic control does.
-
-    Raises:
-        ConfigError: an environment that has no such state.
-    """
+    """Draws environments that keep all of their state in `state`, as classic control does."""
 
     def __init__(self, env: Environment) -> None:
         env.reset(seed=0)
@@ -164,6 +150,10 @@ class StateStage:
             limit = self._stage.max_torque
             self._stage.last_u = float(np.clip(np.ravel(action)[0], -limit, limit))
         return np.asarray(self._env.render(), np.uint8)
+
+
+Stage = MujocoStage | StateStage
+"""Draws states of one environment."""
 
 
 @final
@@ -187,11 +177,7 @@ class StateReader:
         self._stage: Any = env.unwrapped
 
     def __call__(self) -> FloatArray:
-        """`[state]` of this moment.
-
-        Raises:
-            ConfigError: neither MuJoCo nor an environment with `state`.
-        """
+        """`[state]` of this moment; `ConfigError` where the environment has neither."""
         if self._placed is None:
             return np.array(_state(self._stage), np.float64).ravel()
         model, data = self._stage.model, self._stage.data

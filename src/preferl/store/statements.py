@@ -5,7 +5,7 @@ Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the 
 
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, case, exists, func, select
+from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, exists, func, select
 from sqlalchemy.orm import aliased
 
 from preferl.store.database import SLACK_SECONDS
@@ -34,6 +34,10 @@ ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > 0)
 KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
 """That the person holds a query, or did until it expired."""
+
+
+_COUNTS: Final = (Answer.kind.in_(COUNTED), LATEST)
+_DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
 
 
 def _answered(*kinds: str) -> ColumnElement[bool]:
@@ -94,8 +98,7 @@ KNOWN_HAD: Final = select(func.count(Query.id)).where(
 KNOWN_ANSWERED: Final = (
     select(Answer.preference, Query.known)
     .join(Query, Query.id == Answer.query_id)
-    .where(Answer.annotator_id == PERSON, Query.purpose == "known")
-    .where(Answer.kind.in_(COUNTED), LATEST)
+    .where(Answer.annotator_id == PERSON, Query.purpose == "known", *_COUNTS)
     .order_by(Answer.id)
     .limit(LIMIT)
 )
@@ -110,12 +113,8 @@ REPEATABLE: Final = (
     select(Answer.query_id, Answer.swapped)
     .join(Query, Query.id == Answer.query_id)
     .where(Answer.annotator_id == PERSON, Answer.project_id == PROJECT)
-    .where(
-        Query.purpose == "ask",
-        Answer.kind.in_(DECIDING),
-        LATEST,
-        ~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON),
-    )
+    .where(Query.purpose == "ask", *_DECIDES)
+    .where(~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON))
     .order_by(Answer.id.desc())
     .offset(LIMIT)
     .limit(100)
@@ -123,30 +122,26 @@ REPEATABLE: Final = (
 """Answers that may be asked for again, the newest `limit` left out."""
 
 
-def _sum(column: Any) -> ColumnElement[Any]:
-    return func.coalesce(func.sum(column), 0)
-
-
-def _where(condition: ColumnElement[bool], column: Any) -> ColumnElement[int]:
-    return case((condition, column), else_=0)
+def _sum(column: Any, *where: ColumnElement[bool]) -> ColumnElement[Any]:
+    total: Any = func.sum(column)
+    return func.coalesce(total.filter(*where) if where else total, 0)
 
 
 _given: Final = _sum(Query.quorum - Query.needed)
 GIVEN: Final[Select[Any]] = select(_given).where(*_ASKED)
 """Answers that count towards the budget."""
 
-TOTALS: Final[Select[Any]] = select(
-    _given,
-    _sum(_where(_NOT_CANCELLED, Query.quorum)),
-    _sum(_where(_NOT_CANCELLED & (Query.needed > 0), 1)),
+_wanted: Final = _sum(Query.quorum, _NOT_CANCELLED)
+ASKED: Final[Select[Any]] = select(_wanted).where(*_ASKED)
+TOTALS: Final = select(
+    _given, _wanted, func.count().filter(_NOT_CANCELLED, Query.needed > 0)
 ).where(*_ASKED)
 """Answers that count, answers that are wanted, queries that need some: in one pass."""
 
 DECIDED: Final = (
     select(func.count(func.distinct(Answer.query_id)))
     .join(Query, Query.id == Answer.query_id)
-    .where(Answer.project_id == PROJECT, Query.purpose == "ask")
-    .where(Answer.kind.in_(DECIDING), LATEST)
+    .where(Answer.project_id == PROJECT, Query.purpose == "ask", *_DECIDES)
 )
 UNDRAWN: Final = select(func.count(Query.id)).where(
     Query.project_id == PROJECT, Query.ready.is_(False), _NOT_CANCELLED
@@ -162,22 +157,18 @@ REVISION: Final = select(func.count(Answer.id)).where(
 )
 """Answers of whatever kind but skips: grows with each."""
 
-ASKED: Final[Select[Any]] = select(_sum(Query.quorum)).where(*_ASKED, _NOT_CANCELLED)
 UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(False))
 
 BY_KEY: Final = select(Answer).where(Answer.key == bindparam("key"))
 BY_TOKEN: Final = select(Lease).where(
     Lease.token == bindparam("token"), Lease.annotator_id == PERSON
 )
-SETTLED: Final = select(func.count()).where(
-    Answer.query_id == QUERY, Answer.kind.in_(COUNTED), LATEST
-)
+SETTLED: Final = select(func.count()).where(Answer.query_id == QUERY, *_COUNTS)
 """How many people have settled a query for themselves."""
 
-STANDS: Final = (Answer.annotator_id == PERSON, Answer.kind.in_(COUNTED), LATEST)
-MINE: Final = select(func.count(Answer.id)).where(*STANDS)
+MINE: Final = select(func.count(Answer.id)).where(Answer.annotator_id == PERSON, *_COUNTS)
 MINE_SINCE: Final = select(func.count(Answer.id), func.min(Answer.answered_at)).where(
-    *STANDS, Answer.answered_at > AT
+    Answer.annotator_id == PERSON, Answer.answered_at > AT, *_COUNTS
 )
 LAST_ANSWER: Final = (
     select(Answer)

@@ -32,8 +32,7 @@ LABELS = "labels.db"
 CLIPS = "clips"
 KEY = "key"
 
-SHORTEST: Final = 32
-"""Bytes of a secret that nobody guesses."""
+SHORTEST: Final = 32  # bytes of a secret that nobody guesses
 
 PG_LOCK: Final = 0x707265666572
 """Names the lock under which programs that start together upgrade one after the other."""
@@ -124,11 +123,9 @@ class Store:
         """Close the database; acknowledged answers are on disk anyway."""
         self.database.close()
 
-    def progress(
-        self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
-    ) -> Progress:
-        """How far a project is, and this person in it; see `Reports.progress`."""
-        return self.reports.progress(project_id, annotator_id, within=within)
+    def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
+        """How far a project is, and this person in it."""
+        return self.reports.progress(project_id, annotator_id)
 
     def key(self) -> bytes:
         """The secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.
@@ -162,8 +159,7 @@ def _make(folder: Path) -> None:
 def stored_key(file: Path) -> bytes:
     """The secret in `file`, made if there is none; programs that start together share one.
 
-    Raises:
-        StorageError: the file cannot be written or read, is short, or others may read it.
+    Raises `StorageError` where the file cannot be written or read, is short, or is open to others.
     """
     try:
         if not file.is_file():
@@ -195,8 +191,7 @@ def stored_key(file: Path) -> bytes:
 def upgrade(database: Database) -> None:
     """Create the tables, or change them to this version's; does nothing if they fit.
 
-    Raises:
-        StorageError: a newer version has written the database.
+    Raises `StorageError` where a newer version has written the database.
     """
     config = _config()
     scripts = ScriptDirectory.from_config(config)
