@@ -17,10 +17,9 @@ from typing import Final, final
 import uvicorn
 from fastapi import FastAPI
 
-from preferl.annotate.app import create_app
+from preferl.annotate.app import AnnotateSettings, create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
 from preferl.annotate.news import HELD
-from preferl.annotate.settings import AnnotateSettings
 from preferl.errors import ConfigError
 from preferl.files import writing
 from preferl.store.schema import Project

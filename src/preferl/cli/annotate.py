@@ -168,8 +168,8 @@ def run_serve(config: ServeConfig) -> None:
     import os
 
     _say("Starting the page ...")  # what follows takes seconds
+    from preferl.annotate import AnnotateSettings
     from preferl.annotate.serve import serve
-    from preferl.annotate.settings import AnnotateSettings
     from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 

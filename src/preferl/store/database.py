@@ -28,6 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
+from preferl.reading import reading
 
 BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
 MOST_PARAMETERS = 500  # values per statement: databases bound how many one may hold
@@ -160,7 +161,7 @@ def keep_private(file: Path) -> None:
     the file here: closing it would end the locks of this process on it, and another process would
     then remove the log that holds the answers. Raises `StorageError` where it cannot make one.
     """
-    try:
+    with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.exists():
             with writing(file, private=True, first=True) as draft:
                 draft.touch()
@@ -168,9 +169,6 @@ def keep_private(file: Path) -> None:
             with suppress(PermissionError, FileNotFoundError):
                 if path.stat().st_mode & 0o077:
                     path.chmod(0o600)
-    except OSError as error:
-        expected = "a file that can be written and read"
-        raise StorageError.mismatch(f"{file}", expected=expected, got=error) from error
 
 
 def _engine(location: str | URL) -> Engine:

@@ -86,15 +86,8 @@ class Queue:
         """The questions this person holds, filled up to `count`.
 
         Asking again returns the same ones with the same sides, so that a page can be reloaded.
-
-        Args:
-            project_id: of the project.
-            annotator_id: of the person.
-            count: at most so many.
-            undrawn: also those without videos, for programs that answer by the numbers.
-
-        Raises:
-            FeedbackError: somebody who may not answer here, or a count out of range.
+        Those that are `undrawn` have no videos yet; programs that answer by the numbers take them,
+        too. Raises `FeedbackError` for a count out of range and for people who may not answer here.
         """
         if not 1 <= count <= MOST_AT_ONCE:
             raise FeedbackError.mismatch("count", expected=f"1 to {MOST_AT_ONCE}", got=count)
@@ -176,11 +169,8 @@ class Queue:
     def undo(self, annotator_id: int, key: str) -> Question | None:
         """Take back this person's latest answer that stands and give them the question again.
 
-        Answers before it can be taken back in turn. Returns None when there is nothing to undo.
-
-        Args:
-            annotator_id: of the person.
-            key: chosen by the sender; sending it again returns the same question.
+        Answers before it can be taken back one by one. Sending the same `key` again returns the
+        same question; None where there is nothing to undo.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:

@@ -23,16 +23,8 @@ Camera = str | dict[str, Any]
 FREE = ("lookat", "distance", "azimuth", "elevation", "trackbodyid")
 """What a free camera has: a point and metres from it, two angles in degrees, a body to follow."""
 
-CAMERAS: Mapping[str, Camera] = MappingProxyType(
-    {
-        "AdroitHandDoor-v1": {
-            "lookat": [0.02, -0.07, 0.25],
-            "distance": 1.4,
-            "azimuth": 68.0,
-            "elevation": -33.0,
-        }
-    }
-)
+_DOOR = {"lookat": [0.02, -0.07, 0.25], "distance": 1.4, "azimuth": 68.0, "elevation": -33.0}
+CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
 """Ids to views of hand and object where the environment's own hides one behind the other."""
 
 

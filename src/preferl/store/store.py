@@ -20,6 +20,7 @@ from sqlalchemy import text
 
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
+from preferl.reading import reading
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, require_whole, sqlite_url
 from preferl.store.people import People, SignIns
@@ -89,16 +90,11 @@ class Store:
         ...         store.people.invite(project.id, "Ann").annotator.name
         'Ann'
         """
-        if "://" in str(location):
-            database = Database(str(location))
-            if files is None and not database.is_sqlite:
-                raise ConfigError.mismatch(
-                    "files",
-                    expected="a folder for clips and videos beside a PostgreSQL database",
-                    got="none",
-                )
-        else:
-            database = Database(sqlite_url(Path(location) / LABELS))
+        is_url = "://" in str(location)
+        database = Database(str(location) if is_url else sqlite_url(Path(location) / LABELS))
+        if files is None and not database.is_sqlite:
+            expected = "a folder for clips and videos beside a PostgreSQL database"
+            raise ConfigError.mismatch("files", expected=expected, got="none")
         file = Path(str(database.url.database))
         folder = Path(files or file.parent)
         _make(folder)
@@ -148,12 +144,8 @@ class Store:
 
 
 def _make(folder: Path) -> None:
-    try:
+    with reading(folder, expected="a folder that can be made", error=StorageError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError.mismatch(
-            f"{folder}", expected="a folder that can be made", got=error
-        ) from error
 
 
 def stored_key(file: Path) -> bytes:
@@ -161,31 +153,23 @@ def stored_key(file: Path) -> bytes:
 
     Raises `StorageError` where the file cannot be written or read, is short, or is open to others.
     """
-    try:
+    with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.is_file():
             with writing(file, durable=True, private=True, first=True) as draft:
                 draft.write_bytes(secrets.token_hex(32).encode())
         with file.open("rb") as opened:
             mode, key = stat.S_IMODE(os.fstat(opened.fileno()).st_mode), opened.read()
-    except StorageError:
-        raise
-    except OSError as error:
-        expected = "a file that can be written and read"
-        raise StorageError.mismatch(f"{file}", expected=expected, got=error) from error
-    what = f"{file}, the secret of this store"
-    anew = "elete it to get a new one; everybody is signed out then, and the owner's link changes."
-    if os.name != "nt" and mode & 0o077:  # Windows has no such modes
-        raise StorageError.mismatch(
-            what,
-            expected="a file that nobody but its owner may read",
-            got=f"mode {mode:o}",
-            fix=f"If nobody else has read it: chmod 600 {file}. Otherwise d{anew}",
-        )
     count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
-    if count < SHORTEST:
-        expected = f"at least {SHORTEST} bytes"
-        raise StorageError.mismatch(what, expected=expected, got=count, fix=f"D{anew}")
-    return key
+    fix = "Delete it to get a new one; everybody is signed out then, and the owner's link changes."
+    if os.name != "nt" and mode & 0o077:  # Windows has no such modes
+        expected, got = "a file that nobody but its owner may read", f"mode {mode:o}"
+        fix = f"If nobody else has read it: chmod 600 {file}. Otherwise: {fix}"
+    elif count < SHORTEST:
+        expected, got = f"at least {SHORTEST} bytes", f"{count}"
+    else:
+        return key
+    what = f"{file}, the secret of this store"
+    raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
 
 
 def upgrade(database: Database) -> None:

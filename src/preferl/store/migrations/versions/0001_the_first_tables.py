@@ -10,8 +10,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 TYPES = {
     "int": sa.Integer,
@@ -37,7 +35,7 @@ def refers(column: str, table: str) -> sa.ForeignKeyConstraint:
 
 
 def upgrade() -> None:
-    """To this revision."""
+    """To this revision; nothing leads back, since stores are copied before."""
     op.create_table(
         "project",
         *columns(
@@ -162,8 +160,3 @@ def upgrade() -> None:
             sqlite_where=sa.text(f"{sqlite} AND cancelled_at IS NULL"),
             postgresql_where=sa.text(f"{postgresql} AND cancelled_at IS NULL"),
         )
-
-
-def downgrade() -> None:
-    """Refuse: stores are only ever upgraded, after a copy was kept."""
-    raise NotImplementedError

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -22,8 +20,3 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.Double()),
         sa.Index(None, "annotator_id"),
     )
-
-
-def downgrade() -> None:
-    """Refuse: stores are only ever upgraded, after a copy was kept."""
-    raise NotImplementedError
