@@ -1,8 +1,6 @@
 """The overview of those who run a study: people, agreement, progress; and what they change."""
 
 import tempfile
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any, Literal
@@ -16,7 +14,7 @@ from starlette.responses import Response
 
 from preferl.annotate.limits import limited
 from preferl.annotate.pages import page
-from preferl.annotate.progress import ago, program_words, reward_words, statement
+from preferl.annotate.progress import moment, program_words, reward_words, statement
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.shapes import FloatArray
 from preferl.store.agreement import agreement_report
@@ -172,7 +170,6 @@ def _overview(
     store, project_id = store_of(request), person.project_id
     votes, progress = store.questions.votes(project_id), store.progress(project_id)
     rewards = store.reports.rewards(project_id)
-    people = store.people.all(project_id)
     context = {
         "person": person,
         "project": store.projects.get(project_id),
@@ -180,64 +177,43 @@ def _overview(
         "link": link,
         "progress": progress,
         "statement": statement(store, project_id, progress),
-        "people": _people_rows(people, votes, store.sign_ins.latest(project_id)),
+        "people": _people(store, project_id, votes),
         "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
         "chart": _answers_over_time(votes.answered_at),
         "events": _events(store, project_id, rewards),
         "programs": program_words(store.reports.services(project_id)),
-        "reward": _newest_reward(rewards, store.reports.clock()),
+        "reward": rewards[-1] if rewards else None,
+        "now": store.reports.clock(),
     }
     return page(request, "admin.html", context)
 
 
-def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[dict[str, str]]:
-    """What happened besides answers, published rewards included, the newest first."""
+def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
+    """When and what happened besides answers, published rewards included, the newest first."""
     latest = store.events.latest(project_id, LATEST)
     found = [(event.at, _worded(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-LATEST:]:
         text = f"reward version {reward.version} was published: {reward_words(reward)}"
         found.append((reward.published_at, text))
-    found.sort(key=lambda event: event[0], reverse=True)
-    return [{"at": _moment(at), "text": text} for at, text in found[:LATEST]]
+    return sorted(found, key=lambda event: event[0], reverse=True)[:LATEST]
 
 
-def _newest_reward(rewards: list[RewardVersion], at: float) -> dict[str, Any] | None:
-    """The latest version in words, as of now; None before the first."""
-    if not rewards:
-        return None
-    newest = rewards[-1]
-    return {
-        "version": newest.version,
-        "words": reward_words(newest),
-        "ago": ago(at - newest.published_at),
-        "at": _moment(newest.published_at),
-    }
-
-
-def _people_rows(
-    people: list[Annotator], votes: Votes, signed_in: Mapping[int, float]
-) -> list[dict[str, Any]]:
-    """A row for each person: who they are, how they answer, and why somebody should look."""
+def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]:
+    """Everybody with how they answer, why somebody should look, and when they were last here."""
     described: dict[str, dict[str, Any]] = {
         str(row["name"]): row for row in annotator_report(votes).rows()
     }
     last = np.zeros(len(votes.names))
     np.maximum.at(last, votes.annotator, votes.answered_at)
     seen = dict(zip(votes.names, last.tolist(), strict=True))
+    signed_in = store.sign_ins.latest(project_id)
     rows = []
-    for person in people:
-        row = described.get(person.name, {"name": person.name, "answers": 0, "reasons": []})
-        known = {
-            "id": person.id,
-            "role": person.role,
-            "disabled": person.disabled_at is not None,
-            "qualified": person.qualified_at is not None,
-            "last": _moment(seen[person.name]) if seen.get(person.name) else None,
-            "signed_in": _moment(signed_in[person.id]) if person.id in signed_in else None,
-            # As the page writes all percentages, with a space.
-            "why": [REASONS[why].format_map(row).replace("%", " %") for why in row["reasons"]],
-        }
-        rows.append(row | known)
+    for person in store.people.all(project_id):
+        row = described.get(person.name, {"answers": 0, "reasons": []})
+        # As the page writes all percentages, with a space.
+        why = [REASONS[reason].format_map(row).replace("%", " %") for reason in row["reasons"]]
+        times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
+        rows.append({**row, **times, "who": person, "why": why})
     return rows
 
 
@@ -253,21 +229,12 @@ def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
     return {
         "line": f"M{line}",
         "area": f"M0 {HEIGHT}L{line}L{WIDTH} {HEIGHT}Z",
-        "first": _moment(at[0]),
-        "last": _moment(at[-1]),
+        "first": moment(at[0]),
+        "last": moment(at[-1]),
         "count": len(at),
         "width": WIDTH,
         "height": HEIGHT,
     }
-
-
-def _moment(seconds: float) -> str:
-    """A time in a form that everybody reads alike.
-
-    >>> _moment(0.0)
-    '1970-01-01 00:00'
-    """
-    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _worded(kind: str, detail: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from starlette.responses import Response
 
 from preferl.annotate.limits import limited
-from preferl.annotate.progress import episode_view
+from preferl.annotate.progress import ago, episode_view, moment, reward_words
 from preferl.annotate.sessions import (
     Anyone,
     begin_session,
@@ -47,7 +47,7 @@ def templates(static: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["static"] = static
-    environment.filters["prose"] = prose
+    environment.filters.update(ago=ago, moment=moment, prose=prose, reward_words=reward_words)
     return environment
 
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Final, final
 
 from preferl.store.progress import Progress
@@ -158,6 +159,15 @@ def ago(seconds: float) -> str:
         if (count := int(seconds // length)) > 0:
             return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
     return "just now"
+
+
+def moment(seconds: float) -> str:
+    """A time in a form that everybody reads alike.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00'
+    """
+    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def plural(count: int) -> str:
