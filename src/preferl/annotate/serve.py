@@ -197,7 +197,6 @@ class Renderer:
         self._rest = rest
         self._command = preferl_program(*arguments)
         self._stopping = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -207,13 +206,11 @@ class Renderer:
     def stop(self) -> None:
         """End the process, by force where it does not end by itself."""
         self._stopping.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
         self._thread.join(10)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            self._process = process = subprocess.Popen(self._command, start_new_session=True)
+            process = subprocess.Popen(self._command, start_new_session=True)
             while process.poll() is None and not self._stopping.wait(0.2):
                 pass
             if self._stopping.is_set():
