@@ -156,7 +156,7 @@ class Trial:
 
     def _all_learned(self) -> bool:
         try:
-            rewards = self.store.live.rewards(self.project)
+            rewards = self.store.reports.rewards(self.project)
             answered = self.store.progress(self.project).answered
         except StorageError:
             return False

@@ -28,7 +28,7 @@ KINDS = ("left", "right", "equal", "cannot_tell")
 SERVER = """
 import sys
 from preferl.annotate.serve import serve
-from preferl.annotate.settings import AnnotateSettings
+from preferl.annotate import AnnotateSettings
 from preferl.store import Store
 location, files, port, rate = sys.argv[1:]
 store = Store.open(location, files)

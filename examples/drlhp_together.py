@@ -60,7 +60,7 @@ class Together(BaseCallback):
 
 def answers(feedback: StoredFeedback) -> int:
     """How many say which clip is better, or that both are as good."""
-    return feedback.store.live.decided(feedback.project.id)
+    return feedback.store.reports.decided(feedback.project.id)
 
 
 def explore_until_there_is_a_reward(

@@ -126,13 +126,13 @@ def fill(store: Store) -> tuple[int, str]:
     judged = ((4, 2), (8, 5), (11, 7), (13, 10))  # answers, and how many of them it gets right
     for version, (answers, right) in enumerate(judged, start=1):
         interval = wilson_interval(right, answers)
-        store.live.publish_reward(
+        store.reports.publish_reward(
             project.id, version, answers=answers, accuracy=right / answers, interval=interval
         )
     waits = Status("waiting", version=4, behind=2, first_at=4, next_at=20)
-    store.live.beat(project.id, "reward", waits, every=600)
+    store.reports.beat(project.id, "reward", waits, every=600)
     acts = Status("healthy", steps=12_400, reward_version=4)
-    store.live.beat(project.id, "agent", acts, every=600)
+    store.reports.beat(project.id, "agent", acts, every=600)
     return project.id, store.people.owner(project.id).secret
 
 

@@ -85,7 +85,7 @@ def test_the_answering_page(study, person):
 
 @pytest.mark.slow
 def test_the_other_pages(study, person, address):
-    study.store.live.publish_reward(
+    study.store.reports.publish_reward(
         study.project.id, 1, answers=9, accuracy=0.7, interval=(0.4, 0.9)
     )
     page = person(study.owner, read=False, expected=("404", "401"))

@@ -3,7 +3,7 @@
 import pytest
 
 from preferl.annotate import AnnotateSettings
-from preferl.annotate.app import prose
+from preferl.annotate.pages import prose
 from preferl.errors import ConfigError
 
 LONG = "x" * 32

@@ -20,7 +20,7 @@ def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(st
     page.wait_for_selector("#pair.may")
 
     def tell(state="waiting", **detail):
-        study.store.live.beat(study.project.id, "reward", Status(state, first_at=2, **detail))
+        study.store.reports.beat(study.project.id, "reward", Status(state, first_at=2, **detail))
 
     def wait_for(words):
         page.wait_for_function(ANSWERS, arg=words)
@@ -32,7 +32,7 @@ def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(st
     page.keyboard.press("ArrowLeft")
     wait_for("1 answer, 1 more until the first reward")
     assert page.evaluate("document.getElementById('bar').value") == 0.5
-    study.store.live.publish_reward(study.project.id, 1, answers=2)
+    study.store.reports.publish_reward(study.project.id, 1, answers=2)
     tell(version=1, next_at=4)
     wait_for("1 answer, 3 more until the next reward")
     assert not page.locator("#bar").is_visible()
@@ -67,7 +67,7 @@ def test_numbers_that_were_overtaken_are_left_out(study, person):
 
 
 def test_who_waits_for_clips_sees_it_too(study, person):
-    study.store.live.beat(study.project.id, "reward", Status("waiting", first_at=40))
+    study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=40))
     page = person(study.people["ann"][1])
     page.wait_for_selector("#waiting:visible")
     said = page.locator("#waiting [data-statement]")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preferl.annotate.learning import Tally, program_words
+from preferl.annotate.progress import Tally, program_words
 from preferl.store.status import Status
 
 WAITING = {"first_at": 3, "next_at": 0, "version": 0, "behind": 0}
@@ -13,8 +13,8 @@ def told(study):
     """Gives a sign of life of a program, and returns what the overview says of it."""
 
     def tell(name="reward", state="waiting", every=5.0, **detail):
-        study.store.live.beat(study.project.id, name, Status(state, **detail), every=every)
-        words = program_words(study.store.live.services(study.project.id))
+        study.store.reports.beat(study.project.id, name, Status(state, **detail), every=every)
+        words = program_words(study.store.reports.services(study.project.id))
         return next(each["words"] for each in words if name in each["name"].lower())
 
     return tell
@@ -53,7 +53,7 @@ def test_after_it_how_many_more_until_the_next(study, told):
     study.ask(6)
     for _ in range(4):
         answer(study)
-    study.store.live.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
+    study.store.reports.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
     told(**WAITING | {"next_at": 9, "version": 1})
     assert said(study) == "4 answers, 5 more until the next reward"
     answer(study)
@@ -103,7 +103,7 @@ def test_the_bar_is_of_the_nearest_end(study, told):
     told(**WAITING)
     answer(study)
     assert share() == 1 / 3
-    study.store.live.publish_reward(study.project.id, 1, answers=1)
+    study.store.reports.publish_reward(study.project.id, 1, answers=1)
     assert share() is None
     study.store.projects.update(study.project.id, budget=2)
     assert share() == 1 / 2
@@ -128,7 +128,7 @@ def test_the_overview_says_what_programs_do(told):
     assert told(state="fitting") == "is learning from the answers now"
     assert told(state="failed", problem="full") == "has a problem and tries again: full"
     assert told(state="stuck", idle=301.2) == "has not gone on for 301 s"
-    assert told(every=1e-9).startswith("no sign of life for 0 s")
+    assert told(every=1e-9).startswith("no heartbeat for 0 s")
     assert told(state="stopped") == "stopped just now"
     assert told("agent", "healthy") == "acts"
     far = {"steps": 12_400, "reward_version": 3}
@@ -146,12 +146,12 @@ def test_the_overview_says_what_was_published_and_when(study, visitor):
     assert "What is learned" not in page
     assert "Nothing but answers so far." in page
     told = {"trained_on": 45, "judged": 10, "revision": 57}
-    store.live.publish_reward(project, 2, answers=40)
-    store.live.publish_reward(
+    store.reports.publish_reward(project, 2, answers=40)
+    store.reports.publish_reward(
         project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=told
     )
-    store.live.beat(project, "reward", Status("waiting", **WAITING | {"version": 3}))
-    store.live.beat(project, "agent", Status("healthy", steps=800, reward_version=2))
+    store.reports.beat(project, "reward", Status("waiting", **WAITING | {"version": 3}))
+    store.reports.beat(project, "agent", Status("healthy", steps=800, reward_version=2))
     page = visitor(study.owner).get("/admin").text
     good = "learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)"
     assert "Reward version 3, published <time" in page

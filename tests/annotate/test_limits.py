@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from preferl.annotate import live
+from preferl.annotate import news
 from preferl.annotate.limits import MOST_KNOWN, STREAMS, MemoryLimits, rates
-from preferl.annotate.live import News
+from preferl.annotate.news import News
 from preferl.annotate.serve import BoundedLog, bounded
 
 
@@ -86,7 +86,7 @@ def test_streams_of_one_person_are_few_and_the_oldest_hears_why(study, app):
 
 
 def test_many_streams_of_one_person_leave_room_for_others(study, app, ann, serving, monkeypatch):
-    monkeypatch.setattr(live, "HOLD_SECONDS", 0.3)
+    monkeypatch.setattr(news, "HOLD_SECONDS", 0.3)
     address = urlsplit(serving(app))
     cookie = "; ".join(f"{name}={value}" for name, value in ann.cookies.items())
 

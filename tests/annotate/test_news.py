@@ -5,8 +5,8 @@ import json
 import threading
 import urllib.request
 
-from preferl.annotate import live
-from preferl.annotate.live import News
+from preferl.annotate import news
+from preferl.annotate.news import News
 from preferl.store.status import Status
 
 AHEAD = "5 more until the next reward"
@@ -49,8 +49,8 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
         threads.append(thread)
         assert ready.wait(10)
     study.ask(2)
-    study.store.live.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
-    study.store.live.beat(study.project.id, "reward", Status("waiting", next_at=5))
+    study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
+    study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5))
     for events in heard:
         assert wait_for(events, lambda k, c: k == "questions" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
@@ -65,7 +65,7 @@ def test_everybody_hears_what_happens_and_streams_end_with_the_server(study, app
 
 
 def test_a_sign_of_life_comes_where_there_is_no_news(study, app, serving, monkeypatch):
-    monkeypatch.setattr(live, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
     events, address = [], serving(app)
     about = (address, study.people["ann"][1], events, threading.Event())
     threading.Thread(target=listen, args=about, daemon=True).start()
@@ -101,7 +101,7 @@ def test_nobody_listening_costs_nothing(study, monkeypatch):
 
 
 def test_a_slow_reader_misses_only_what_is_old(study):
-    from preferl.annotate.live import BACKLOG, _put
+    from preferl.annotate.news import BACKLOG, _put
 
     async def session():
         reader = asyncio.Queue(BACKLOG)

@@ -32,11 +32,11 @@ def test_an_answer_before_both_were_seen_is_refused(study, person):
     page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(200)
     assert not rows(study)
-    assert "Watch both clips" in page.locator("#said").text_content()
+    assert "Watch both clips" in page.locator("#announcement").text_content()
     assert "Watch both clips" in page.locator("#why").text_content()
     watched(page)
     assert button.get_attribute("aria-disabled") == "false"
-    assert page.locator("#said").text_content() == "Both clips shown. Choose."
+    assert page.locator("#announcement").text_content() == "Both clips shown. Choose."
 
 
 @pytest.mark.slow

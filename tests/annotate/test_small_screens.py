@@ -39,7 +39,7 @@ def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
 def test_the_header_has_room_for_what_it_says(study, person):
     study.ask(2)
     study.store.projects.update(study.project.id, budget=25_000)
-    study.store.live.beat(study.project.id, "reward", Status("waiting", first_at=4_000))
+    study.store.reports.beat(study.project.id, "reward", Status("waiting", first_at=4_000))
     page = person(study.people["ann"][1])
     words = "0 of 25,000 answers, 4,000 more until the first reward"
     page.wait_for_function(

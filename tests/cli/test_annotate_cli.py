@@ -81,7 +81,7 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     assert run("reward", "fit", *labels, *fit) == 0
     assert (tmp_path / "reward/report.html").is_file()
     with Store.open(labels[1]) as store:
-        (published,) = store.live.rewards(store.projects.only().id)
+        (published,) = store.reports.rewards(store.projects.only().id)
         assert published.version == 1
         assert published.low < published.accuracy < published.high
     assert "(95 % interval " in capsys.readouterr().out
@@ -182,7 +182,7 @@ def test_links_that_expire_open_once_or_no_more(labels, capsys):
     with Store.open(labels[1]) as store:
         person = store.people.by_secret(secret)
         assert person.link_uses == 1
-        assert 47 * 3600 < person.link_expires_at - store.live.clock() < 49 * 3600
+        assert 47 * 3600 < person.link_expires_at - store.reports.clock() < 49 * 3600
     assert run("annotate", "invite", "Ann", *labels, "--revoke") == 0
     assert "The link of Ann has ended" in capsys.readouterr().out
     with Store.open(labels[1]) as store:

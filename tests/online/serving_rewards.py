@@ -76,4 +76,4 @@ def wait_for(condition, seconds=60.0):
 
 
 def state(world):
-    return {s.name: s.status for s in world.store.live.services(world.project.id)}.get("reward")
+    return {s.name: s.status for s in world.store.reports.services(world.project.id)}.get("reward")

@@ -247,7 +247,7 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     assert worker.flush()
     until = time.monotonic() + 10
     while time.monotonic() < until:
-        (agent,) = feedback.store.live.services(feedback.project.id)
+        (agent,) = feedback.store.reports.services(feedback.project.id)
         if agent.status.state == "failed":
             break
         time.sleep(0.01)
@@ -308,7 +308,7 @@ def test_the_latest_episode_is_kept_whole(feedback: StoredFeedback) -> None:
 def test_the_agent_gives_signs_of_life(feedback: StoredFeedback) -> None:
     worker = handed(feedback, FeedbackConfig(segment_length=5, ask_every=1))
     worker.close()
-    (agent,) = feedback.store.live.services(feedback.project.id)
+    (agent,) = feedback.store.reports.services(feedback.project.id)
     assert (agent.name, agent.status.state) == ("agent", "stopped")
     assert agent.status.asked == 20
     assert (agent.status.steps, agent.status.reward_version) == (60, 0)

@@ -37,7 +37,7 @@ def test_answers_become_versions(world, config):
     assert metrics["trained_on"] + metrics["held_out"] == 60
     assert metrics["low"] <= metrics["accuracy"] <= metrics["high"]
     assert metrics["accuracy"] >= 0.7, "the better clip has the higher first observation"
-    (row,) = world.store.live.rewards(world.project.id)
+    (row,) = world.store.reports.rewards(world.project.id)
     assert (row.version, row.answers, row.accuracy) == (1, 60, metrics["accuracy"])
     assert (row.low, row.high, row.detail) == (metrics["low"], metrics["high"], metrics)
     assert state(world).state == "stopped"

@@ -109,7 +109,7 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
         service.start()
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            rewards = store.live.rewards(world.project.id)
+            rewards = store.reports.rewards(world.project.id)
             if rewards and rewards[-1].answers == answers:
                 break
             time.sleep(0.05)
@@ -137,7 +137,7 @@ def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, pr
         service.start()
         world.answer(20)
         until = time.monotonic() + 60
-        while not store.live.rewards(world.project.id) and time.monotonic() < until:
+        while not store.reports.rewards(world.project.id) and time.monotonic() < until:
             time.sleep(0.05)
         world.answer(5)
         other = sqlite3.connect(folder / "labels.db", isolation_level=None)
@@ -147,9 +147,9 @@ def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, pr
         other.execute("ROLLBACK")
         other.close()
         until = time.monotonic() + 60
-        while store.live.rewards(world.project.id)[-1].answers < 25 and time.monotonic() < until:
+        while store.reports.rewards(world.project.id)[-1].answers < 25 and time.monotonic() < until:
             time.sleep(0.05)
-        assert store.live.rewards(world.project.id)[-1].answers == 25
+        assert store.reports.rewards(world.project.id)[-1].answers == 25
         assert service.is_alive()
         service.kill()
         service.join()

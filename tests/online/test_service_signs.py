@@ -11,7 +11,7 @@ from preferl.training.reward_presets import RewardSettings
 
 
 def told(world):
-    services = {s.name: s for s in world.store.live.services(world.project.id)}
+    services = {s.name: s for s in world.store.reports.services(world.project.id)}
     return services["reward"].status if "reward" in services else Status()
 
 
@@ -39,7 +39,7 @@ def test_the_service_says_when_it_learns_next(world, tmp_path):
         wait_for(lambda: told(world).next_at == told(world).looked_at + 5)
         newest = told(world).looked_at
         assert 10 <= newest <= 12
-        world.answer(newest + 5 - world.store.live.revision(world.project.id))
+        world.answer(newest + 5 - world.store.reports.revision(world.project.id))
         wait_for(lambda: told(world).version == 2)
         wait_for(lambda: told(world).next_at == newest + 10)
     finally:

@@ -69,7 +69,7 @@ def test_no_number_is_used_twice_where_the_folder_was_lost(world, config):
     shutil.rmtree(config.out)
     ((number, _),) = serve_once(config, world)
     assert number == 2
-    assert [row.version for row in world.store.live.rewards(world.project.id)] == [1, 2]
+    assert [row.version for row in world.store.reports.rewards(world.project.id)] == [1, 2]
 
 
 def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, config, monkeypatch):
@@ -86,9 +86,9 @@ def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, conf
         with pytest.raises(KilledError):
             serve_once(config, world)
     assert versions(config.out) == [1]
-    assert not world.store.live.rewards(world.project.id)
+    assert not world.store.reports.rewards(world.project.id)
     with Serving(config, world):
-        wait_for(lambda: len(world.store.live.rewards(world.project.id)) == 1)
+        wait_for(lambda: len(world.store.reports.rewards(world.project.id)) == 1)
     assert versions(config.out) == [1]
 
 
@@ -165,7 +165,7 @@ def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypat
             assert published.refresh()
             assert (published.version, published.problem) == (1, None)
             (disk / "filler").unlink()
-            wait_for(lambda: world.store.live.rewards(world.project.id)[-1].answers == 20)
+            wait_for(lambda: world.store.reports.rewards(world.project.id)[-1].answers == 20)
         assert service.told[:2] == [1, 2]
         assert published.refresh()
         assert published.metrics["answers"] == 20
@@ -186,7 +186,7 @@ def test_a_locked_store_is_waited_for(world, config, monkeypatch):
             wait_for(lambda: versions(config.out) == [1])
             time.sleep(0.5)
             held.execute("ROLLBACK")
-            wait_for(lambda: len(impatient.live.rewards(world.project.id)) == 1)
+            wait_for(lambda: len(impatient.reports.rewards(world.project.id)) == 1)
         assert (service.told, service.error) == ([1], None)
         held.close()
 

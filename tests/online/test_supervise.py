@@ -219,7 +219,7 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
         signs = _Signs(store, world.project.id)
         assert not signs.since("reward", None, 100)
         assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
-        store.live.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
+        store.reports.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
         assert signs.since("reward", None, 100)
         assert signs.lost("reward", 100) is None
         assert "full" in signs.failing()
@@ -227,7 +227,7 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
         assert "no sign of life" in signs.lost("reward", 100)
         assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
-        store.live.beat(world.project.id, "reward", Status("stuck"))
+        store.reports.beat(world.project.id, "reward", Status("stuck"))
         assert "stuck" in signs.lost("reward", 100)
 
 
@@ -236,7 +236,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         signs = _Signs(store, world.project.id)
-        store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
+        store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
         time.sleep(0.7)
@@ -245,7 +245,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
             assert signs.lost("reward", 100) is None
         held.execute("ROLLBACK")
         assert signs.lost("reward", 100) is None, "it has not had the time to say so"
-        store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
+        store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         assert signs.lost("reward", 100) is None
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         held.close()
@@ -256,14 +256,14 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
         world = Answering(store)
         about = (world.project.id, "reward")
         signs = _Signs(store, world.project.id)
-        store.live.beat(*about, Status("waiting"), every=0.2)
+        store.reports.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
         assert not signs.since("reward", None, 100), "a new process has not given it"
         assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         assert "since the clock was set back" in signs.lost("reward", 100)
-        store.live.beat(*about, Status("waiting"), every=0.2)
+        store.reports.beat(*about, Status("waiting"), every=0.2)
         assert signs.lost("reward", 100) is None
         assert signs.since("reward", None, 100)
 
@@ -277,7 +277,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         by_time = _stale(store, world.project.id, 10**9, 0.2)
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
-        store.live.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
+        store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
         assert by_answers() is None
         world.answer(1)
         assert by_answers() is None
@@ -288,7 +288,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         assert by_answers() is None, "it may not have looked yet"
         now[0] = 11.0
         assert "since version 1" in by_answers()
-        store.live.beat(world.project.id, "reward", Status("waiting", looked_at=11))
+        store.reports.beat(world.project.id, "reward", Status("waiting", looked_at=11))
         assert by_answers() is None, "it has looked, and there was nothing to learn"
         assert by_time() is None
 
@@ -301,10 +301,10 @@ def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(t
 
         def publish(version, revision, seconds):
             detail = {"revision": revision, "seconds": seconds}
-            store.live.publish_reward(world.project.id, version, answers=revision, detail=detail)
+            store.reports.publish_reward(world.project.id, version, answers=revision, detail=detail)
 
         def beat(state, **more):
-            store.live.beat(world.project.id, "reward", Status(state), **more)
+            store.reports.beat(world.project.id, "reward", Status(state), **more)
 
         publish(1, 10, seconds=20.0)
         beat("fitting")
@@ -355,5 +355,5 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             assert supervisor.problems == []
             running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
         assert not any(lives(known) for known in running)
-        states = {s.name: s.status.state for s in store.live.services(world.project.id)}
+        states = {s.name: s.status.state for s in store.reports.services(world.project.id)}
         assert states["reward"] == "stopped", "it was asked to end, and did"

@@ -255,7 +255,7 @@ def test_a_clip_beside_itself_is_refused_unless_it_is_left_out(store, elsewhere,
         import_answers(there, copy, out, clips=tmp_path / "clips")
     added = import_answers(there, copy, out, clips=tmp_path / "clips", without_same=True)
     assert added == (0, 0)
-    assert there.live.open(copy) == 0
+    assert there.reports.open(copy) == 0
 
 
 @pytest.mark.parametrize("name", ["owner", "Ｏｗｎｅｒ", "оwnеr"])

@@ -66,7 +66,7 @@ def test_what_the_page_shows_stays(store: Store, project: int) -> None:
     put(store, project, *range(3, 9))  # and none of these is drawn
     assert there(store, project, episodes) == [False, True, True]
     assert [video.exists() for video in videos] == [False, True, True]
-    shown = store.live.last_episode(project)
+    shown = store.reports.last_episode(project)
     assert shown is not None
     assert shown.id == episodes[2]
 

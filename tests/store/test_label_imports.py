@@ -130,7 +130,7 @@ def test_a_wrong_cell_is_named(one, episodes, tmp_path, row, column, expected):
     path = jsonl(tmp_path / "a.jsonl", fine, row)
     with pytest.raises(DataError, match=rf"row 2, column {column}: expected {expected}"):
         import_table(store, project, path, episodes, length=4)
-    assert store.live.revision(project) == 0
+    assert store.reports.revision(project) == 0
 
 
 def test_references_need_episodes_and_one_length(one, episodes, tmp_path):

@@ -139,5 +139,8 @@ def test_two_people_cannot_share_a_key(open_store, kind):
     results = at_once(
         *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in told)
     )
-    assert sorted(type(result).__name__ for result in results) == ["FeedbackError", "Recorded"]
+    assert sorted(type(result).__name__ for result in results) == [
+        "FeedbackError",
+        "RecordedAnswer",
+    ]
     assert len(answers(store)) == 1

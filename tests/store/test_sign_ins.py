@@ -11,8 +11,7 @@ from sqlalchemy import select, text
 from preferl.errors import ConfigError
 from preferl.store import store as whole_store
 from preferl.store.database import Database, sqlite_url
-from preferl.store.names import looks_like_owner
-from preferl.store.people import KEPT
+from preferl.store.people import KEPT, looks_like_owner
 from preferl.store.schema import SignIn
 from preferl.store.store import Store
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from preferl.annotate.learning import program_words, reward_words
+from preferl.annotate.progress import program_words, reward_words
 from preferl.store import FitMetrics, Status, Store
 from preferl.store.schema import RewardVersion, Service
 from preferl.store.status import from_json, read_status, to_json, write_status
@@ -29,7 +29,7 @@ def test_a_store_of_an_earlier_version_is_shown_as_before(tmp_path):
     }  # fmt: skip
     with Store.open(tmp_path) as store:
         project = store.projects.create("dots").id
-        at = store.live.clock()
+        at = store.reports.clock()
         with store.database.write() as session:
             for name, state, detail in (
                 ("reward", "waiting", waiting),
@@ -44,15 +44,15 @@ def test_a_store_of_an_earlier_version_is_shown_as_before(tmp_path):
                     published_at=at, detail={"trained_on": 24, "judged": 6, "revision": 31},
                 )
             )  # fmt: skip
-        agent, _, service = store.live.services(project)
+        agent, _, service = store.reports.services(project)
         assert {"problem": None} | to_json(service.status) == {"state": "waiting"} | waiting
         assert {"problem": None} | to_json(agent.status) == {"state": "healthy"} | acting
-        assert [each["words"] for each in program_words(store.live.services(project))] == [
+        assert [each["words"] for each in program_words(store.reports.services(project))] == [
             "acts: 12,400 steps recorded, exploration included; reward version 2 in use",
             "at work",
             "waits for answers: 4 new since version 2",
         ]
-        (reward,) = store.live.rewards(project)
+        (reward,) = store.reports.rewards(project)
         assert reward.metrics.revision == 31
         assert reward_words(reward).startswith("learned from 24 answers; right on 80 % of 6")
 

@@ -77,7 +77,7 @@ def test_the_same_key_twice_is_one_answer(store):
     assert (one.new, two.new, one.answer_id) == (True, False, two.answer_id)
     with pytest.raises(FeedbackError, match="answered already"):
         store.queue.answer(ann, question.token, key(2), "left")
-    assert store.live.revision(project.id) == 1
+    assert store.reports.revision(project.id) == 1
 
 
 def test_nobody_answers_for_somebody_else(store):
@@ -89,7 +89,7 @@ def test_nobody_answers_for_somebody_else(store):
     store.queue.answer(ann, question.token, key(1), "left")
     with pytest.raises(FeedbackError, match="somebody else"):
         store.queue.answer(bob, "anything", key(1), "left")
-    assert store.live.revision(project.id) == 1
+    assert store.reports.revision(project.id) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_answers_that_mean_nothing_are_refused(store, kind, more):
     (question,) = store.queue.claim(project.id, ann, 1).questions
     with pytest.raises(FeedbackError):
         store.queue.answer(ann, question.token, key(1), kind, **more)
-    assert store.live.revision(project.id) == 0
+    assert store.reports.revision(project.id) == 0
 
 
 def test_a_quorum_of_different_people(store):
@@ -203,7 +203,7 @@ def test_who_skips_all_is_asked_again_what_was_skipped_longest_ago(store):
         order.append(question.query_id)
         store.queue.answer(ann, question.token, key(number), "skip")
     assert order == [*asked, *asked]
-    assert store.live.revision(project.id) == 0, "nothing was said"
+    assert store.reports.revision(project.id) == 0, "nothing was said"
 
 
 def test_priority_first_and_only_clips_that_can_be_shown(store):

@@ -24,7 +24,7 @@ def answer_everything(store, project, kind=lambda number: "left") -> int:
     """Somebody who answers all there is."""
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 1000))
     ann = store.people.owner(project.id).annotator.id
-    number = store.live.revision(project.id)
+    number = store.reports.revision(project.id)
     while questions := store.queue.claim(project.id, ann, 1).questions:
         store.queue.answer(ann, questions[0].token, f"key-{number:06d}", kind(number))
         number += 1
@@ -311,14 +311,15 @@ def test_a_new_link_ends_the_old_one_and_the_disabled_have_none(store):
 
 def test_rewards_episodes_and_events_for_people_to_see(store):
     project = store.projects.create("dots")
-    store.live.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
-    store.live.publish_reward(project.id, 2, answers=40)
-    store.live.publish_reward(project.id, 2, answers=41)
+    store.reports.publish_reward(project.id, 1, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.reports.publish_reward(project.id, 2, answers=40)
+    store.reports.publish_reward(project.id, 2, answers=41)
     told = [
-        (row.version, row.accuracy, row.high, row.answers) for row in store.live.rewards(project.id)
+        (row.version, row.accuracy, row.high, row.answers)
+        for row in store.reports.rewards(project.id)
     ]
     assert told == [(1, 0.7, 0.8, 20), (2, None, None, 41)]
-    assert store.live.last_episode(project.id) is None
+    assert store.reports.last_episode(project.id) is None
     (clip,) = store.clips.put(
         project.id,
         example_segments(0).select(np.array([0])),
@@ -331,7 +332,7 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
     assert store.progress(project.id).clips_failed == 1
     assert store.clips.retry_failed(project.id) == 1
     store.clips.video_ready(project.id, [clip])
-    assert store.live.last_episode(project.id).detail == {"return": 3.0}
+    assert store.reports.last_episode(project.id).detail == {"return": 3.0}
     store.events.add(project.id, "exported", detail={"rows": 2})
     assert [(event.kind, event.detail) for event in store.events.latest(project.id)] == [
         ("exported", {"rows": 2})
@@ -340,11 +341,11 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
 
 def test_programs_that_give_no_sign_of_life_are_lost(store):
     project = store.projects.create("dots")
-    store.live.beat(project.id, "reward", Status("waiting", version=3), every=0.1)
-    (state,) = store.live.services(project.id)
+    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=0.1)
+    (state,) = store.reports.services(project.id)
     assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
     time.sleep(0.4)
-    assert not store.live.services(project.id)[0].alive
-    store.live.beat(project.id, "reward", Status("stopped"), every=0.1)
+    assert not store.reports.services(project.id)[0].alive
+    store.reports.beat(project.id, "reward", Status("stopped"), every=0.1)
     time.sleep(0.4)
-    assert store.live.services(project.id)[0].alive, "who said goodbye is not lost"
+    assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"

@@ -1,4 +1,4 @@
-"""What those see who run a study: people, agreement, progress; and what they change."""
+"""The overview of those who run a study: people, agreement, progress; and what they change."""
 
 import tempfile
 from pathlib import Path
@@ -6,26 +6,58 @@ from shutil import rmtree
 from typing import Annotated, Any, Literal
 from weakref import finalize
 
+import numpy as np
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi import Path as PathOf
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.responses import Response
 
+from preferl.annotate.limits import limited
 from preferl.annotate.pages import page
-from preferl.annotate.people import Administering, Watching, limited, meant, store_of
-from preferl.annotate.standing import standing
-from preferl.store.names import LONGEST_NAME
-from preferl.store.schema import Annotator, Role
-
-
-def _meant(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> None:
-    meant(request, csrf)
-
+from preferl.annotate.progress import moment, program_words, reward_words, statement
+from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
+from preferl.shapes import FloatArray
+from preferl.store.agreement import agreement_report
+from preferl.store.annotators import annotator_report
+from preferl.store.people import LONGEST_NAME
+from preferl.store.schema import Annotator, RewardVersion, Role
+from preferl.store.store import Store
+from preferl.store.votes import Votes
 
 router = APIRouter(prefix="/admin")
-CHANGES = [Depends(limited("request")), Depends(_meant)]
-LARGEST_NUMBER = 2**31 - 1
-"""Of a row, in every database."""
+CHANGES = [Depends(limited("request")), Depends(form_csrf)]
+LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
+
+WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
+
+LATEST = 12  # events that are shown
+
+EVENTS = {
+    "invited": "{name} was invited as {role}",
+    "role": "{name} became {role}",
+    "ended": "access of {name} was ended",
+    "restored": "{name} was let in again",
+    "settings": "settings were changed: {changed}",
+    "revoked": "the link of {name} was ended",
+    "qualified": "{name} was qualified by hand",
+}
+
+REASONS = {
+    "careless": "about {careless_share:.0%} of answers look random",
+    "known pairs": "only {known_accuracy:.0%} of {known} known pairs right",
+    "too fast": "{too_fast:.0%} of answers too fast to have looked",
+    "one side": "{left_rate:.0%} left",
+    "streak": "{streak} times the same side in a row",
+}
+"""Why somebody should look at a person's answers, by the reasons of their report."""
+
+ACTS: dict[str, tuple[str, dict[str, bool]]] = {
+    "role": ("role", {}),
+    "end": ("ended", {"disabled": True}),
+    "restore": ("restored", {"disabled": False}),
+    "qualify": ("qualified", {"qualified": True}),
+}
+"""What an admin does to a person: the event, and what changes."""
 
 TYPES = {
     "jsonl": "application/x-ndjson",
@@ -36,7 +68,7 @@ TYPES = {
 
 @router.get("", dependencies=[Depends(limited("overview"))])
 def overview(request: Request, person: Watching) -> HTMLResponse:
-    """How the study stands; spectators see no forms."""
+    """The progress of the study; spectators see no forms."""
     return _overview(request, person)
 
 
@@ -72,14 +104,8 @@ def change_person(
         raise HTTPException(404, "There is nobody of this number here.")
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
-    change: dict[str, tuple[str, dict[str, Any]]] = {
-        "role": ("role", {"role": role}),
-        "end": ("ended", {"disabled": True}),
-        "restore": ("restored", {"disabled": False}),
-        "qualify": ("qualified", {"qualified": True}),
-    }
-    kind, changes = change[act]
-    store.people.update(number, **changes)
+    kind, changes = ACTS[act]
+    store.people.update(number, role=role if act == "role" else None, **changes)
     known = {"name": other.name, "role": role}
     store.events.add(person.project_id, kind, annotator_id=person.id, detail=known)
     return RedirectResponse("/admin", 303)
@@ -122,7 +148,7 @@ def export(
     format: Literal["jsonl", "csv", "parquet"],  # noqa: A002 (part of the address)
 ) -> FileResponse:
     """Every answer of the study as a file."""
-    from preferl.store.exchange import export_answers  # what it needs is needed only here
+    from preferl.store.exchange import export_answers  # it loads what writes tables
 
     store = store_of(request)
     name = f"{store.projects.get(person.project_id).slug}-answers.{format}"
@@ -141,12 +167,78 @@ def export(
 def _overview(
     request: Request, person: Annotator, link: dict[str, str] | None = None
 ) -> HTMLResponse:
-    store = store_of(request)
-    context: dict[str, Any] = {
+    store, project_id = store_of(request), person.project_id
+    votes, progress = store.questions.votes(project_id), store.progress(project_id)
+    rewards = store.reports.rewards(project_id)
+    context = {
         "person": person,
-        "project": store.projects.get(person.project_id),
+        "project": store.projects.get(project_id),
         "may_change": person.role == "admin",
         "link": link,
-        **standing(store, person.project_id),
+        "progress": progress,
+        "statement": statement(store, project_id, progress),
+        "people": _people(store, project_id, votes),
+        "agreement": agreement_report(votes, np.random.default_rng(0), resamples=500),
+        "chart": _answers_over_time(votes.answered_at),
+        "events": _events(store, project_id, rewards),
+        "programs": program_words(store.reports.services(project_id)),
+        "reward": rewards[-1] if rewards else None,
+        "now": store.reports.clock(),
     }
     return page(request, "admin.html", context)
+
+
+def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
+    """When and what happened besides answers, published rewards included, the newest first."""
+    latest = store.events.latest(project_id, LATEST)
+    found = [(event.at, _worded(event.kind, event.detail or {})) for event in latest]
+    for reward in rewards[-LATEST:]:
+        text = f"reward version {reward.version} was published: {reward_words(reward)}"
+        found.append((reward.published_at, text))
+    return sorted(found, key=lambda event: event[0], reverse=True)[:LATEST]
+
+
+def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]:
+    """Everybody with how they answer, why somebody should look, and when they were last here."""
+    described: dict[str, dict[str, Any]] = {
+        str(row["name"]): row for row in annotator_report(votes).rows()
+    }
+    last = np.zeros(len(votes.names))
+    np.maximum.at(last, votes.annotator, votes.answered_at)
+    seen = dict(zip(votes.names, last.tolist(), strict=True))
+    signed_in = store.sign_ins.latest(project_id)
+    rows = []
+    for person in store.people.all(project_id):
+        row = described.get(person.name, {"answers": 0, "reasons": []})
+        # As the page writes all percentages, with a space.
+        why = [REASONS[reason].format_map(row).replace("%", " %") for reason in row["reasons"]]
+        times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
+        rows.append({**row, **times, "who": person, "why": why})
+    return rows
+
+
+def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
+    """The count of answers as a line to draw; None with fewer than two."""
+    if len(answered_at) < 2:
+        return None
+    at = np.sort(answered_at)
+    rows = np.unique(np.linspace(0, len(at) - 1, 120).astype(int))
+    x = (at[rows] - at[0]) / max(at[-1] - at[0], 1e-9) * WIDTH
+    y = HEIGHT - (rows + 1) / len(at) * HEIGHT
+    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True))
+    return {
+        "line": f"M{line}",
+        "area": f"M0 {HEIGHT}L{line}L{WIDTH} {HEIGHT}Z",
+        "first": moment(at[0]),
+        "last": moment(at[-1]),
+        "count": len(at),
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+
+
+def _worded(kind: str, detail: dict[str, Any]) -> str:
+    try:
+        return EVENTS[kind].format(**detail)
+    except KeyError:  # another program's kind of event, or another version's
+        return kind.replace("_", " ")

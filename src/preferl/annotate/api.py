@@ -1,17 +1,22 @@
-"""What the page's scripts ask for; every change carries proof that it was meant."""
+"""The requests of the page's scripts; every change carries proof that it was meant."""
 
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from preferl.annotate.learning import claim_view, live_view, question_view
-from preferl.annotate.people import Answering, Anyone, limited, meant, store_of, tally_of
+from preferl.annotate.limits import limited
+from preferl.annotate.progress import Tally, live_view, media_url
+from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
+from preferl.store.queue import Question
 from preferl.store.schema import Annotator
+
+COUNTED_WITHIN = 1.0
+"""Seconds that everybody's numbers beside an answer may be old; the stream brings newer ones."""
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
-    meant(request, x_csrf_token)
+    require_csrf(request, x_csrf_token)
 
 
 router = APIRouter(prefix="/api")
@@ -19,23 +24,27 @@ CHANGES = [Depends(limited("request")), Depends(_meant)]
 
 Token = Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,100}$")]
 Key = Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{16,64}$")]
-Count = Annotated[int, Field(ge=1, le=4)]
-Tokens = Annotated[list[Token], Field(max_length=16)]
 
 
 class Body(BaseModel):
-    """A request's JSON, in which nothing unknown is passed over."""
+    """A request's JSON; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-class Claiming(Body):
+class ClaimBody(Body):
     """How many questions to hold."""
 
-    count: Count = 2
+    count: Annotated[int, Field(ge=1, le=4)] = 2
 
 
-class Shown(Body):
+class UndoBody(ClaimBody):
+    """Take the last answer back; the key makes sure that it is done once."""
+
+    key: Key
+
+
+class ViewingBody(Body):
     """How a pair was looked at: whole repetitions, speed at the end, single steps."""
 
     loops: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -43,88 +52,87 @@ class Shown(Body):
     steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
-class Answered(Body):
-    """What a person said about a question, and how many to hold next."""
+class AnswerBody(ClaimBody):
+    """A person's answer to a question, and how many to hold next."""
 
     token: Token
     key: Key
     kind: Literal["left", "right", "equal", "cannot_tell", "skip"]
     strength: Literal["slight", "clear"] | None = None
     response_ms: Annotated[float, Field(ge=0, le=7 * 86_400_000)] | None = None
-    shown: Shown = Shown()
-    count: Count = 2
+    shown: ViewingBody = ViewingBody()
 
 
-class Undoing(Body):
-    """Take the last answer back; the key makes sure that it is done once."""
-
-    key: Key
-    count: Count = 2
-
-
-class Holding(Body):
+class HoldBody(Body):
     """Questions that are still looked at."""
 
-    tokens: Tokens
+    tokens: Annotated[list[Token], Field(max_length=16)]
 
 
-class Releasing(Holding):
+class ReleaseBody(HoldBody):
     """Questions that are no longer; beacons carry no headers, so the proof is here."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
 def _held(request: Request, person: Annotator, count: int) -> dict[str, Any]:
+    """The questions that a person holds, filled up, and how far the work is."""
     held = store_of(request).queue.claim(person.project_id, person.id, count)
-    return claim_view(tally_of(request), held, person.project_id, person.id)
+    tally: Tally = request.app.state.tally
+    return {
+        "state": held.state,
+        "questions": [_view(question) for question in held.questions],
+        "progress": tally.of(person.project_id, person.id, within=COUNTED_WITHIN),
+    }
+
+
+def _view(question: Question) -> dict[str, Any]:
+    """What a browser needs to show a pair: not why it is asked, nor which clip is the first."""
+    clips = {"left": media_url(question.left), "right": media_url(question.right)}
+    return {"token": question.token, **clips}
 
 
 @router.post("/claim", dependencies=CHANGES)
-def claim(request: Request, person: Answering, body: Claiming) -> dict[str, Any]:
-    """The questions that this person holds, filled up."""
+def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any]:
+    """Fill up the questions that this person holds."""
     return _held(request, person, body.count)
 
 
 @router.post("/answer", dependencies=CHANGES)
-def answer(request: Request, person: Answering, body: Answered) -> dict[str, Any]:
+def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, Any]:
     """Record an answer, on disk before this returns, and hand out what comes next."""
-    recorded = store_of(request).queue.answer(
-        person.id,
-        body.token,
-        body.key,
-        body.kind,
-        strength=body.strength,
-        response_ms=body.response_ms,
-        detail={"shown": body.shown.model_dump()},
-    )
-    recorded_as = {"recorded": recorded.answer_id, "new": recorded.new}
-    return recorded_as | _held(request, person, body.count)
+    given = body.model_dump(exclude={"shown", "count"})
+    detail = {"shown": body.shown.model_dump()}
+    recorded = store_of(request).queue.answer(person.id, **given, detail=detail)
+    known = {"recorded": recorded.answer_id, "new": recorded.new}
+    return known | _held(request, person, body.count)
 
 
 @router.post("/undo", dependencies=CHANGES)
-def undo(request: Request, person: Answering, body: Undoing) -> dict[str, Any]:
+def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
     """Take back this person's last answer; its question is with them again."""
     question = store_of(request).queue.undo(person.id, body.key)
-    back = None if question is None else question_view(question)
+    back = None if question is None else _view(question)
     return {"question": back} | _held(request, person, body.count)
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
-def heartbeat(request: Request, person: Answering, body: Holding) -> dict[str, Any]:
+def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, Any]:
     """Keep questions for longer; `kept` is false where none is this person's any more."""
     expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
     return {"kept": expires_at is not None}
 
 
 @router.post("/release", dependencies=[Depends(limited("request"))])
-def release(request: Request, person: Answering, body: Releasing) -> dict[str, Any]:
+def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str, Any]:
     """Let others have these questions, as when a page is closed."""
-    meant(request, body.csrf)
+    require_csrf(request, body.csrf)
     return {"released": store_of(request).queue.release(person.id, body.tokens)}
 
 
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    own = tally_of(request).of(person.project_id, person.id)
+    tally: Tally = request.app.state.tally
+    own = tally.of(person.project_id, person.id)
     return {"progress": own} | live_view(store_of(request), person.project_id)

@@ -1,31 +1,157 @@
-"""The app: one store, its routes, and what stands around them."""
+"""The app over one store: its settings, its routes, and the guard around them."""
 
 import hashlib
 import hmac
-import re
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from importlib.resources import files
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Final, final
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from preferl.annotate import admin, api, live, pages
-from preferl.annotate.guard import Guard, Sessions
-from preferl.annotate.learning import Tally
+from preferl.annotate import admin, api, news, pages
 from preferl.annotate.limits import Limits, MemoryLimits, rates
-from preferl.annotate.settings import AnnotateSettings
-from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
-from preferl.store.store import Store
+from preferl.annotate.progress import Tally
+from preferl.annotate.sessions import Sessions
+from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
+from preferl.store.store import SHORTEST, Store
 
-DAY = 24 * 3600
+DAY: Final = 24 * 3600
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+"""All that a page needs is ours, so nothing else may run in it, frame it or learn of it.
+
+Browsers take a page's forms for those of no origin where it sends no referrer to anybody."""
+
+
+@final
+@dataclass(frozen=True)
+class AnnotateSettings:
+    """How the page is served.
+
+    Attributes:
+        host: address to listen at. The default is seen by this machine only; any other one needs
+            a `secret`.
+        port: port to listen at; 0 takes any that is free.
+        hosts: names under which people reach the page, beside `localhost`, numeric addresses and
+            the name in `public_url`. Requests for others are refused, so that no foreign page gets
+            at a server on this machine by renaming itself.
+        public_url: where people find the page if that is not where it listens, as behind a proxy,
+            such as `https://label.example.org`; with `https` cookies are never sent without it.
+        poll_seconds: how often the server looks for news to send to the open pages.
+        session_days: days after which a person has to open their link again.
+        requests_per_second: lasting rate of one person's changes; bursts may be eight times as
+            large. The overview allows a tenth, files of answers a hundredth.
+        largest_request: bytes of a request's body.
+        secret: signs sessions; of at least 32 characters, and needed where others than this
+            machine can reach the page. From the environment's `PREFERL_SECRET`, so that it is on
+            no command line; None uses the key beside the labels.
+
+    Raises:
+        ConfigError: a number out of its range, a malformed address, or one that others reach
+            without a long secret.
+
+    >>> AnnotateSettings(port=0).host
+    '127.0.0.1'
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    hosts: tuple[str, ...] = ()
+    public_url: str | None = None
+    poll_seconds: float = 1.0
+    session_days: float = 30.0
+    requests_per_second: float = 10.0
+    largest_request: int = 64 * 1024
+    secret: str | None = field(
+        default_factory=lambda: os.environ.get("PREFERL_SECRET") or None, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("port", 0, 65535),
+            ("poll_seconds", 0.02, 3600),
+            ("session_days", 1e-3, 3650),
+            ("requests_per_second", 0.1, 1e6),
+            ("largest_request", 1024, 2**30),
+        ):
+            require_in(name, getattr(self, name), low, high)
+        if self.public_url is not None and urlsplit(self.public_url).scheme not in (
+            "http",
+            "https",
+        ):
+            raise ConfigError.mismatch(
+                "public_url", expected="http:// or https://", got=self.public_url
+            )
+        length = len(self.secret or "")
+        if length < SHORTEST and (self.secret is not None or not self.only_here):
+            why = "" if self.only_here else f", as {self.host} is open to other machines"
+            raise ConfigError.mismatch(
+                f"PREFERL_SECRET{why}",
+                expected=f"at least {SHORTEST} characters in the environment",
+                got=length,
+                fix="Make one: export PREFERL_SECRET=$(python3 -c "
+                "'import secrets; print(secrets.token_urlsafe(32))')",
+            )
+
+    @property
+    def only_here(self) -> bool:
+        """Whether only this machine reaches the page."""
+        return self.host == "localhost" or (
+            is_address(self.host) and ip_address(self.host.strip("[]")).is_loopback
+        )
+
+    @property
+    def secure(self) -> bool:
+        """Whether people reach the page by https."""
+        return self.public_url is not None and urlsplit(self.public_url).scheme == "https"
+
+    def admits(self, host: str) -> bool:
+        """Whether a request for this name, without its port, is meant for this server.
+
+        Numeric addresses are: a page that renames itself to this server keeps its name.
+        """
+        named = urlsplit(self.public_url).hostname if self.public_url else None
+        known = {"localhost", self.host, named, *self.hosts} - {None, ""}
+        return host.lower() in {str(name).lower() for name in known} or (
+            is_address(host) and (host.startswith("[") or ":" not in host)
+        )
+
+
+def is_address(host: str) -> bool:
+    """Whether this is a numeric address, `[::1]` included, without a zone.
+
+    >>> is_address("127.0.0.1"), is_address("[::1]"), is_address("[127.0.0.1]")
+    (True, True, False)
+    """
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        found = ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        return False
+    return "%" not in host and (found.version == 6 or not bracketed)
 
 
 def create_app(
@@ -37,16 +163,16 @@ def create_app(
     store blocks; only `POST` changes anything.
 
     Args:
-        store: open, and closed by whoever opened it.
+        store: open; whoever opened it closes it.
         settings: how it is served; the default is for this machine only.
         limits: how much one person may ask; counted in this process by default.
     """
     settings = settings or AnnotateSettings()
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        news.close()
+        app.state.news.close()
 
     app = FastAPI(
         title="preferl",
@@ -56,20 +182,29 @@ def create_app(
         redirect_slashes=False,  # an address is right or it is nothing
         lifespan=lifespan,
     )
-    news = live.News(store, settings.poll_seconds)
-    static = Path(str(files("preferl.annotate").joinpath("static")))
-    version = _digest_of(static)
+    folder = Path(str(files("preferl.annotate").joinpath("static")))
+    static = f"/static/{_digest_of(folder)}"
     app.state.store = store
     app.state.settings = settings
-    app.state.news = news
+    app.state.news = news.News(store, settings.poll_seconds)
     app.state.tally = Tally(store)
     app.state.limits = limits or MemoryLimits(rates(settings.requests_per_second))
-    app.state.templates = _templates(version)
-    for part in (pages, api, live, admin):
+    app.state.templates = pages.templates(static)
+    for part in (pages, api, news, admin):
         app.include_router(part.router)
-    app.mount(f"/static/{version}", _Static(directory=static))
-    _handle_errors(app)
-    _add_sessions(app, store, settings)
+    app.mount(static, _Static(directory=folder))
+    for kind in (RequestValidationError, AnyHTTPException, *STATUS):
+        app.add_exception_handler(kind, _refusal)
+    key = settings.secret.encode() if settings.secret else store.key()
+    # Cookies are shared between the ports of a host, so the name tells stores apart.
+    name = hmac.new(key, b"name of the cookie", hashlib.sha256).hexdigest()[:8]
+    app.add_middleware(
+        Sessions,
+        secret_key=hmac.new(key, b"sessions", hashlib.sha256).hexdigest(),
+        session_cookie=f"preferl-{name}",
+        max_age=round(settings.session_days * DAY),
+        https_only=settings.secure,
+    )
     app.add_middleware(Guard, settings=settings)  # the last one added is the outermost
     return app
 
@@ -90,107 +225,93 @@ def _digest_of(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _templates(version: str) -> Environment:
-    environment = Environment(
-        loader=PackageLoader("preferl.annotate"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["static"] = f"/static/{version}"
-    environment.filters["prose"] = prose
-    return environment
+STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
+    FeedbackError: (409, "This pair is no longer with you. Here is the next one."),
+    StorageError: (503, "The labels cannot be reached at the moment."),
+    ConfigError: (400, ""),
+    DataError: (400, ""),
+}
+"""The status of our errors and the words for people, by default those of the error."""
+
+PLAIN: Final = {
+    404: "There is nothing at this address.",
+    405: "That is not how to ask for this.",
+}
+"""The words for errors of the framework itself."""
 
 
-def _add_sessions(app: FastAPI, store: Store, settings: AnnotateSettings) -> None:
-    key = settings.secret.encode() if settings.secret else store.key()
-    # Cookies are shared between the ports of a host, so the name tells stores apart.
-    name = hmac.new(key, b"name of the cookie", hashlib.sha256).hexdigest()[:8]
-    app.add_middleware(
-        Sessions,
-        secret_key=hmac.new(key, b"sessions", hashlib.sha256).hexdigest(),
-        session_cookie=f"preferl-{name}",
-        max_age=round(settings.session_days * DAY),
-        https_only=settings.secure,
-    )
-
-
-def _handle_errors(app: FastAPI) -> None:
-    async def refusal(request: Request, error: Exception) -> Response:  # blocks nothing
-        status, words = _wording(error)
-        headers = error.headers if isinstance(error, AnyHTTPException) else None
-        if request.url.path.startswith("/api/"):
-            return JSONResponse({"error": words}, status, headers)
-        return pages.message(request, status, words, headers)
-
-    for kind in (
-        AnyHTTPException,
-        RequestValidationError,
-        FeedbackError,
-        ConfigError,
-        DataError,
-        StorageError,
-    ):
-        app.add_exception_handler(kind, refusal)
-
-
-def _wording(error: Exception) -> tuple[int, str]:
-    """The status of an error and what to tell people of it."""
+async def _refusal(request: Request, error: Exception) -> Response:  # blocks nothing
+    headers = None
     if isinstance(error, AnyHTTPException):
-        words = {404: "There is nothing at this address.", 405: "That is not how to ask for this."}
         own = isinstance(error, HTTPException)
-        return error.status_code, error.detail if own else words.get(
-            error.status_code, error.detail
-        )
-    if isinstance(error, RequestValidationError):
+        status, headers = error.status_code, error.headers
+        words = error.detail if own else PLAIN.get(status, error.detail)
+    elif isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:])
         place = place.encode("utf-8", "replace").decode()  # half a character cannot be sent back
-        return 422, f"The request is not understood: {place}: {first['msg']}."
-    if isinstance(error, FeedbackError):
-        return 409, "This pair is no longer with you. Here is the next one."
-    if isinstance(error, StorageError):
-        return 503, "The labels cannot be reached at the moment."
-    return 400, str(error)
+        status, words = 422, f"The request is not understood: {place}: {first['msg']}."
+    else:
+        status, words = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"error": words or str(error)}, status, headers)
+    return pages.message(request, status, words or str(error), headers)
 
 
-BULLET = re.compile(r"^\s*[-*•]\s+(.*)$")
-NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s+(.*)$")
+class Guard:
+    """The outermost layer: checks names, sizes and forms, and adds safe headers.
 
-
-def prose(text: str) -> Markup:
-    r"""Blocks between blank lines as paragraphs; lines with a dash or number as lists.
-
-    Everything is escaped before anything is added.
-
-    >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
-    <p>Watch &lt;both&gt;.</p>
-    <ul><li>the door</li><li>the hand</li></ul>
+    Args:
+        app: behind it.
+        settings: have the names that are admitted, and the largest request.
     """
-    blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
-    return Markup("\n").join(Markup("").join(_runs(block)) for block in blocks)
+
+    def __init__(self, app: ASGIApp, settings: AnnotateSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or answer it here."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        size = headers.get("content-length", "")
+        known = size.isascii() and size.isdecimal() and len(size) < 19
+        refusal: PlainTextResponse | None = None
+        if not self._settings.admits(name):
+            refusal = PlainTextResponse("This server does not go by that name.", 400)
+        elif known and int(size) > self._settings.largest_request:
+            refusal = PlainTextResponse("Too large.", 413)
+        elif headers.get("content-type", "").strip().lower().startswith("multipart/"):
+            words = "Forms come as application/x-www-form-urlencoded here."
+            refusal = PlainTextResponse(words, 415)
+        # Who only reads sends no body; a long answer that meets one would be cut off by an error.
+        reads = refusal is not None or scope["method"] in ("GET", "HEAD")
+        counted = receive if reads else self._counted(receive)
+        return await (refusal or self._app)(scope, counted, _with_headers(send))
+
+    def _counted(self, receive: Receive) -> Receive:
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._settings.largest_request:
+                raise HTTPException(413, "Too large.")
+            return message
+
+        return counted
 
 
-def _runs(lines: list[str]) -> list[Markup]:
-    """The lists and paragraphs of one block, in which a list may follow a line of text."""
-    parts: list[Markup] = []
-    held: list[Markup] = []
-    tag = "p"
-    for line in lines:
-        bullet, number = BULLET.match(line), NUMBER.match(line)
-        found = bullet or number
-        now = "ul" if bullet else "ol" if number else "p"
-        if now != tag and held:
-            parts.append(_wrapped(tag, held))
-            held = []
-        tag = now
-        held.append(escape(found[1] if found else line.strip()))
-    return [*parts, _wrapped(tag, held)] if held else parts
+def _with_headers(send: Send) -> Send:
+    async def safe(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in ({"Cache-Control": "no-store"} | HEADERS).items():
+                headers.setdefault(name, value)
+        await send(message)
 
-
-def _wrapped(tag: str, items: list[Markup]) -> Markup:
-    if tag == "p":
-        return Markup("<p>") + Markup(" ").join(items) + Markup("</p>")
-    inside = Markup("").join(Markup("<li>") + item + Markup("</li>") for item in items)
-    return Markup(f"<{tag}>") + inside + Markup(f"</{tag}>")
+    return safe

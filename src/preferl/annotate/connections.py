@@ -1,10 +1,11 @@
-"""Connections that keep the server waiting are closed, so that nobody holds it up with them.
+"""Connections that keep the server waiting are closed, so that nobody can hold it up.
 
 uvicorn waits for the rest of a request, and for a reader, for as long as they like.
 """
 
 import asyncio
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast, final
 
@@ -14,20 +15,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 REQUEST_SECONDS: Final = 10.0
 """Until a request has arrived, from its first byte, or from the connection for the first one."""
 
-READ_SECONDS: Final = 60.0
-"""For which a client may read nothing of what is waiting for it."""
+READ_SECONDS: Final = 60.0  # for which a client may read nothing of what is waiting for it
 
 SPREAD: Final = 0.2
 """Share of these seconds by which some have less, so that many do not end and return at once."""
 
 ACCEPTED_AT_ONCE: Final = 8
-"""Connections that asyncio accepts in a turn of its loop, beside the requests of everybody else."""
+"""Connections that asyncio accepts in a pass of its loop, beside the requests of everybody else."""
 
-BACKLOG: Final = 2048
-"""Connections that wait for that in the kernel, less where it permits less."""
+BACKLOG: Final = 2048  # connections that wait for that in the kernel, less where it permits less
 
 RESERVED_FILES: Final = 320
-"""Open files that connections leave to the database, to videos, and to those of a few turns."""
+"""Open files that connections leave to the database, to videos, and to those of a few passes."""
 
 FEWEST_CONNECTIONS: Final = 64
 
@@ -35,23 +34,14 @@ FEWEST_CONNECTIONS: Final = 64
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
 ) -> tuple[type[asyncio.Protocol], int]:
-    """What to give `uvicorn.Config` as `http`, and how many connections it keeps at a time.
+    """The `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
 
-    The limit of open files is raised for it.
-
-    Args:
-        request_seconds: until a request has arrived.
-        read_seconds: for which a client may read nothing.
+    It raises the limit of open files; arguments as `PatientProtocol` takes them.
     """
     most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
-    made = partial(
-        PatientProtocol,
-        request_seconds=request_seconds,
-        read_seconds=read_seconds,
-        most=most,
-        waiting={},
-    )
-    return cast(type[asyncio.Protocol], made), most  # uvicorn only calls it
+    seconds = {"request_seconds": request_seconds, "read_seconds": read_seconds}
+    protocol = partial(PatientProtocol, **seconds, most=most, waiting={})
+    return cast(type[asyncio.Protocol], protocol), most  # uvicorn only calls it
 
 
 def raise_file_limit(most: int = 65_536) -> int:
@@ -60,28 +50,26 @@ def raise_file_limit(most: int = 65_536) -> int:
         import resource
     except ImportError:  # Windows, which has no such limit
         return most
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return most if soft == resource.RLIM_INFINITY else min(soft, most)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):  # macOS permits less than it says
-        return int(soft)
-    return int(wanted)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (most if each == resource.RLIM_INFINITY else min(each, most) for each in limits)
+    if soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, limits[1]))
+        except (OSError, ValueError):  # macOS permits less than it reports
+            return soft
+    return hard
 
 
 @final
 class PatientProtocol(H11Protocol):
     """HTTP/1.1 on one connection, closed where the client takes too long.
 
-    A request has to arrive within `request_seconds`, headers and body, and a response has to be
-    read on. How long the app takes to answer, and streams take to end, does not matter, nor how
-    long a connection rests between two requests: that is uvicorn's `timeout_keep_alive`. Beyond
-    `most` connections the one that has waited longest for a request gives way to the newest.
+    How long the app takes to answer, and streams take to end, does not matter, nor how long a
+    connection rests between two requests: that is uvicorn's `timeout_keep_alive`. Beyond `most`
+    connections the one that has waited longest for a request gives way to the newest.
 
     Args:
-        request_seconds: until a request has arrived.
+        request_seconds: until a request has arrived, headers and body.
         read_seconds: for which a client may read nothing of what waits for it.
         most: connections at a time.
         waiting: those of the same server that wait for a request, in this order.
@@ -102,16 +90,18 @@ class PatientProtocol(H11Protocol):
         self._read_seconds = read_seconds
         self._most = most
         self._waiting = waiting
-        self._arriving: asyncio.TimerHandle | None = None
-        self._reading: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; make room for the connection where there is none."""
         super().connection_made(transport)
         self._waiting[self] = None
-        self._arriving = self.loop.call_later(self._request_seconds, transport.close)
+        self._close_after("arriving", self._request_seconds, transport.close)
         if len(self.connections) > self._most:
-            self._make_room()
+            oldest = next((each for each in self._waiting if each is not self), self)
+            self._waiting.pop(oldest)
+            self.connections.discard(oldest)  # the transport reports it in a later pass only
+            oldest.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Wait on while a request is incomplete."""
@@ -127,22 +117,18 @@ class PatientProtocol(H11Protocol):
         """Wait no longer."""
         super().connection_lost(exc)
         self._waiting.pop(self, None)
-        _cancel(self._arriving)
-        self._arriving = None
-        _cancel(self._reading)
-        self._reading = None
+        self._stop("arriving")
+        self._stop("reading")
 
     def pause_writing(self) -> None:
         """Wait for the client to read."""
         super().pause_writing()
-        if self._reading is None:
-            self._reading = self.loop.call_later(self._read_seconds, self.transport.abort)
+        self._close_after("reading", self._read_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """Wait no longer for that."""
         super().resume_writing()
-        _cancel(self._reading)
-        self._reading = None
+        self._stop("reading")
 
     def _look(self) -> None:
         """Begin to wait when a request has begun, and stop when it is whole."""
@@ -153,19 +139,14 @@ class PatientProtocol(H11Protocol):
             self._waiting.setdefault(self)
         begun = state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0] != b"")
         if not begun:
-            _cancel(self._arriving)
-            self._arriving = None
-        elif self._arriving is None:
-            close = self.transport.close
-            self._arriving = self.loop.call_later(self._request_seconds, close)
+            self._stop("arriving")
+        else:
+            self._close_after("arriving", self._request_seconds, self.transport.close)
 
-    def _make_room(self) -> None:
-        oldest = next((each for each in self._waiting if each is not self), self)
-        self._waiting.pop(oldest)
-        self.connections.discard(oldest)  # the transport says so only in a later turn of the loop
-        oldest.transport.close()
+    def _close_after(self, name: str, seconds: float, close: Callable[[], None]) -> None:
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(seconds, close)
 
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
+    def _stop(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()

@@ -6,64 +6,70 @@ there instead of each for itself.
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Literal, NamedTuple, Protocol, final
+
+from fastapi import HTTPException, Request
 
 What = Literal["request", "overview", "export", "stream"]
 """What is limited: changes and links, the overview, files of answers, and news."""
 
-BURST: Final = 8.0
-"""Seconds' worth of requests that may come at once."""
+KINDS: Final[dict[What, tuple[float, str]]] = {
+    "request": (1.0, "1"),
+    "overview": (0.1, "2"),
+    "stream": (0.1, "2"),
+    "export": (0.01, "10"),
+}
+"""Rate of each kind as a share of that of changes, and seconds before asking again is of use."""
 
-FEWEST: Final = 4.0
-"""Requests that may come at once however slow the lasting rate is."""
+BURST: Final = 8.0  # seconds of the lasting rate that may come at once
+FEWEST: Final = 4.0  # requests that may come at once however slow the lasting rate is
 
 STREAMS: Final = 4
 """News streams of one person; browsers keep six connections to a server over plain HTTP."""
 
 MOST_KNOWN: Final = 10_000
-"""People and addresses that are counted; beyond, those who asked longest ago are forgotten."""
+"""People and addresses that are counted; beyond, the ones that asked longest ago are dropped."""
 
 
 class Rate(NamedTuple):
-    """What may come lasting, in requests a second, and at once."""
+    """The lasting rate in requests a second, and how many may come at once."""
 
     per_second: float
     burst: float
 
 
 class Limits(Protocol):
-    """What the app asks before it does something that costs."""
+    """Decides what the app may do, before it does something expensive."""
 
     def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted."""
 
     def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
-        """Take one of the few places that somebody has for this; the oldest has to end for it.
+        """Take one of the few places that a person has for this; the oldest ends to make room.
 
         Args:
-            what: of which kind.
-            who: a person.
-            end: called, from whatever thread, when a newer one needs the place.
+            what: kind of place.
+            who: the person.
+            end: called, from any thread, when a newer one needs the place.
 
         Returns:
-            What gives the place back; more than once does no harm.
+            A function that gives the place back; calling it again does no harm.
         """
 
 
 def rates(requests_per_second: float) -> dict[What, Rate]:
-    """The rate of each kind, by that of changes: what is expensive may come less often.
+    """The rate of each kind from that of changes: expensive ones may come less often.
 
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
-    shares: dict[What, float] = {"request": 1.0, "overview": 0.1, "stream": 0.1, "export": 0.01}
-    each = {what: share * requests_per_second for what, share in shares.items()}
-    return {
-        what: Rate(rate, rate * BURST if what == "request" else max(FEWEST, rate * BURST))
-        for what, rate in each.items()
-    }
+    found: dict[What, Rate] = {}
+    for what, (share, _) in KINDS.items():
+        rate = share * requests_per_second
+        found[what] = Rate(rate, max(0.0 if what == "request" else FEWEST, rate * BURST))
+    return found
 
 
 @final
@@ -108,7 +114,7 @@ class MemoryLimits:
         return left >= 1
 
     def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
-        """Take one of the few places that somebody has for this; the oldest has to end for it."""
+        """Take one of the few places that a person has for this; the oldest ends to make room."""
         with self._lock:
             taken = self._places.setdefault((what, who), [])
             taken.append(end)
@@ -125,6 +131,20 @@ class MemoryLimits:
                     self._places.pop((what, who), None)
 
         return leave
+
+
+def limited(what: What) -> Callable[[Request], Awaitable[None]]:
+    """A dependency that raises 429 where a person, or an address without one, asks too often."""
+
+    async def within(request: Request) -> None:  # in the server's loop: it must cost little
+        number = request.session.get("annotator")
+        who = number if number is not None else whose(request.client.host if request.client else "")
+        limits: Limits = request.app.state.limits
+        if not limits.allows(what, who):
+            words = "That was a lot at once. Wait a moment."
+            raise HTTPException(429, words, {"Retry-After": KINDS[what][1]})
+
+    return within
 
 
 def whose(address: str) -> str:

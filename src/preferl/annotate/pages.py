@@ -1,21 +1,24 @@
 """The pages that people see, their personal links, and the clips."""
 
 import hashlib
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import Response
 
-from preferl.annotate.learning import episode_view
-from preferl.annotate.people import (
+from preferl.annotate.limits import limited
+from preferl.annotate.progress import ago, episode_view, moment, reward_words
+from preferl.annotate.sessions import (
     Anyone,
     begin_session,
     csrf_of,
     end_session,
-    limited,
-    meant,
+    form_csrf,
     require_own_page,
     store_of,
     whoever,
@@ -34,6 +37,20 @@ HEADINGS = {
 }
 
 
+def templates(static: str) -> Environment:
+    """The templates of all pages, given the address of static files."""
+    environment = Environment(
+        loader=PackageLoader("preferl.annotate"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["static"] = static
+    environment.filters.update(ago=ago, moment=moment, prose=prose, reward_words=reward_words)
+    return environment
+
+
 def page(
     request: Request,
     name: str,
@@ -42,27 +59,26 @@ def page(
     headers: Mapping[str, str] | None = None,
 ) -> HTMLResponse:
     """A template as a response."""
-    template = request.app.state.templates.get_template(name)
     person = context.get("person")
     known: dict[str, Any] = {"csrf": "", "person": person, "films": False}
     if person:
         known["csrf"] = csrf_of(request)
-        known["films"] = store_of(request).live.last_episode(person.project_id) is not None
-    text = template.render(known | dict(context))
+        known["films"] = store_of(request).reports.last_episode(person.project_id) is not None
+    text = request.app.state.templates.get_template(name).render(known | dict(context))
     return HTMLResponse(text, status, headers)
 
 
 def message(
     request: Request, status: int, words: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
-    """A plain page that says one thing."""
+    """A plain page with one message."""
     heading = HEADINGS.get(status, "That did not work")
     return page(request, "message.html", {"heading": heading, "words": words}, status, headers)
 
 
 @router.get("/")
 def answering(request: Request) -> Response:
-    """Where pairs are answered; spectators see the work of others instead."""
+    """Where people answer pairs; spectators see the work of others instead."""
     person = whoever(request)
     if person is None:
         words = (
@@ -74,31 +90,28 @@ def answering(request: Request) -> Response:
         return RedirectResponse("/admin", 303)
     store = store_of(request)
     project = store.projects.get(person.project_id)
-    examples = [
-        {
-            "better": first if known >= 0.5 else second,
-            "worse": second if known >= 0.5 else first,
-            "equal": known == 0.5,
-            "note": note,
-        }
-        for _, first, second, known, note in store.questions.examples(project.id)
-    ]
+    examples = []
+    for query in store.questions.examples(project.id):
+        clips, known = (query.first_clip, query.second_clip), float(query.known or 0.0)
+        better, worse = clips if known >= 0.5 else reversed(clips)
+        note = str((query.detail or {}).get("note", ""))
+        example = {"better": better, "worse": worse, "equal": known == 0.5, "note": note}
+        examples.append(example)
     read = repr((project.question, project.instructions, examples, project.qualification))
+    settled = person.role == "admin" or person.qualified_at is not None
     context = {
         "person": person,
         "project": project,
         "examples": examples,
         "version": hashlib.blake2b(read.encode(), digest_size=8).hexdigest(),
-        "qualifying": project.qualification > 0
-        and person.role != "admin"
-        and person.qualified_at is None,
+        "qualifying": project.qualification > 0 and not settled,
     }
     return page(request, "answering.html", context)
 
 
 @router.get("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join(request: Request, secret: str) -> Response:
-    """A personal link: signs in. One that opens a few times only asks before.
+    """Sign in by a personal link; ask before, where it opens a few times only.
 
     Programs that look at links in messages, to show what is behind them, would use it up.
     """
@@ -117,17 +130,13 @@ def join_once(request: Request, secret: str) -> RedirectResponse:
 
 
 def _sign_in(request: Request, secret: str) -> RedirectResponse:
-    if begin_session(request, secret) is None:
-        raise HTTPException(
-            401, "This link is not valid, or not any more. Ask whoever sent it for a new one."
-        )
+    begin_session(request, secret)
     return RedirectResponse("/", 303)
 
 
-@router.post("/leave")
-def leave(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> RedirectResponse:
-    """Sign out: the session of this browser has ended, for whoever else has its cookie, too."""
-    meant(request, csrf)
+@router.post("/leave", dependencies=[Depends(form_csrf)])
+def leave(request: Request) -> RedirectResponse:
+    """Sign out: the session of this browser ends, for anybody else who has its cookie, too."""
     end_session(request)
     return RedirectResponse("/", 303)
 
@@ -147,14 +156,13 @@ def episode(request: Request, person: Anyone) -> HTMLResponse:
 @router.get("/media/{clip}.mp4")
 def media(request: Request, clip: str, person: Anyone) -> FileResponse:
     """A clip of the person's own project; its name is a digest, so it never changes."""
-    if not CLIP_ID.fullmatch(clip):
-        raise HTTPException(404, "There is no such clip.")
-    path = store_of(request).clips.video_path(person.project_id, clip)
-    folder = path.parent.resolve()
-    if path.resolve().parent != folder or not path.is_file():  # no link leads out of the folder
-        raise HTTPException(404, "There is no such clip.")
-    headers = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return FileResponse(path, media_type="video/mp4", headers=headers)
+    if CLIP_ID.fullmatch(clip):
+        path = store_of(request).clips.video_path(person.project_id, clip)
+        # No link leads out of the folder.
+        if path.resolve().parent == path.parent.resolve() and path.is_file():
+            headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+            return FileResponse(path, media_type="video/mp4", headers=headers)
+    raise HTTPException(404, "There is no such clip.")
 
 
 @router.get("/healthz")
@@ -162,3 +170,37 @@ def health(request: Request) -> PlainTextResponse:
     """Whether the labels can be reached."""
     store_of(request).projects.all()
     return PlainTextResponse("ok")
+
+
+BULLET = re.compile(r"^\s*[-*•]\s+(.*)$")
+NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s+(.*)$")
+
+
+def prose(text: str) -> Markup:
+    r"""Blocks between blank lines as paragraphs; lines with a dash or number as lists.
+
+    Everything is escaped before anything is added.
+
+    >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
+    <p>Watch &lt;both&gt;.</p>
+    <ul><li>the door</li><li>the hand</li></ul>
+    """
+    blocks = [block.splitlines() for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
+    return Markup("\n").join(Markup("").join(_parts(block)) for block in blocks)
+
+
+def _parts(lines: list[str]) -> list[Markup]:
+    """The lists and paragraphs of one block, in which a list may follow a line of text."""
+    runs: list[tuple[str, list[Markup]]] = []
+    for line in lines:
+        bullet, number = BULLET.match(line), NUMBER.match(line)
+        found = bullet or number
+        tag = "ul" if bullet else "ol" if number else "p"
+        if not runs or runs[-1][0] != tag:
+            runs.append((tag, []))
+        item = escape(found[1] if found else line.strip())
+        runs[-1][1].append(Markup("<li>{}</li>").format(item) if found else item)
+    return [
+        Markup(f"<{tag}>{{}}</{tag}>").format(Markup(" " if tag == "p" else "").join(items))
+        for tag, items in runs
+    ]

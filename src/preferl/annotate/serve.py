@@ -1,4 +1,4 @@
-"""Starting everything that people need to answer: server, log, and the maker of videos."""
+"""Serve the page: the server, the program that draws videos, and a log of bounded size."""
 
 import logging
 import socket
@@ -17,10 +17,9 @@ from typing import Final, final
 import uvicorn
 from fastapi import FastAPI
 
-from preferl.annotate.app import create_app
+from preferl.annotate.app import AnnotateSettings, create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
-from preferl.annotate.live import HELD
-from preferl.annotate.settings import AnnotateSettings
+from preferl.annotate.news import HELD
 from preferl.errors import ConfigError
 from preferl.files import writing
 from preferl.store.schema import Project
@@ -34,8 +33,10 @@ DRAWN: Final = "; answer those that are there, the others come up by themselves.
 NOT_DRAWN: Final = ", which this program does not: run `preferl annotate render`."
 """What becomes of pairs that nobody can see yet."""
 
-REST_SECONDS: Final = 2.0
-"""How long a maker of videos that died rests before it is started again."""
+REST_SECONDS: Final = 2.0  # pause before a program that draws videos is started again after it died
+
+PER_MINUTE: Final = 30
+"""Messages that are logged in a minute; those of an attack are mostly the same."""
 
 
 def serve(
@@ -51,15 +52,15 @@ def serve(
     """Serve the page until Ctrl-C.
 
     Args:
-        store: where labels go; stays open.
+        store: keeps the labels; stays open.
         project: whose owner's link is shown.
         settings: how it is served.
-        render: arguments of `preferl` that start the program which makes videos, such as
+        render: arguments of `preferl` that start the program which draws videos, such as
             `("annotate", "render", "--store", "labels")`; it runs beside the server and is started
-            again if it dies. Empty where videos are made elsewhere.
+            again if it dies. Empty where another machine draws them.
         open_browser: whether to open the owner's link on this machine.
-        say: takes the lines that people should read.
-        status_file: where the page reports that it serves, and its link, to whoever started it.
+        say: called with each line that people should read.
+        status_file: where the page reports its status and link to the program that started it.
 
     Raises:
         ConfigError: the address is taken or none of this machine.
@@ -72,7 +73,7 @@ def serve(
     link = f"{page}/join/{secret}"
     config = configured(app)
     store.events.add(None, "served", detail={"url": page})  # where invitations lead from now on
-    maker = Renderer(render) if render else None
+    renderer = Renderer(render) if render else None
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
     say(f"Answer here: {link}")
@@ -84,8 +85,8 @@ def serve(
         say("Others need a link of their own: invite them on the page's overview.")
     say("Stop with Ctrl-C.")
     try:
-        if maker:
-            maker.start()
+        if renderer:
+            renderer.start()
         with bounded(), private_redirect(link) if open_browser else nullcontext() as redirect:
             if redirect is not None:
                 threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
@@ -93,8 +94,8 @@ def serve(
     except KeyboardInterrupt:  # uvicorn has ended already, and passes on what it caught
         pass
     finally:
-        if maker:
-            maker.stop()
+        if renderer:
+            renderer.stop()
         listening.close()
     answered = store.progress(project.id).answered
     say(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
@@ -102,10 +103,9 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """A page in a file that leads to a link, for the browser's command line.
+    """A file that leads the browser to a link, gone when the block ends.
 
-    Command lines can be read by everybody on a machine, and this file by its owner alone. It is
-    gone when the block ends.
+    Everybody on a machine can read command lines, and only the owner this file.
     """
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
@@ -146,13 +146,10 @@ def address(settings: AnnotateSettings, listening: socket.socket) -> str:
 
 
 def _bind(settings: AnnotateSettings) -> socket.socket:
-    """Listen before anything else starts, so that a taken port is told at once."""
+    """Listen before anything else starts, so that a taken port fails at once."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server(
-            (settings.host, settings.port),
-            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
-            backlog=BACKLOG,
-        )
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError.mismatch(
             f"{settings.host}:{settings.port}",
@@ -164,12 +161,7 @@ def _bind(settings: AnnotateSettings) -> socket.socket:
 
 @final
 class Server(uvicorn.Server):
-    """A server that ends the streams of open pages when it is told to stop.
-
-    Args:
-        config: of uvicorn.
-        app: made by `create_app`.
-    """
+    """A server that ends the streams of open pages when it stops."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
@@ -182,7 +174,7 @@ class Server(uvicorn.Server):
             listening.listen(BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at a signal; who listens for news would otherwise keep us."""
+        """Stop at a signal; open streams would otherwise keep the server running."""
         self._news.close()
         super().handle_exit(sig, frame)
 
@@ -194,18 +186,17 @@ class Server(uvicorn.Server):
 
 @final
 class Renderer:
-    """The program that makes videos, in a process of its own that is started again if it dies.
+    """The program that draws videos, in a process of its own that is started again if it dies.
 
     Args:
         arguments: of `preferl`.
-        rest: seconds that it rests after it died; a fault that stays must not keep us busy.
+        rest: seconds of pause after it died; a lasting fault must not keep the machine busy.
     """
 
     def __init__(self, arguments: Sequence[str], rest: float = REST_SECONDS) -> None:
         self._rest = rest
         self._command = preferl_program(*arguments)
         self._stopping = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def start(self) -> None:
@@ -215,46 +206,29 @@ class Renderer:
     def stop(self) -> None:
         """End the process, by force where it does not end by itself."""
         self._stopping.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
         self._thread.join(10)
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            self._process = subprocess.Popen(self._command, start_new_session=True)
-            while self._process.poll() is None and not self._stopping.wait(0.2):
+            process = subprocess.Popen(self._command, start_new_session=True)
+            while process.poll() is None and not self._stopping.wait(0.2):
                 pass
             if self._stopping.is_set():
-                _end(self._process)
+                process.terminate()
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
                 return
-            log.warning(
-                "The program that makes videos ended with status %s and is started again.",
-                self._process.returncode,
-            )
+            words = "The program that draws videos ended with status %s and is started again."
+            log.warning(words, process.returncode)
             self._stopping.wait(self._rest)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-PER_MINUTE: Final = 30
-"""Messages that are logged in a minute; those of an attack are mostly the same."""
 
 
 @final
 class BoundedLog(logging.Filter):
-    """Lets some messages pass each minute, and counts the others.
-
-    Args:
-        per_minute: how many pass.
-        clock: seconds; for tests.
-    """
+    """Lets some messages pass each minute, and counts the others; `clock` gives seconds."""
 
     def __init__(
         self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
@@ -266,7 +240,7 @@ class BoundedLog(logging.Filter):
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this message is logged; the last one of a minute says that others are not."""
+        """Whether this message is logged; the last one of a minute announces the cut."""
         now = self._clock()
         if now - self._began >= 60:
             if (missed := self._count - self._per_minute) > 0:
@@ -286,8 +260,8 @@ def _add(record: logging.LogRecord, words: str) -> None:
 def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
     """Bound what is logged through the handlers of these loggers, and of Python itself."""
     handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
-    handlers |= {logging.lastResort} if logging.lastResort is not None else set()
-    bounds = {handler: BoundedLog() for handler in handlers}
+    last = {logging.lastResort} if logging.lastResort is not None else set()
+    bounds = {handler: BoundedLog() for handler in handlers | last}
     for handler, bound in bounds.items():
         handler.addFilter(bound)
     try:

@@ -168,7 +168,7 @@ def run_serve(config: ServeConfig) -> None:
 
     echo("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.serve import serve
-    from preferl.annotate.settings import AnnotateSettings
+    from preferl.annotate.app import AnnotateSettings
     from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 

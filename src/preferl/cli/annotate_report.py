@@ -87,7 +87,7 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
             "people": annotator_report(votes).rows(),
             "rewards": [
                 {name: getattr(reward, name) for name in shown}
-                for reward in store.live.rewards(project.id)
+                for reward in store.reports.rewards(project.id)
             ],
         }
     )

@@ -182,8 +182,8 @@ def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
     """Show people how good the reward is that their answers made."""
     place = StoreConfig(config.store or "", config.files, config.project)
     with opened(place) as (store, project):
-        before = store.live.rewards(project.id)
-        store.live.publish_reward(
+        before = store.reports.rewards(project.id)
+        store.reports.publish_reward(
             project.id,
             1 + (before[-1].version if before else 0),
             answers=report.pairs,

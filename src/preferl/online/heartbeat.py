@@ -92,6 +92,6 @@ class Heartbeat:
         if idle > self._stuck_after and status.state != "stopped":
             status = replace(status, state="stuck")
         try:
-            self._store.live.beat(*self._about, status, every=self._every)
+            self._store.reports.beat(*self._about, status, every=self._every)
         except StorageError as error:  # nobody is to be stopped by a heartbeat that cannot be given
             LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)

@@ -91,7 +91,7 @@ class _Service:
     on_version: OnVersion | None
 
     def __post_init__(self) -> None:
-        self._project, self._live = self.feedback.project.id, self.feedback.store.live
+        self._project, self._reports = self.feedback.project.id, self.feedback.store.reports
         self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
@@ -194,7 +194,7 @@ class _Service:
 
     def _publish(self, fitted: Fitted) -> None:
         """Publish under a number that neither the folder nor the store has seen."""
-        numbers = [row.version for row in self._live.rewards(self._project)]
+        numbers = [row.version for row in self._reports.rewards(self._project)]
         number = max([*numbers, *versions(self.config.out)], default=0) + 1
         metrics = to_json(fitted.metrics)
         self.version = self.publisher.publish(
@@ -209,9 +209,9 @@ class _Service:
     def _announce(self) -> None:
         """Tell people of the version, unless that was done; and ask no more what is out of date."""
         metrics = self._metrics
-        if self.version not in {row.version for row in self._live.rewards(self._project)}:
+        if self.version not in {row.version for row in self._reports.rewards(self._project)}:
             low, high = metrics.low, metrics.high
-            self._live.publish_reward(
+            self._reports.publish_reward(
                 self._project,
                 self.version,
                 answers=metrics.answers,

@@ -184,7 +184,7 @@ class _Signs:
 
     def _of(self, name: str) -> ServiceState | None:
         try:
-            services = self._store.live.services(self._project)
+            services = self._store.reports.services(self._project)
         except StorageError:
             return None
         return next((service for service in services if service.name == name), None)
@@ -213,7 +213,7 @@ class _Signs:
         one whose try has just failed comes again after its pause between signs.
         """
         try:
-            self._store.live.require_writable()
+            self._store.reports.require_writable()
         except StorageError:
             self._takes_signs_since = None
             return False
@@ -247,14 +247,14 @@ def _stale(
         return clock() - since.setdefault((version, many), clock())
 
     def complaint() -> str | None:
-        rewards = store.live.rewards(project_id)
+        rewards = store.reports.rewards(project_id)
         if not rewards:
             return None
         version, fit = rewards[-1].version, rewards[-1].metrics
-        signs = {service.name: service for service in store.live.services(project_id)}
+        signs = {service.name: service for service in store.reports.services(project_id)}
         service = signs.get(REWARD_SERVICE)
         looked_at = 0 if service is None else service.status.looked_at or 0
-        behind = store.live.revision(project_id) - max(fit.revision, looked_at)
+        behind = store.reports.revision(project_id) - max(fit.revision, looked_at)
         if behind <= 0:
             since.clear()
             return None

@@ -17,9 +17,17 @@ from sqlalchemy.orm import Session
 
 from preferl.store.clips import CLIP_ID, known_clips
 from preferl.store.database import MOST_PARAMETERS, now, rows_among
-from preferl.store.names import LONGEST_NAME, is_name, looks_like_owner
-from preferl.store.queue import STRENGTHS, preference_of
-from preferl.store.schema import COUNTED, KINDS, Annotator, Answer, Project, Query
+from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
+from preferl.store.schema import (
+    COUNTED,
+    KINDS,
+    STRENGTHS,
+    Annotator,
+    Answer,
+    Project,
+    Query,
+    preference_of,
+)
 from preferl.store.statements import LATEST
 from preferl.store.tables import Cell, cell_of, read_table, wrong_cell
 

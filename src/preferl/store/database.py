@@ -1,6 +1,6 @@
-"""One door to the database: SQLite beside the clips, or PostgreSQL by its URL.
+"""The one way to the database: SQLite beside the clips, or PostgreSQL by its URL.
 
-On SQLite a transaction that writes says so when it begins, so that it never has to give up half
+On SQLite a writing transaction takes the lock as it begins, so that it never has to give up half
 way, and is on disk before it is acknowledged (write-ahead log, synchronous FULL). A file that is
 damaged, or lost its tables, is refused.
 """
@@ -28,18 +28,25 @@ from sqlalchemy.sql.functions import FunctionElement
 from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
+from preferl.reading import reading
 
-BUSY_SECONDS = 10.0
-"""How long a transaction waits for others to finish before it fails."""
+BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
+MOST_PARAMETERS = 500  # values per statement: databases bound how many one may hold
+SLACK_SECONDS = 1.0  # clocks may step back by this much (they are adjusted) before leases notice
 
-MOST_PARAMETERS = 500
-"""Values per statement: databases bound how many one may hold."""
+MOST_CHECKED: Final = 2**30
+"""Bytes up to which a file is checked as it is opened, at 5 ms of processor time a megabyte: 0.2 s
+with 100,000 answers. Damage to a larger one is found where it is read."""
+
+RESTORE: Final = (
+    "Restore it from a back-up, or save what can be read: sqlite3 labels.db .recover | "
+    "sqlite3 rescued.db"
+)
+
+LOGGER = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
 Columns = TypeVarTuple("Columns")
-
-SLACK_SECONDS = 1.0
-"""Clocks may step back by this much (they are adjusted) before leases notice."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 (reads as SQL's own function)
@@ -59,12 +66,12 @@ def _now_postgresql(*_: object, **__: object) -> str:
     return "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 
 
-_CLOCK: Final = select(now())
-
-
 def clock(session: Session) -> float:
     """The time by the database."""
     return float(session.scalar(_CLOCK) or 0.0)
+
+
+_CLOCK: Final = select(now())
 
 
 @final
@@ -72,7 +79,7 @@ class Database:
     """Reading and writing transactions on one database.
 
     Args:
-        url: as SQLAlchemy takes it; `sqlite` and `postgresql` (psycopg 3) are known.
+        url: as SQLAlchemy takes it, of `sqlite` or `postgresql` (psycopg 3).
 
     Raises:
         ConfigError: another kind of database, or a URL that is none.
@@ -80,10 +87,10 @@ class Database:
     """
 
     def __init__(self, url: str | URL) -> None:
-        self.url = _known(url)
-        self.engine = _engine(self.url)
-        # Waiting for SQLite's own lock is by polling; a lock of ours hands over at once.
-        self._turn = threading.Lock() if self.is_sqlite else nullcontext()
+        self.engine = _engine(url)
+        self.url = self.engine.url
+        # SQLite polls for its own lock; this one wakes the next writer at once.
+        self._writing = threading.Lock() if self.is_sqlite else nullcontext()
 
     @property
     def is_sqlite(self) -> bool:
@@ -92,11 +99,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A view of the database as it is now.
-
-        Raises:
-            StorageError: the database cannot be reached.
-        """
+        """A view of the database as of now; `StorageError` where it cannot be reached."""
         with _worded(self.url), Session(self.engine, expire_on_commit=False) as session:
             yield session
 
@@ -105,41 +108,41 @@ class Database:
         """One transaction: on disk when the block has ended, undone if it fails.
 
         Args:
-            durable: wait for the disk; without it a loss of power (not of the program) may undo
-                what was written last, which is no harm where it only says who holds what.
+            durable: wait for the disk. Without it a loss of power (not of the program) may undo
+                the last writes, which does no harm to leases and heartbeats.
 
         Raises:
             StorageError: the database cannot be reached, is locked for long, or is full.
         """
-        with _worded(self.url), self._turn:
+        with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
             with Session(engine, expire_on_commit=False) as session, session.begin():
                 yield session
 
     def all(self, statement: Select[Found], **about: Any) -> list[Found]:
-        """The first column of every row, as the database is now; `about` are its parameters."""
+        """The first column of every row as of now; `about` holds the parameters."""
         with self.read() as session:
             return list(session.scalars(statement, about))
 
     def rows(self, statement: Select[*Columns], **about: Any) -> Sequence[Row[*Columns]]:
-        """Every row, likewise."""
+        """Every row, as `all`."""
         with self.read() as session:
             return session.execute(statement, about).all()
 
     def first(self, statement: Select[Found], **about: Any) -> Found | None:
-        """The first column of the first row, likewise, or None."""
+        """The first column of the first row or None, as `all`."""
         with self.read() as session:
             return session.scalar(statement, about)
 
     def close(self) -> None:
-        """Let go of all connections; a SQLite file is then whole without its log."""
+        """Close all connections; a SQLite file is then whole without its log."""
         self.engine.dispose()
 
 
 def rows_among(
     session: Session, statement: Select[*Columns], column: Any, values: Iterable[Any]
 ) -> Iterator[Row[*Columns]]:
-    """The rows in which a column has one of many values, which one statement may not hold."""
+    """The rows in which a column has one of many values, more than one statement may hold."""
     values = list(values)
     for start in range(0, len(values), MOST_PARAMETERS):
         some = values[start : start + MOST_PARAMETERS]
@@ -152,16 +155,13 @@ def sqlite_url(file: Path) -> URL:
 
 
 def keep_private(file: Path) -> None:
-    """Let nobody but its owner read a SQLite file, made empty if it is not there.
+    """Let only its owner read a SQLite file, made empty if it is missing.
 
-    SQLite gives its log the mode of the file. A file of somebody else is left as it is. The file is
-    never opened here: closing it would end the locks that this process has on it, and another
-    process would then remove the log in which answers are.
-
-    Raises:
-        StorageError: the file cannot be made.
+    SQLite gives its log the mode of the file. A file of somebody else stays as it is. Nothing opens
+    the file here: closing it would end the locks of this process on it, and another process would
+    then remove the log that holds the answers. Raises `StorageError` where it cannot make one.
     """
-    try:
+    with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.exists():
             with writing(file, private=True, first=True) as draft:
                 draft.touch()
@@ -169,56 +169,36 @@ def keep_private(file: Path) -> None:
             with suppress(PermissionError, FileNotFoundError):
                 if path.stat().st_mode & 0o077:
                     path.chmod(0o600)
-    except OSError as error:
-        raise StorageError.mismatch(
-            f"{file}", expected="a file that can be written and read", got=error
+
+
+def _engine(location: str | URL) -> Engine:
+    got = str(location)
+    try:
+        url = make_url(location)
+        got, name = url.render_as_string(hide_password=True), url.get_backend_name()
+        if name in ("postgres", "postgresql"):  # hosting services hand out the short one
+            require("psycopg", extra="postgres")
+            url = url.set(drivername="postgresql+psycopg")
+            return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
+        if name != "sqlite" or url.database in (None, "", ":memory:"):
+            raise ArgumentError("no file of SQLite")
+        waiting = {"timeout": BUSY_SECONDS}
+        engine = create_engine(url, pool_size=20, max_overflow=40, connect_args=waiting)
+    except (ArgumentError, NoSuchModuleError) as error:  # the latter for sqlite+something
+        raise ConfigError.mismatch(
+            "store",
+            expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
+            got=repr(got),
         ) from error
-
-
-def _known(url: str | URL) -> URL:
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise _unknown(url) from error
-    name = parsed.get_backend_name()
-    if name == "postgres":  # what hosting services hand out
-        name, parsed = "postgresql", parsed.set(drivername="postgresql")
-    if name == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
-    if name == "sqlite" and parsed.database and parsed.database != ":memory:":
-        return parsed
-    raise _unknown(parsed.render_as_string(hide_password=True))
-
-
-def _unknown(url: object) -> ConfigError:
-    return ConfigError.mismatch(
-        "store",
-        expected="a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME",
-        got=repr(str(url)),
-    )
-
-
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() == "postgresql":
-        require("psycopg", extra="postgres")
-        return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
-    try:
-        engine = create_engine(
-            url, pool_size=20, max_overflow=40, connect_args={"timeout": BUSY_SECONDS}
-        )
-    except NoSuchModuleError as error:  # sqlite+something
-        raise _unknown(url) from error
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
-    cursor = connection.cursor()
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-        cursor.execute(f"PRAGMA {setting}")
-    cursor.close()
+        connection.execute(f"PRAGMA {setting}").close()
 
 
 def _begin_sqlite(connection: Any) -> None:
@@ -235,81 +215,63 @@ def _worded(url: URL) -> Iterator[None]:
     try:
         yield
     except IntegrityError:
-        raise  # says something about what was written, and callers know what
+        raise  # about the written values, which callers know
     except SQLAlchemyError as error:
-        said = error.orig if isinstance(error, DBAPIError) else error
-        if is_damaged(said):
-            raise damaged(f"{url.database}", said) from error
+        reason = error.orig if isinstance(error, DBAPIError) else error
+        if is_damaged(reason):
+            raise damaged(f"{url.database}", reason) from error
         raise StorageError.mismatch(
             f"store {url.render_as_string(hide_password=True)}",
             expected="a database that can be reached and written to",
-            got=said,
+            got=reason,
             fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
         ) from error
-
-
-LOGGER = logging.getLogger(__name__)
-
-MOST_CHECKED: Final = 2**30
-"""Bytes up to which a file is looked through as it is opened, at 5 ms of processor time a
-megabyte: 0.2 s with 100,000 answers. Damage to a larger one is found where it is read."""
-
-RESTORE: Final = (
-    "Restore it from a back-up, or save what can be read: sqlite3 labels.db .recover | "
-    "sqlite3 rescued.db"
-)
-
-_DAMAGED: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def require_whole(file: Path, clips: Path) -> None:
     """Refuse a SQLite file that is damaged, or that lost its tables beside the clips of a store.
 
     Args:
-        file: the database, which need not be there where the store is new.
-        clips: the folder of clips that labels would be about.
+        file: the database, which may be missing where the store is new.
+        clips: the folder of clips that the labels are about.
 
     Raises:
-        StorageError: a damaged file, or none where there are clips already.
+        StorageError: a damaged file, or no labels where there are clips already.
     """
-    if not file.is_file() or not file.stat().st_size:
-        if clips.is_dir() and any(clips.iterdir()):
-            raise StorageError.mismatch(
-                f"{file}",
-                expected=f"the labels of the clips in {clips}",
-                got="an empty file" if file.is_file() else "no file",
-                fix="Restore it from a back-up, or move the clips away to begin a new store.",
-            )
-        return
+    size = file.stat().st_size if file.is_file() else 0
+    tables, found = 0, "ok"
     try:
-        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=rw", uri=True)) as database:
-            tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if not tables and clips.is_dir() and any(clips.iterdir()):
-                raise StorageError.mismatch(
-                    f"{file}",
-                    expected=f"the labels of the clips in {clips}",
-                    got="a database without tables",
-                    fix="Restore it from a back-up, or move the clips away.",
-                )
-            if file.stat().st_size > MOST_CHECKED:
-                LOGGER.info("%s is too large to be looked through as it is opened.", file)
-                return
-            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if size:
+            uri = f"{file.resolve().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(uri, uri=True)) as database:
+                tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                if size <= MOST_CHECKED:
+                    found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+                else:
+                    LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
         if is_damaged(error):
             raise damaged(f"{file}", error) from error
-        return  # locked or out of reach, which opening it will find as well
+        return  # locked or out of reach, which opening it finds as well
     if found != "ok":
         raise damaged(f"{file}", found)
+    if not tables and clips.is_dir() and any(clips.iterdir()):
+        raise StorageError.mismatch(
+            f"{file}",
+            expected=f"the labels of the clips in {clips}",
+            got="a database without tables" if size else "an empty file or none",
+            fix="Restore it from a back-up, or move the clips away to begin a new store.",
+        )
 
 
 def is_damaged(error: BaseException | None) -> bool:
-    """Whether SQLite says that the file is damaged, not that it is busy or out of reach."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+    """Whether SQLite reports a damaged file, not a busy one or one out of reach."""
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def damaged(name: str, got: object) -> StorageError:
-    """An error that calls a database damaged."""
+    """The error for a damaged database."""
     return StorageError.mismatch(
         name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE
     )

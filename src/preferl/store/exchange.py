@@ -28,7 +28,7 @@ from preferl.store.answer_table import (
     timestamp,
 )
 from preferl.store.clip_folder import import_segments
-from preferl.store.names import require_name
+from preferl.store.people import require_name
 from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store

@@ -8,18 +8,18 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, FeedbackError
+from preferl.errors import FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
-from preferl.shapes import BoolArray, FloatArray, IntArray
-from preferl.store.clips import clip_ids
+from preferl.shapes import FloatArray, IntArray
 from preferl.store.combine import CombineMethod, combine_answers
+from preferl.store.questions import named_pairs
 from preferl.store.store import Store
 
 POLL_SECONDS = 0.5
 
 
 class Answered(NamedTuple):
-    """What people have said so far; `queries` is `[P]`, the number of each comparison's query."""
+    """All answers so far; `queries` is `[P]`, the number of each comparison's query."""
 
     queries: IntArray
     comparisons: Comparisons
@@ -27,16 +27,16 @@ class Answered(NamedTuple):
 
 @final
 class StoredFeedback:
-    """Asks people through a store; the same seam as `InstantFeedback`.
+    """Asks people through a store, by the same protocol as `InstantFeedback`.
 
     Args:
-        store: where queries and answers live.
+        store: keeps queries and answers.
         project: number or name of its project; may be left out where there is only one.
         combine: how several answers to one query become one preference and weight; `mean` keeps
-            all that was said.
+            all of them.
         patience: seconds that `ask` waits for its questions to be answered; 0, the default, asks
             and goes on, infinity waits for all of them, as a loop without other experience does.
-        on_wait: told how many answers are still missing, about twice a second while waiting.
+        on_wait: called with the number of missing answers about twice a second while waiting.
         model_version: of the reward that chooses questions, written beside them; may be changed.
 
     >>> import tempfile
@@ -60,8 +60,7 @@ class StoredFeedback:
         on_wait: Callable[[int], None] | None = None,
         model_version: int | None = None,
     ) -> None:
-        if not patience >= 0:
-            raise ConfigError.mismatch("patience", expected="at least 0 seconds", got=patience)
+        require_in("patience", patience, 0, float("inf"))
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)
         self.combine = combine
@@ -72,17 +71,17 @@ class StoredFeedback:
 
     @property
     def revision(self) -> int:
-        """Grows with everything that anybody says; cheap to look at."""
-        return self.store.live.revision(self.project.id)
+        """Grows with every answer; cheap to look at."""
+        return self.store.reports.revision(self.project.id)
 
     @property
     def pending(self) -> int:
         """Queries that still need answers."""
-        return self.store.live.open(self.project.id)
+        return self.store.reports.open(self.project.id)
 
     @property
     def newest(self) -> int:
-        """Number of the query that was put last; 0 before the first."""
+        """Number of the latest query; 0 before the first."""
         return max((number for number, _, _ in self._asked()), default=0)
 
     def ask(
@@ -96,12 +95,12 @@ class StoredFeedback:
     ) -> None:
         """Put questions into the queue; their clips are on disk before.
 
-        Two windows with the same steps are not compared: whatever people say says nothing.
+        Two windows with the same steps are not compared: an answer would mean nothing.
 
         Args:
             segments: candidates.
             pairs: `[P, 2]` rows of `segments`.
-            scores: `[P]` what made the sampler choose them.
+            scores: `[P]` numbers by which the sampler chose them.
             priority: higher ones come first. None goes by `model_version`: what a newer reward
                 chose shows what the agent does now, and comes before what older ones left.
             details: `[P]` anything else to remember.
@@ -111,47 +110,42 @@ class StoredFeedback:
             StorageError: the store cannot be written to; nothing is asked then.
         """
         pairs = check_pairs(pairs, len(segments))
-        differ = _differ(segments, pairs)
-        if not differ.all():
-            pairs = pairs[differ]
-            scores = None if scores is None else np.asarray(scores)[differ]
-            details = details and [told for told, kept in zip(details, differ, strict=True) if kept]
+        differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
+        differ |= pairs[:, 0] == pairs[:, 1]  # refused below
         self.store.questions.ask(
             self.project.id,
             segments,
-            pairs,
+            pairs[differ],
             priority=float(self.model_version or 0) if priority is None else priority,
-            scores=scores,
+            scores=None if scores is None else np.asarray(scores)[differ],
             model_version=self.model_version,
-            details=details,
+            details=details and [details[row] for row in np.flatnonzero(differ)],
         )
-        if self.patience and len(pairs):
+        if self.patience and differ.any():
             self.wait(self.patience)
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Put those questions that were not put since a query; wait for all as `ask` does.
+        """Ask those questions that are missing since a query; wait for all as `ask` does.
 
-        A program that was killed and comes to the same questions again does not put them twice.
-        Where it comes to others, it puts only as many as are missing.
+        A program that was killed and comes to the same questions again does not ask them twice.
+        Where it comes to others, it asks only as many as are missing.
 
         Args:
             segments: candidates.
             pairs: `[P, 2]` rows of `segments`.
-            since: number of the newest query when the first of these were put.
+            since: number of the newest query before the first of these.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
-            StorageError: the store cannot be written to; nothing is asked then.
+            FeedbackError, StorageError: as `ask` does.
         """
         pairs = check_pairs(pairs, len(segments))
-        put = [(first, second) for number, first, second in self._asked() if number > since]
-        if not put:
-            self.ask(segments, pairs)
-            return
-        known = set(put)
-        fresh = np.array([pair not in known for pair in _named(segments, pairs)], bool)
-        self.ask(segments, pairs[fresh][: max(0, len(pairs) - len(put))])
-        if self.patience:
+        asked = [(first, second) for number, first, second in self._asked() if number > since]
+        known = set(asked)
+        if asked:
+            fresh = [pair not in known for pair in named_pairs(segments, pairs)]
+            pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
+        self.ask(segments, pairs)
+        if asked and self.patience:
             self.wait(self.patience)
 
     def wait(self, seconds: float) -> int:
@@ -164,28 +158,20 @@ class StoredFeedback:
         return pending
 
     def comparisons(self) -> Comparisons:
-        """Everything answered so far, oldest first; put together again only after new answers.
-
-        Raises:
-            FeedbackError: nothing has been answered yet.
-        """
+        """All answers so far, oldest first; raises `FeedbackError` where there are none yet."""
         return self.answered().comparisons
 
     def answered(self) -> Answered:
-        """The same, with the number of each comparison's query; raises the same."""
+        """The same, with the number of each comparison's query; read anew after new answers."""
         revision = self.revision
         if self._known is None or self._known[0] != revision:
             self._known = (revision, self._read())
         return self._known[1]
 
     def widget(self, name: str = "owner") -> Any:
-        """The queue as a cell of a notebook, on this store: what people answer there counts here.
+        """The queue as a cell of a notebook, on this store: answers of `name` there count here.
 
-        Args:
-            name: who answers.
-
-        Raises:
-            MissingExtraError: the extra `notebook` is not installed.
+        Raises `MissingExtraError` where the extra `notebook` is not installed.
         """
         from preferl.store.widget import NotebookQueue, queue_widget
 
@@ -208,25 +194,11 @@ class StoredFeedback:
         asked, first = np.unique(votes.query, return_index=True)
         order = np.argsort(first[np.searchsorted(asked, queries)], kind="stable")
         named = self.store.questions.pairs(self.project.id, queries[order].tolist())
-        clips = sorted({clip for pair in named for clip in pair})
-        row = {clip: place for place, clip in enumerate(clips)}
+        clips, rows = np.unique(np.array(named), return_inverse=True)
         comparisons = Comparisons(
-            self.store.clips.segments(self.project.id, clips),
-            np.array([[row[first], row[second]] for first, second in named], np.int64),
+            self.store.clips.segments(self.project.id, clips.tolist()),
+            rows.reshape(-1, 2),
             preference[order],
             weight[order],
         )
         return Answered(queries[order], comparisons)
-
-
-def _named(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
-    """Names of the clips of each pair, by their content."""
-    used, place = np.unique(pairs, return_inverse=True)
-    names = clip_ids(segments.select(used))
-    return [(names[first], names[second]) for first, second in place.reshape(pairs.shape)]
-
-
-def _differ(segments: Segments, pairs: IntArray) -> BoolArray:
-    """`[P]` where windows hold different steps; one beside itself is left for others to refuse."""
-    differ = np.array([first != second for first, second in _named(segments, pairs)], bool)
-    return np.asarray(differ | (pairs[:, 0] == pairs[:, 1]))

@@ -22,8 +22,8 @@ from preferl.store.answer_table import add_answers, add_queries, known_answers, 
 from preferl.store.chosen import read_chosen
 from preferl.store.clips import clip_ids, known_clips
 from preferl.store.database import clock
-from preferl.store.names import require_name
-from preferl.store.queue import PREFERENCE
+from preferl.store.people import require_name
+from preferl.store.schema import PREFERENCE
 from preferl.store.store import Store
 
 CLIPS_AT_ONCE = 2_000

@@ -1,7 +1,7 @@
-"""Projects: one question about one kind of clip, and the rules by which it is asked."""
+"""Projects: one question about one kind of clip, and the rules for asking it."""
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from math import inf
 from typing import Any, Self, final
 
@@ -18,24 +18,24 @@ SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 @final
 @dataclass(frozen=True)
 class ProjectSettings:
-    """How a project asks; each can be changed later.
+    """How a project asks; each setting can change later.
 
     Attributes:
-        title: what people see as the project's name.
+        title: the project's name on its pages.
         question: the one question that every pair is shown with.
         instructions: plain text: what counts as better, and what breaks ties.
         fps: frames per second at which clips play.
         quorum: answers by different people that a query needs.
         repeat_share: share of questions that ask a person again what they have answered; 0.05
-            tells self-consistency from a few hundred answers at little cost.
+            measures self-consistency from a few hundred answers at little cost.
         swap_share: share of those repeats with sides swapped.
-        known_share: share of questions whose answer is known, where there are such.
+        known_share: share of questions with a known answer, where there are such.
         qualification: known pairs that a new annotator has to answer first; 0 for none.
         pass_share: share of them that has to be right.
-        strength: whether "clearly" and "slightly" better are told apart.
-        lease_seconds: how long a question stays with a person who no longer shows signs of life.
+        strength: whether answers tell "clearly" from "slightly" better.
+        lease_seconds: how long a question stays with a person after their last heartbeat.
         budget: answers after which nothing more is asked; None asks as long as there are queries.
-        frames: how clips become pictures, as `preferl.store.frames` reads it; None: not yet said.
+        frames: how clips become pictures, as `preferl.store.frames` reads it; None: not yet known.
         paused: whether nothing is asked for now.
 
     Raises:
@@ -55,19 +55,17 @@ class ProjectSettings:
     strength: bool = False
     lease_seconds: float = 120.0
     budget: int | None = None
-    frames: dict[str, Any] | None = field(default=None)
+    frames: dict[str, Any] | None = None
     paused: bool = False
 
     def __post_init__(self) -> None:
-        require_in("fps", self.fps, 1, 240)
-        require_in("quorum", self.quorum, 1, inf)
-        for name in ("repeat_share", "swap_share", "known_share", "pass_share"):
-            require_in(name, getattr(self, name), 0, 1)
+        shares = {f"{name}_share": (0.0, 1.0) for name in ("repeat", "swap", "known", "pass")}
+        ranges = {"fps": (1, 240), "quorum": (1, inf), "qualification": (0, inf), **shares}
+        for name, (low, high) in ranges.items():
+            require_in(name, getattr(self, name), low, high)
         require_in("repeat_share + known_share", self.repeat_share + self.known_share, 0, 0.9)
-        require_in("qualification", self.qualification, 0, inf)
         require_in("lease_seconds", self.lease_seconds, 0.01, inf)
-        if self.budget is not None:
-            require_in("budget", self.budget, 1, inf)
+        require_in("budget", inf if self.budget is None else self.budget, 1, inf)
         for name in ("title", "question", "instructions"):
             if "\0" in getattr(self, name):  # PostgreSQL holds no such text
                 raise ConfigError.mismatch(name, expected="text", got="text with a zero in it")
@@ -96,20 +94,18 @@ class Projects:
             **more: fields of `ProjectSettings`.
 
         Raises:
-            ConfigError: a name that is taken or none, or settings out of range.
+            ConfigError: a short name that is taken or malformed, or settings out of range.
         """
         settings = ProjectSettings(**more) if settings is None else settings
         if not SLUG.fullmatch(slug) or len(slug) > 60:
             raise ConfigError.mismatch(
                 "project", expected="small letters, digits and hyphens, as in door-1", got=slug
             )
-        columns = {item.name: getattr(settings, item.name) for item in fields(settings)}
-        columns["title"] = settings.title or slug
+        columns = asdict(settings) | {"title": settings.title or slug}
         try:
             with self._database.write() as session:
                 project = Project(slug=slug, created_at=clock(session), **columns)
                 session.add(project)
-                session.flush()
         except IntegrityError as error:
             raise ConfigError.mismatch(
                 "project",
@@ -120,17 +116,11 @@ class Projects:
         return project
 
     def get(self, project: int | str) -> Project:
-        """The project of this number or slug.
-
-        Raises:
-            ConfigError: there is none; the message lists those that exist.
-        """
+        """The project of this number or slug; else a `ConfigError` lists those that exist."""
         column = Project.id if isinstance(project, int) else Project.slug
         found = self._database.first(select(Project).where(column == project))
         if found is None:
-            raise ConfigError.mismatch(
-                "project", expected=f"one of {self._slugs()}", got=repr(project)
-            )
+            raise self._unknown(repr(project))
         return found
 
     def all(self) -> list[Project]:
@@ -138,29 +128,19 @@ class Projects:
         return self._database.all(select(Project).order_by(Project.id))
 
     def only(self) -> Project:
-        """The one project of a store that has one.
-
-        Raises:
-            ConfigError: there are none or several.
-        """
+        """The one project of a store; raises `ConfigError` where there are none or several."""
         found = self.all()
         if not found:
             fix = "Make one with `preferl annotate create`."
             raise ConfigError.mismatch("projects", expected="at least one", got="none", fix=fix)
         if len(found) > 1:
-            raise ConfigError.mismatch(
-                "project",
-                expected=f"one of {self._slugs()}",
-                got="none named",
-                fix="Name it, as in --project " + found[-1].slug + ".",
-            )
+            raise self._unknown("none named", f"Name it, as in --project {found[-1].slug}.")
         return found[0]
 
     def update(self, project_id: int, **changes: Any) -> Project:
         """Change settings of a project; what it has asked so far keeps its quorum.
 
-        Raises:
-            ConfigError: settings out of range, or unknown ones.
+        Raises `ConfigError` for settings out of range, or unknown ones.
         """
         known = {item.name for item in fields(ProjectSettings)}
         if not set(changes) <= known:
@@ -174,5 +154,6 @@ class Projects:
             ProjectSettings.of(project)
         return project
 
-    def _slugs(self) -> str:
-        return ", ".join(project.slug for project in self.all())
+    def _unknown(self, got: str, fix: str = "") -> ConfigError:
+        slugs = ", ".join(project.slug for project in self.all())
+        return ConfigError.mismatch("project", expected=f"one of {slugs}", got=got, fix=fix)

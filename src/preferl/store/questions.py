@@ -1,8 +1,8 @@
-"""Queries: which clips are compared, why, and what people have said about them."""
+"""Queries: which clips people compare, why, and how they answered."""
 
 from collections.abc import Sequence
 from math import inf
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, TypedDict, Unpack, final
 
 import numpy as np
 from sqlalchemy import Select, and_, case, exists, or_, select, update
@@ -15,22 +15,35 @@ from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import ClipStore, clip_ids, known_clips
 from preferl.store.database import Database, now, rows_among
-from preferl.store.schema import COUNTED, PURPOSES, Annotator, Answer, Clip, Project, Purpose, Query
+from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
 from preferl.store.statements import LATEST
 from preferl.store.votes import Votes
 
-GREATEST_SPEED: Final = 2.0
-"""Times as fast as they are that the page plays clips at most."""
+GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
+
+WINDOWS_PER_PAIR: Final = 20
+"""Windows drawn for each known pair, of the best and the worst twentieth of them."""
 
 
-class Example(NamedTuple):
-    """A pair that the instructions show, with the answer that is right."""
+class QueryDetails(TypedDict, total=False):
+    """What a program may give with the pairs that it asks about.
 
-    query_id: int
-    first: str
-    second: str
-    known: float
-    note: str
+    Attributes:
+        purpose: why they are asked, to learn from by default; `"known"` and `"example"` need
+            `known`.
+        priority: queries of higher priority come first, then older ones; 0 by default.
+        scores: `[P]` numbers by which the sampler chose them, for the record.
+        model_version: the reward that chose them, by which stale ones can be cancelled.
+        known: `[P]` the right answers, as probabilities that the first is preferred.
+        details: `[P]` anything else to remember.
+    """
+
+    purpose: Purpose
+    priority: float
+    scores: FloatArray | None
+    model_version: int | None
+    known: FloatArray | None
+    details: Sequence[dict[str, Any]] | None
 
 
 @final
@@ -46,88 +59,55 @@ class Questions:
         project_id: int,
         segments: Segments,
         pairs: IntArray,
-        *,
-        purpose: Purpose = "ask",
-        priority: float = 0.0,
-        scores: FloatArray | None = None,
-        model_version: int | None = None,
-        known: FloatArray | None = None,
-        details: Sequence[dict[str, Any]] | None = None,
+        **details: Unpack[QueryDetails],
     ) -> list[int]:
         """Store the clips of these pairs, then the queries that show them; returns their numbers.
 
         Args:
-            project_id: whose.
+            project_id: of the project.
             segments: candidates.
             pairs: `[P, 2]` rows of `segments`.
-            purpose: why they are asked; `"known"` and `"example"` need `known`.
-            priority: queries of higher priority come first, then older ones.
-            scores: `[P]` what made the sampler choose them, for the record.
-            model_version: the reward that chose them, so that it can be told when they are stale.
-            known: `[P]` the right answers, as probabilities that the first is preferred.
-            details: `[P]` anything else to remember.
+            **details: as `QueryDetails` has them.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments` or are one clip beside itself, or
                 arguments that do not go together; nothing is stored then.
         """
         pairs = check_pairs(pairs, len(segments))
-        _check(purpose, len(pairs), scores=scores, known=known, details=details)
-        if not len(pairs):
-            return []
-        used, place = np.unique(pairs, return_inverse=True)
-        chosen = segments.select(used)
-        ids = clip_ids(chosen)
-        named = [(ids[first], ids[second]) for first, second in place.reshape(pairs.shape)]
-        _require_two(named)
-        self._clips.put(project_id, chosen)
-        return self.ask_stored(
-            project_id,
-            named,
-            purpose=purpose,
-            priority=priority,
-            scores=scores,
-            model_version=model_version,
-            known=known,
-            details=details,
-        )
+        named = named_pairs(segments, pairs)
+        _check(named, **details)
+        if named:
+            self._clips.put(project_id, segments.select(np.unique(pairs)))
+        return self.ask_stored(project_id, named, **details)
 
     def ask_stored(
-        self,
-        project_id: int,
-        pairs: Sequence[tuple[str, str]],
-        *,
-        purpose: Purpose = "ask",
-        priority: float = 0.0,
-        scores: FloatArray | None = None,
-        model_version: int | None = None,
-        known: FloatArray | None = None,
-        details: Sequence[dict[str, Any]] | None = None,
+        self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
     ) -> list[int]:
         """The same about clips that are stored already, by their names."""
-        _check(purpose, len(pairs), scores=scores, known=known, details=details)
-        _require_two(pairs)
-        names = {name for pair in pairs for name in pair}
+        _check(pairs, **details)
+        if not pairs:
+            return []
+        purpose = details.get("purpose", "ask")
+        scores, known, about = details.get("scores"), details.get("known"), details.get("details")
         with self._database.write() as session:
-            project = session.get_one(Project, project_id)
+            quorum = session.get_one(Project, project_id).quorum if purpose == "ask" else 0
             at = session.scalar(select(now()))
-            visible = known_clips(session, project_id, names)
-            quorum = project.quorum if purpose == "ask" else 0
+            drawn = known_clips(session, project_id, {name for pair in pairs for name in pair})
             queries = [
                 Query(
                     project_id=project_id,
                     first_clip=first,
                     second_clip=second,
                     purpose=purpose,
-                    priority=priority,
+                    priority=details.get("priority", 0.0),
                     score=None if scores is None else float(scores[row]),
-                    model_version=model_version,
+                    model_version=details.get("model_version"),
                     known=None if known is None else float(known[row]),
                     quorum=quorum,
                     needed=quorum,
-                    ready=visible.get(first, False) and visible.get(second, False),
+                    ready=drawn.get(first, False) and drawn.get(second, False),
                     asked_at=at,
-                    detail=None if details is None else details[row],
+                    detail=None if about is None else about[row],
                 )
                 for row, (first, second) in enumerate(pairs)
             ]
@@ -138,91 +118,58 @@ class Questions:
     def cancel(
         self, project_id: int, *, before_version: int | None = None, ids: Sequence[int] = ()
     ) -> int:
-        """Ask no more about queries that have no answer yet; returns how many that were.
-
-        Args:
-            project_id: whose.
-            before_version: those that an older reward than this chose.
-            ids: or these.
-        """
+        """Cancel queries without answers: those of older rewards, or of `ids`; returns how many."""
         answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
-        chosen = (
+        older = Query.model_version < before_version if before_version is not None else None
+        cancelled = (
             update(Query)
-            .where(
-                Query.project_id == project_id,
-                Query.purpose == "ask",
-                Query.cancelled_at.is_(None),
-                ~answered,
-                Query.id.in_(ids)
-                if before_version is None
-                else Query.model_version < before_version,
-            )
+            .where(Query.project_id == project_id, Query.purpose == "ask")
+            .where(Query.cancelled_at.is_(None), ~answered)
+            .where(Query.id.in_(ids) if older is None else older)
             .values(cancelled_at=now())
             .returning(Query.id)
             .execution_options(synchronize_session=False)
         )
         with self._database.write() as session:
-            return len(session.execute(chosen).all())
+            return len(session.execute(cancelled).all())
 
-    def examples(self, project_id: int) -> list[Example]:
+    def examples(self, project_id: int) -> list[Query]:
         """The pairs that the instructions show, once they can be shown."""
-        chosen = (
-            select(Query)
-            .where(
-                Query.project_id == project_id,
-                Query.purpose == "example",
-                Query.cancelled_at.is_(None),
-                Query.ready.is_(True),
-            )
-            .order_by(Query.id)
-        )
-        return [
-            Example(
-                query.id,
-                query.first_clip,
-                query.second_clip,
-                float(query.known or 0.0),
-                str((query.detail or {}).get("note", "")),
-            )
-            for query in self._database.all(chosen)
-        ]
+        examples = select(Query).where(Query.project_id == project_id, Query.purpose == "example")
+        shown = examples.where(Query.cancelled_at.is_(None), Query.ready.is_(True))
+        return self._database.all(shown.order_by(Query.id))
 
     def pairs(self, project_id: int, ids: Sequence[int]) -> list[tuple[str, str]]:
         """The clips of queries, first and second, in this order."""
         ids = [int(number) for number in ids]
-        chosen = select(Query.id, Query.first_clip, Query.second_clip)
+        clips = select(Query.id, Query.first_clip, Query.second_clip)
         with self._database.read() as session:
-            rows = rows_among(session, chosen.where(Query.project_id == project_id), Query.id, ids)
+            rows = rows_among(session, clips.where(Query.project_id == project_id), Query.id, ids)
             found = {number: (first, second) for number, first, second in rows}
         return [found[number] for number in ids]
 
     def asked(self, project_id: int) -> list[tuple[int, str, str]]:
         """Number, first and second clip of everything asked to learn from, oldest first."""
-        chosen = (
+        asked = (
             select(Query.id, Query.first_clip, Query.second_clip)
             .where(Query.project_id == project_id, Query.purpose == "ask")
             .order_by(Query.id)
         )
-        return [(row[0], row[1], row[2]) for row in self._database.rows(chosen)]
+        return [(number, first, second) for number, first, second in self._database.rows(asked)]
 
     def votes(
         self, project_id: int, *, purposes: Sequence[Purpose] = ("ask", "known", "repeat")
     ) -> Votes:
-        """What counts of everybody's answers, oldest first: the latest of each about each query.
+        """The answers that count, oldest first: the latest of each person about each query.
 
-        Args:
-            project_id: whose.
-            purposes: of the queries; `"ask"` alone is what a reward learns from.
+        A reward learns from queries of the purpose `"ask"` alone.
         """
+        people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
         with self._database.read() as session:
-            people = session.execute(
-                select(Annotator.id, Annotator.name)
-                .where(Annotator.project_id == project_id)
-                .order_by(Annotator.id)
-            ).all()
-            rows = session.execute(counted(project_id, purposes)).all()
+            names = {row.id: row.name for row in session.execute(people.order_by(Annotator.id))}
+            rows = session.execute(_counted(project_id, purposes)).all()
             fps = session.get_one(Project, project_id).fps
-        place = {number: row for row, (number, _) in enumerate(people)}
+        place = {number: row for row, number in enumerate(names)}
         columns = list(zip(*rows, strict=True)) if rows else [()] * 9
         return Votes(
             query=np.array(columns[0], np.int64),
@@ -234,11 +181,11 @@ class Questions:
             known=np.array(columns[6], np.float64),
             repeat_of=np.array([-1 if of is None else of for of in columns[7]], np.int64),
             least_ms=1000 * (np.array(columns[8], np.float64) - 1) / (fps * GREATEST_SPEED),
-            names=tuple(name for _, name in people),
+            names=tuple(names.values()),
         )
 
 
-def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
+def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """Rows of the answers that count, oldest first."""
     other, first, second = aliased(Answer), aliased(Clip), aliased(Clip)
     earlier = exists().where(
@@ -263,29 +210,22 @@ def counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]
         .join(Query, Query.id == Answer.query_id)
         .join(first, and_(first.project_id == project_id, first.id == Query.first_clip))
         .join(second, and_(second.project_id == project_id, second.id == Query.second_clip))
-        .where(
-            Answer.project_id == project_id,
-            Answer.kind.in_(COUNTED),
-            Query.purpose.in_(list(purposes)),
-            LATEST,
-        )
+        .where(Answer.project_id == project_id, Answer.kind.in_(COUNTED))
+        .where(Query.purpose.in_(list(purposes)), LATEST)
         .order_by(Answer.id)
     )
 
 
-def _require_two(pairs: Sequence[tuple[str, str]]) -> None:
-    same = [first for first, second in pairs if first == second]
-    if same:
-        raise FeedbackError.mismatch(
-            "pairs",
-            expected="two clips each",
-            got=f"clip {same[0]} with itself",
-            fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
-        )
+def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
+    """Names of the clips of each pair, by their content."""
+    used, place = np.unique(pairs, return_inverse=True)
+    names = clip_ids(segments.select(used)) if len(used) else []
+    return [(names[first], names[second]) for first, second in place.reshape(pairs.shape)]
 
 
-def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any) -> None:
-    if purpose not in PURPOSES or purpose == "repeat":
+def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
+    purpose, known = details.get("purpose", "ask"), details.get("known")
+    if purpose not in ("ask", "known", "example"):
         expected = "ask, known or example; repeats are planned by the queue"
         raise FeedbackError.mismatch("purpose", expected=expected, got=repr(purpose))
     if (known is None) != (purpose == "ask"):
@@ -294,15 +234,21 @@ def _check(purpose: str, count: int, *, known: FloatArray | None, **columns: Any
             expected="for purposes known and example, and only then",
             got=f"{'none' if known is None else 'some'} for {purpose}",
         )
-    for name, column in {"known": known, **columns}.items():
-        if column is not None and len(column) != count:
-            raise FeedbackError.mismatch(name, expected=f"{count}, one per pair", got=len(column))
+    for name in ("known", "scores", "details"):
+        column: Any = details.get(name)
+        if column is not None and len(column) != len(pairs):
+            expected = f"{len(pairs)}, one per pair"
+            raise FeedbackError.mismatch(name, expected=expected, got=len(column))
     if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
         raise FeedbackError.mismatch("known answers", expected="0, 0.5 or 1", got=known)
-
-
-WINDOWS_PER_PAIR = 20
-"""Windows drawn for each pair; the best and the worst twentieth of them are paired."""
+    same = [first for first, second in pairs if first == second]
+    if same:
+        raise FeedbackError.mismatch(
+            "pairs",
+            expected="two clips each",
+            got=f"clip {same[0]} with itself",
+            fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
+        )
 
 
 def known_pairs(
@@ -317,7 +263,7 @@ def known_pairs(
         episodes: with the environment's rewards.
         count: how many pairs.
         length: `L` steps of each clip.
-        rng: where the draws come from.
+        rng: for the draws.
 
     Returns:
         `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.

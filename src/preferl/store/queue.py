@@ -1,43 +1,42 @@
-"""Whose turn: hands queries to people, takes their answers, and never the same twice.
+"""The queue: hands queries to people, takes their answers, and never takes one twice.
 
 A query is leased to a person for a while and comes back if they leave. Every step is one
 transaction: two people never hold more of a query than it needs, an answer is on disk before it is
 acknowledged, and the same answer sent twice is one answer.
+
+Chance (sides, repeats, known pairs) follows from what is asked of whom, never from a generator, so
+that a reloaded page shows the same.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, Final, Literal, NamedTuple, final
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from preferl.errors import FeedbackError
-from preferl.store import statements
-from preferl.store.database import Database, clock
-from preferl.store.schema import COUNTED, Answer, Lease, Project, Query
-from preferl.store.turn import State, Turn, active_at
+from preferl.store import schema, statements
+from preferl.store.database import SLACK_SECONDS, Database, clock
+from preferl.store.schema import Annotator, Answer, Lease, Project, Query
+
+State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
 MOST_AT_ONCE: Final = 8
 """Questions that one person may hold: the one on screen and what is fetched ahead."""
 
-STRENGTHS: Final = ("slight", "clear")
-SAID: Final = (*COUNTED, "skip")
+REPEAT_AFTER: Final = 10
+"""Answers after which a question may come back, so that people do not recall their answer."""
 
+MOMENT: Final = 1e-6
+"""Seconds between leases of one claim; the least that seconds since the epoch tell apart."""
 
-PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
-
-
-def preference_of(kind: str, swapped: bool) -> float | None:
-    """The preference for the first clip that an answer about what was seen comes to.
-
-    >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
-    (0.0, None)
-    """
-    seen = PREFERENCE.get(kind)
-    return seen if seen is None or not swapped else 1 - seen
+CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
 class Question(NamedTuple):
@@ -55,19 +54,19 @@ class Question(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Claim:
-    """What a person gets when they ask for work.
+    """The questions that a person holds, or why there are none.
 
     Attributes:
         state: `"ready"` with questions; without any: `"waiting"` for more, `"done"`, `"paused"`
             by an admin, or `"unqualified"` by the answers to known pairs.
-        questions: the ones they hold, oldest first.
+        questions: oldest first.
     """
 
     state: State
     questions: tuple[Question, ...] = ()
 
 
-class Recorded(NamedTuple):
+class RecordedAnswer(NamedTuple):
     """An answer that is on disk; `new` is false if it had been there already."""
 
     answer_id: int
@@ -87,29 +86,22 @@ class Queue:
         """The questions this person holds, filled up to `count`.
 
         Asking again returns the same ones with the same sides, so that a page can be reloaded.
-
-        Args:
-            project_id: where.
-            annotator_id: who.
-            count: at most so many.
-            undrawn: also those without videos, for programs that answer by the numbers.
-
-        Raises:
-            FeedbackError: somebody who may not answer here, or a count out of range.
+        Those that are `undrawn` have no videos yet; programs that answer by the numbers take them,
+        too. Raises `FeedbackError` for a count out of range and for people who may not answer here.
         """
         if not 1 <= count <= MOST_AT_ONCE:
             raise FeedbackError.mismatch("count", expected=f"1 to {MOST_AT_ONCE}", got=count)
         with self._database.write(durable=False) as session:
-            turn = Turn.of(session, project_id, annotator_id)
-            if turn.project.paused:
+            choice = _Choice(session, project_id, annotator_id)
+            if choice.project.paused:
                 return Claim("paused")
-            held = turn.renewed()
-            if not turn.qualified():
+            held = choice.renewed()
+            if not choice.qualified():
                 return Claim("unqualified")
-            while len(held) < count and (lease := turn.next(undrawn=undrawn)) is not None:
+            while len(held) < count and (lease := choice.next(undrawn=undrawn)) is not None:
                 held.append(lease)
             questions = tuple(_question(lease, query) for lease, query in held)
-            return Claim("ready", questions) if questions else Claim(turn.idle())
+            return Claim("ready", questions) if questions else Claim(choice.idle())
 
     def answer(
         self,
@@ -121,13 +113,13 @@ class Queue:
         strength: str | None = None,
         response_ms: float | None = None,
         detail: dict[str, Any] | None = None,
-    ) -> Recorded:
+    ) -> RecordedAnswer:
         """Record an answer; when this returns it is on disk.
 
         Args:
-            annotator_id: who answers.
-            token: of the question, as claimed. It may have expired meanwhile: work that is done
-                is never thrown away.
+            annotator_id: of the person.
+            token: of the question, as claimed. It may have expired meanwhile: finished work is
+                never thrown away.
             key: chosen by the sender for this answer; sending it again changes nothing.
             kind: `"left"`, `"right"`, `"equal"`, `"cannot_tell"` or `"skip"`, as seen on screen.
             strength: `"slight"` or `"clear"`, or None.
@@ -135,155 +127,290 @@ class Queue:
             detail: anything else to remember, as JSON.
 
         Raises:
-            FeedbackError: a token that is not this person's or was answered, or a kind that
-                does not exist; nothing is written then.
+            FeedbackError: a token that is not this person's or was answered, or an unknown kind;
+                nothing is written then.
         """
-        _check(kind, key, strength, response_ms)
-        try:
-            with self._database.write() as session:
-                _alone(session, annotator_id)
-                known = _by_key(session, key, annotator_id)
-                if known is not None:
-                    return Recorded(known.id, False)
-                about = {"token": token, "annotator_id": annotator_id}
-                lease = session.scalar(statements.BY_TOKEN, about)
-                if lease is None:
-                    raise FeedbackError.mismatch(
-                        "question",
-                        expected="one that is with you",
-                        got="one that you have answered already, or somebody else's",
-                        fix="Go on with the next.",
-                    )
-                query = _locked(session, lease.query_id)
-                answer = Answer(
-                    project_id=query.project_id,
-                    query_id=query.id,
-                    annotator_id=annotator_id,
-                    key=key,
-                    kind=kind,
-                    preference=preference_of(kind, lease.swapped),
-                    strength=strength,
-                    swapped=lease.swapped,
-                    response_ms=response_ms,
-                    granted_at=lease.granted_at,
-                    answered_at=clock(session),
-                    detail=detail,
+        kinds, strengths = schema.ANSWERS, schema.STRENGTHS
+        for what, good, expected, got in (
+            ("answer", kind in kinds, f"one of {kinds}", repr(kind)),
+            ("strength", strength in (None, *strengths), f"one of {strengths}", strength),
+            ("response_ms", 0 <= (response_ms or 0) < 1e9, "milliseconds", response_ms),
+        ):
+            if not good:
+                raise FeedbackError.mismatch(what, expected=expected, got=got)
+        with self._recording(annotator_id, key) as (session, known):
+            if known is not None:
+                return RecordedAnswer(known.id, False)
+            about = {"token": token, "annotator_id": annotator_id}
+            lease = session.scalar(statements.BY_TOKEN, about)
+            if lease is None:
+                raise FeedbackError.mismatch(
+                    "question",
+                    expected="one that is with you",
+                    got="one that you have answered already, or somebody else's",
+                    fix="Go on with the next.",
                 )
-                session.add(answer)
-                session.delete(lease)
-                session.flush()
-                _recount(session, query)
-            return Recorded(answer.id, True)
-        except IntegrityError:  # somebody else used this key at the same moment, and was first
-            self._refuse_taken(key, annotator_id)
-            raise
+            query = session.get_one(Query, lease.query_id, with_for_update=True)
+            session.delete(lease)
+            answer = _record(
+                session,
+                query,
+                lease,
+                key=key,
+                kind=kind,
+                preference=schema.preference_of(kind, lease.swapped),
+                strength=strength,
+                response_ms=response_ms,
+                answered_at=clock(session),
+                detail=detail,
+            )
+        return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
-        """Take back this person's latest answer that stands and hand the question to them again.
+        """Take back this person's latest answer that stands and give them the question again.
 
-        Answers before it can be taken back in turn. Returns None when there is nothing to undo.
-
-        Args:
-            annotator_id: who.
-            key: chosen by the sender; sending it again returns the same question.
+        Answers before it can be taken back one by one. Sending the same `key` again returns the
+        same question; None where there is nothing to undo.
         """
-        _check_key(key)
-        try:
-            return self._undo(annotator_id, key)
-        except IntegrityError:  # as above
-            self._refuse_taken(key, annotator_id)
-            raise
-
-    def _undo(self, annotator_id: int, key: str) -> Question | None:
-        with self._database.write() as session:
-            _alone(session, annotator_id)
-            known = _by_key(session, key, annotator_id)
+        with self._recording(annotator_id, key) as (session, known):
             if known is not None:
                 lease = session.get(Lease, (known.query_id, annotator_id))
                 query = session.get_one(Query, known.query_id)
                 return None if lease is None else _question(lease, query)
-            latest = session.scalar(statements.LAST_SAID, {"annotator_id": annotator_id})
+            latest = session.scalar(statements.LAST_ANSWER, {"annotator_id": annotator_id})
             if latest is None:
                 return None
-            query = _locked(session, latest.query_id)
-            seconds = session.get_one(Project, query.project_id).lease_seconds
+            query = session.get_one(Query, latest.query_id, with_for_update=True)
             at = clock(session)
-            session.add(
-                Answer(
-                    project_id=query.project_id,
-                    query_id=query.id,
-                    annotator_id=annotator_id,
-                    key=key,
-                    kind="retract",
-                    swapped=latest.swapped,
-                    granted_at=latest.granted_at,
-                    answered_at=at,
-                )
+            seconds = session.get_one(Project, query.project_id).lease_seconds
+            lease = session.get(Lease, (query.id, annotator_id)) or Lease(
+                query_id=query.id, annotator_id=annotator_id, token=secrets.token_urlsafe(16)
             )
-            lease = session.get(Lease, (query.id, annotator_id))
-            if lease is None:
-                lease = Lease(query_id=query.id, annotator_id=annotator_id)
-                lease.token = secrets.token_urlsafe(16)
-                session.add(lease)
-            lease.swapped = latest.swapped
             # It goes before whatever else they hold, as it did when they first had it.
             lease.granted_at = at if latest.granted_at is None else latest.granted_at
-            lease.renewed_at, lease.expires_at = at, at + seconds
-            session.flush()
-            _recount(session, query)
+            lease.swapped, lease.renewed_at, lease.expires_at = latest.swapped, at, at + seconds
+            session.add(lease)
+            _record(session, query, latest, key=key, kind="retract", answered_at=at)
             return _question(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
         """Keep questions for longer; returns when they expire now, None where none is left."""
-        with self._database.write(durable=False) as session:
-            _alone(session, annotator_id)
-            at = clock(session)
-            kept = None
-            for lease in _leases(session, annotator_id, tokens):
+        kept = None
+        with self._holding(annotator_id, tokens) as (at, held):
+            for lease, seconds in held:
                 if active_at(lease, at):
-                    query = session.get_one(Query, lease.query_id)
-                    seconds = session.get_one(Project, query.project_id).lease_seconds
                     lease.renewed_at, lease.expires_at = at, at + seconds
                     kept = lease.expires_at
-            return kept
+        return kept
 
     def release(self, annotator_id: int, tokens: Sequence[str]) -> int:
-        """Let others have these questions at once, as when a page is closed; returns how many."""
-        with self._database.write(durable=False) as session:
-            _alone(session, annotator_id)
-            at = clock(session)
-            found = _leases(session, annotator_id, tokens)
-            for lease in found:
+        """Let others have these questions at once, as when a page closes; returns how many."""
+        with self._holding(annotator_id, tokens) as (at, held):
+            for lease, _ in held:
                 lease.expires_at = at
-            return len(found)
+        return len(held)
 
-    def _refuse_taken(self, key: str, annotator_id: int) -> None:
-        with self._database.read() as session:
-            _by_key(session, key, annotator_id)
+    @contextmanager
+    def _recording(self, annotator_id: int, key: str) -> Iterator[tuple[Session, Answer | None]]:
+        """A transaction of one person, and the answer that has this key already."""
+        if not 8 <= len(key) <= 100:
+            raise FeedbackError.mismatch("key", expected="8 to 100 letters", got=len(key))
+        try:
+            with self._database.write() as session:
+                session.scalar(statements.ALONE, {"annotator_id": annotator_id})
+                yield session, _by_key(session, key, annotator_id)
+        except IntegrityError:  # somebody else used this key at the same moment, and was first
+            with self._database.read() as session:
+                _by_key(session, key, annotator_id)
+            raise
+
+    @contextmanager
+    def _holding(
+        self, annotator_id: int, tokens: Sequence[str]
+    ) -> Iterator[tuple[float, list[tuple[Lease, float]]]]:
+        """In a transaction: the time, and a person's leases with the seconds that each lasts."""
+        named = (
+            select(Lease, Project.lease_seconds)
+            .join(Query, Query.id == Lease.query_id)
+            .join(Project, Project.id == Query.project_id)
+            .where(Lease.annotator_id == annotator_id)
+            .where(Lease.token.in_(list(tokens)[: 2 * MOST_AT_ONCE]))
+        )
+        with self._database.write(durable=False) as session:
+            session.scalar(statements.ALONE, {"annotator_id": annotator_id})
+            yield clock(session), [(row[0], row[1]) for row in session.execute(named)]
 
 
-def _alone(session: Session, annotator_id: int) -> None:
-    """Other requests of this person wait until this one is over, so that none is done twice."""
-    session.scalar(statements.ALONE, {"annotator_id": annotator_id})
+class _Choice:
+    """What one person holds, and what they get next, in one transaction."""
+
+    def __init__(self, session: Session, project_id: int, annotator_id: int) -> None:
+        annotator = session.get(Annotator, annotator_id, with_for_update=True)
+        if annotator is None or annotator.project_id != project_id:
+            raise _may_not_answer("nobody of this project")
+        if annotator.disabled_at is not None:
+            raise _may_not_answer("somebody whose access has ended")
+        if annotator.role == "spectator":
+            raise _may_not_answer("a spectator")
+        self.session, self.annotator = session, annotator
+        self.project = session.get_one(Project, project_id)
+        self.at = clock(session)
+        self._about = {"project_id": project_id, "annotator_id": annotator_id, "at": self.at}
+        self._leased = 0
+        settled = annotator.qualified_at is not None or annotator.role == "admin"
+        self._qualifying = bool(self.project.qualification) and not settled
+
+    def renewed(self) -> list[tuple[Lease, Query]]:
+        """What the person holds, oldest first; what ran out goes on unless others need it."""
+        held = []
+        for lease, query in self.session.execute(statements.HOLDING, self._about).all():
+            free = active_at(lease, self.at) or query.purpose != "ask" or self._room(query)
+            if query.cancelled_at is not None or not free:
+                self.session.delete(lease)
+                continue
+            lease.renewed_at, lease.expires_at = self.at, self.at + self.project.lease_seconds
+            held.append((lease, query))
+        self.session.flush()
+        return held
+
+    def qualified(self) -> bool:
+        """Whether the person may go on: an admin always, others by their answers to known pairs."""
+        if not self._qualifying:
+            return True
+        needed = self.project.qualification
+        about = self._about | {"limit": needed}
+        answered = self.session.execute(statements.KNOWN_ANSWERED, about).all()
+        if len(answered) < min(needed, self._count(statements.KNOWN_PAIRS)):
+            return True
+        right = sum(
+            given is not None and known is not None and abs(given - known) < 0.5
+            for given, known in answered
+        )
+        if right < self.project.pass_share * len(answered):
+            return False
+        self.annotator.qualified_at = self.at
+        self._qualifying = False
+        self.session.flush()
+        return True
+
+    def next(self, *, undrawn: bool = False) -> tuple[Lease, Query] | None:
+        """One more question, leased; None if there is none for this person now."""
+        if self._qualifying:
+            early = self._count(statements.KNOWN_HAD) < self.project.qualification
+            query = self._query(statements.UNSEEN_KNOWN) if early else None
+            return None if query is None else self._lease(query)
+        for _ in range(CHANCES):
+            query = (
+                self._query(statements.OPEN_UNDRAWN)
+                if undrawn
+                else self._query(statements.OPEN) or self._query(statements.OPEN_SKIPPED)
+            )
+            if query is None or self._spent:
+                return None
+            query = self._instead() or query
+            if query.purpose != "ask" or self._room(query):
+                return self._lease(query)
+        return None
+
+    def idle(self) -> State:
+        """Why there is nothing: no more is wanted, or more is to come."""
+        budget = self.project.budget
+        asked = budget is not None and self._count(statements.ASKED) >= budget
+        if self._spent or (asked and not self._count(statements.UNSHOWN)):
+            return "done"
+        return "waiting"
+
+    @cached_property
+    def _spent(self) -> bool:
+        budget = self.project.budget
+        return budget is not None and self._count(statements.GIVEN) >= budget
+
+    def _count(self, statement: Select[Any], **more: Any) -> int:
+        return int(self.session.scalar(statement, self._about | more) or 0)
+
+    def _query(self, statement: Select[Query]) -> Query | None:
+        return self.session.scalar(statement, self._about)
+
+    def _room(self, query: Query) -> bool:
+        """Whether others leave room in a query; counted again once its row is locked."""
+        return query.needed > self._count(statements.OUT, query_id=query.id)
+
+    def _instead(self) -> Query | None:
+        """At times a pair whose answer is known, or an earlier question of theirs."""
+        known, repeats = self.project.known_share, self.project.repeat_share
+        if not known + repeats:
+            return None
+        mark = (self.project.slug, self.annotator.id, self._count(statements.SEEN))
+        drawn = draw(*mark, "why")
+        if drawn < known:
+            return self._query(statements.UNSEEN_KNOWN)
+        return self._repeat(mark) if drawn < known + repeats else None
+
+    def _repeat(self, mark: tuple[object, ...]) -> Query | None:
+        """An earlier question of theirs, as a query of its own, at times with sides swapped."""
+        about = self._about | {"limit": REPEAT_AFTER}
+        earlier = self.session.execute(statements.REPEATABLE, about).all()
+        if not earlier:
+            return None
+        query_id, swapped = earlier[int(draw(*mark, "which") * len(earlier))]
+        original = self.session.get_one(Query, query_id)
+        query = Query(
+            project_id=self.project.id,
+            first_clip=original.first_clip,
+            second_clip=original.second_clip,
+            purpose="repeat",
+            priority=0.0,
+            repeat_of=original.id,
+            for_annotator=self.annotator.id,
+            swapped=swapped ^ (draw(*mark, "sides") < self.project.swap_share),
+            quorum=0,
+            needed=0,
+            ready=True,
+            asked_at=self.at,
+        )
+        self.session.add(query)
+        self.session.flush()
+        return query
+
+    def _lease(self, query: Query) -> tuple[Lease, Query]:
+        chance = draw(self.project.slug, query.id, self.annotator.id, "sides")
+        lease = Lease(
+            query_id=query.id,
+            annotator_id=self.annotator.id,
+            token=secrets.token_urlsafe(16),
+            swapped=chance < 0.5 if query.swapped is None else query.swapped,
+            # In order, so that claims list them in the order in which they were given, and no
+            # more urgent pair takes the place of one that is being looked at.
+            granted_at=self.at + MOMENT * self._leased,
+            renewed_at=self.at,
+            expires_at=self.at + self.project.lease_seconds,
+        )
+        self._leased += 1
+        self.session.add(lease)
+        self.session.flush()
+        return lease, query
+
+
+def draw(*what: object) -> float:
+    """A number in [0, 1) that depends on nothing but `what`: sides stay where they were."""
+    digest = blake2b(repr(what).encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / 2**56
+
+
+def active_at(lease: Lease, at: float) -> bool:
+    """Whether a lease holds; one from the future was granted before the clock was set back."""
+    return lease.expires_at > at and lease.renewed_at < at + SLACK_SECONDS
+
+
+def _may_not_answer(got: str) -> FeedbackError:
+    return FeedbackError.mismatch("annotator", expected="somebody who may answer here", got=got)
 
 
 def _question(lease: Lease, query: Query) -> Question:
     first, second = query.first_clip, query.second_clip
     left, right = (second, first) if lease.swapped else (first, second)
-    return Question(
-        lease.token, query.id, left, right, lease.swapped, lease.granted_at, lease.expires_at
-    )
-
-
-def _leases(session: Session, annotator_id: int, tokens: Sequence[str]) -> Sequence[Lease]:
-    chosen = select(Lease).where(
-        Lease.annotator_id == annotator_id, Lease.token.in_(list(tokens)[: 2 * MOST_AT_ONCE])
-    )
-    return session.scalars(chosen).all()
-
-
-def _locked(session: Session, query_id: int) -> Query:
-    return session.get_one(Query, query_id, with_for_update=True)
+    times = lease.granted_at, lease.expires_at
+    return Question(lease.token, query.id, left, right, lease.swapped, *times)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
@@ -293,25 +420,20 @@ def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:
     return found
 
 
-def _recount(session: Session, query: Query) -> None:
-    """Set how many answers a query still needs by the latest word of each person."""
-    if query.purpose != "ask":
-        return
-    standing = session.scalar(statements.STANDING, {"query_id": query.id})
-    query.needed = max(query.quorum - int(standing or 0), 0)
+def _record(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
+    """Add an answer to a query as it was shown, and count how many answers it still needs."""
+    answer = Answer(
+        project_id=query.project_id,
+        query_id=query.id,
+        annotator_id=shown.annotator_id,
+        swapped=shown.swapped,
+        granted_at=shown.granted_at,
+        **columns,
+    )
+    session.add(answer)
     session.flush()
-
-
-def _check(kind: str, key: str, strength: str | None, response_ms: float | None) -> None:
-    if kind not in SAID:
-        raise FeedbackError.mismatch("answer", expected=f"one of {SAID}", got=repr(kind))
-    _check_key(key)
-    if strength is not None and strength not in STRENGTHS:
-        raise FeedbackError.mismatch("strength", expected=f"one of {STRENGTHS}", got=strength)
-    if response_ms is not None and not 0 <= response_ms < 1e9:
-        raise FeedbackError.mismatch("response_ms", expected="milliseconds", got=response_ms)
-
-
-def _check_key(key: str) -> None:
-    if not 8 <= len(key) <= 100:
-        raise FeedbackError.mismatch("key", expected="8 to 100 letters", got=len(key))
+    if query.purpose == "ask":
+        settled = session.scalar(statements.SETTLED, {"query_id": query.id})
+        query.needed = max(query.quorum - int(settled or 0), 0)
+        session.flush()
+    return answer

@@ -1,10 +1,11 @@
-"""The tables in which labels live; rows, once read, are plain objects.
+"""The tables that hold labels; rows, once read, are plain objects.
 
 Times are seconds since the epoch by the database's clock. Answers are only ever added: the latest
 row of a person about a query counts, so that a changed mind never rewrites history.
 """
 
-from typing import Any, Final, Literal
+import re
+from typing import Any, Final, Literal, get_args
 
 from sqlalchemy import (
     JSON,
@@ -16,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from preferl.store.status import FitMetrics, from_json
 
@@ -29,24 +30,52 @@ Purpose = Literal["ask", "known", "repeat", "example"]
 Role = Literal["annotator", "admin", "spectator"]
 """Annotators answer, admins also see and change everything, spectators only look."""
 
-KINDS: Final = ("left", "right", "equal", "cannot_tell", "skip", "retract")
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+PURPOSES: Final[tuple[str, ...]] = get_args(Purpose)
+ROLES: Final[tuple[str, ...]] = get_args(Role)
+
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 """Kinds that settle a query for the person who gave them."""
 
-DECIDING: Final = ("left", "right", "equal")
-"""Kinds of which a reward learns."""
+DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
 
-PURPOSES: Final = ("ask", "known", "repeat", "example")
-ROLES: Final = ("annotator", "admin", "spectator")
+STRENGTHS: Final = ("slight", "clear")
+ANSWERS: Final = (*COUNTED, "skip")
+PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
+
+
+def preference_of(kind: str, swapped: bool) -> float | None:
+    """The preference for the first clip, from an answer about the sides on screen.
+
+    >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
+    (0.0, None)
+    """
+    seen = PREFERENCE.get(kind)
+    return seen if seen is None or not swapped else 1 - seen
 
 
 def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=column)
+    return CheckConstraint(f"{column} IN {values}", name=column)
+
+
+def _probability(column: str) -> CheckConstraint:
+    between = f"{column} >= 0 AND {column} <= 1"
+    return CheckConstraint(f"{column} IS NULL OR ({between})", name=column)
+
+
+def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
+    """The queries that are not cancelled and meet a condition, the most urgent first."""
+    left = " AND cancelled_at IS NULL"
+    return Index(
+        name,
+        *("project_id", text("priority DESC"), "id"),
+        sqlite_where=text(sqlite + left),
+        postgresql_where=text(postgresql + left),
+    )
 
 
 class Base(DeclarativeBase):
-    """Names every constraint, so that migrations can find it on every database."""
+    """The tables, named as their classes; migrations find constraints by these names."""
 
     metadata = MetaData(
         naming_convention={
@@ -59,11 +88,13 @@ class Base(DeclarativeBase):
     )
     type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012 (SQLAlchemy reads it once)
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805 (a class)
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
 
 class Project(Base):
-    """One question about one kind of clip, and the rules by which it is asked."""
-
-    __tablename__ = "project"
+    """One question about one kind of clip, and the rules for asking it."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     slug: Mapped[str] = mapped_column(unique=True)
@@ -88,8 +119,6 @@ class Project(Base):
 class Clip(Base):
     """A segment or an episode by its content; the arrays lie in files, under `shard` and `row`."""
 
-    __tablename__ = "clip"
-
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
     id: Mapped[str] = mapped_column(primary_key=True)
     kind: Mapped[str]
@@ -104,8 +133,8 @@ class Clip(Base):
     __table_args__ = (
         _one_of("kind", ("segment", "episode")),
         _one_of("video", ("none", "ready", "failed")),
-        Index("ix_clip_project_id_kind_created_at", "project_id", "kind", "created_at"),
-        Index("ix_clip_project_id_video", "project_id", "video"),
+        Index(None, "project_id", "kind", "created_at"),
+        Index(None, "project_id", "video"),
     )
 
 
@@ -114,8 +143,6 @@ class Annotator(Base):
 
     The link opens until `link_expires_at`, and `link_uses` times more; without end where None.
     """
-
-    __tablename__ = "annotator"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
@@ -134,21 +161,15 @@ class Annotator(Base):
 class SignIn(Base):
     """A browser in which somebody opened their link; its session holds until `ended_at` is set."""
 
-    __tablename__ = "sign_in"
-
     id: Mapped[int] = mapped_column(primary_key=True)
-    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"))
+    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), index=True)
     token_hash: Mapped[str] = mapped_column(unique=True)
     began_at: Mapped[float]
     ended_at: Mapped[float | None]
 
-    __table_args__ = (Index("ix_sign_in_annotator_id", "annotator_id"),)
-
 
 class Query(Base):
     """Two clips to compare; `needed` answers are still to come."""
-
-    __tablename__ = "query"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
@@ -160,7 +181,7 @@ class Query(Base):
     model_version: Mapped[int | None]
     known: Mapped[float | None]
     repeat_of: Mapped[int | None] = mapped_column(ForeignKey("query.id"))
-    for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"))
+    for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"), index=True)
     swapped: Mapped[bool | None]
     quorum: Mapped[int]
     needed: Mapped[int]
@@ -173,50 +194,31 @@ class Query(Base):
         ForeignKeyConstraint(["project_id", "first_clip"], ["clip.project_id", "clip.id"]),
         ForeignKeyConstraint(["project_id", "second_clip"], ["clip.project_id", "clip.id"]),
         _one_of("purpose", PURPOSES),
-        CheckConstraint("known IS NULL OR (known >= 0 AND known <= 1)", name="known"),
-        Index(
-            "ix_query_open",
-            "project_id",
-            text("priority DESC"),
-            "id",
-            sqlite_where=text("needed > 0 AND cancelled_at IS NULL"),
-            postgresql_where=text("needed > 0 AND cancelled_at IS NULL"),
-        ),
-        Index(
-            "ix_query_undrawn",
-            "project_id",
-            text("priority DESC"),
-            "id",
-            sqlite_where=text("ready IS 0 AND cancelled_at IS NULL"),
-            postgresql_where=text("ready IS false AND cancelled_at IS NULL"),
-        ),
-        Index("ix_query_project_id_purpose", "project_id", "purpose"),
-        Index("ix_query_project_id_first_clip", "project_id", "first_clip"),
-        Index("ix_query_project_id_second_clip", "project_id", "second_clip"),
-        Index("ix_query_for_annotator", "for_annotator"),
+        _probability("known"),
+        _queue_index("ix_query_open", sqlite="needed > 0", postgresql="needed > 0"),
+        _queue_index("ix_query_undrawn", sqlite="ready IS 0", postgresql="ready IS false"),
+        Index(None, "project_id", "purpose"),
+        Index(None, "project_id", "first_clip"),
+        Index(None, "project_id", "second_clip"),
     )
 
 
 class Lease(Base):
     """A query is with a person until it expires; no more are out than answers are needed."""
 
-    __tablename__ = "lease"
-
     query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
-    annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), primary_key=True)
+    annotator_id: Mapped[int] = mapped_column(
+        ForeignKey("annotator.id"), primary_key=True, index=True
+    )
     token: Mapped[str] = mapped_column(unique=True)
     swapped: Mapped[bool]
     granted_at: Mapped[float]
     renewed_at: Mapped[float]
     expires_at: Mapped[float]
 
-    __table_args__ = (Index("ix_lease_annotator_id", "annotator_id"),)
-
 
 class Answer(Base):
-    """What a person said, once and for good."""
-
-    __tablename__ = "answer"
+    """One answer of a person, which nothing changes later."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
@@ -234,18 +236,14 @@ class Answer(Base):
 
     __table_args__ = (
         _one_of("kind", KINDS),
-        CheckConstraint(
-            "preference IS NULL OR (preference >= 0 AND preference <= 1)", name="preference"
-        ),
-        Index("ix_answer_project_id_annotator_id", "project_id", "annotator_id"),
-        Index("ix_answer_query_id_annotator_id", "query_id", "annotator_id"),
+        _probability("preference"),
+        Index(None, "project_id", "annotator_id"),
+        Index(None, "query_id", "annotator_id"),
     )
 
 
 class RewardVersion(Base):
-    """A reward model that was published, with how well it does on answers it has not seen."""
-
-    __tablename__ = "reward_version"
+    """A published reward model, and its accuracy on held-out answers."""
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
@@ -258,14 +256,12 @@ class RewardVersion(Base):
 
     @property
     def metrics(self) -> FitMetrics:
-        """What its fit came to, as far as it was told."""
+        """The metrics of its fit, as far as they were published."""
         return from_json(FitMetrics, {"answers": self.answers} | (self.detail or {}))
 
 
 class Service(Base):
-    """A program that works for a project, by its last heartbeat."""
-
-    __tablename__ = "service"
+    """The last heartbeat of a program that works for a project."""
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -276,9 +272,7 @@ class Service(Base):
 
 
 class Event(Base):
-    """Anything else that is worth remembering: invitations, exports, changed settings."""
-
-    __tablename__ = "event"
+    """Anything else to remember: invitations, exports, changed settings."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))
@@ -287,4 +281,4 @@ class Event(Base):
     at: Mapped[float]
     detail: Mapped[dict[str, Any] | None]
 
-    __table_args__ = (Index("ix_event_project_id_id", "project_id", "id"),)
+    __table_args__ = (Index(None, "project_id", "id"),)

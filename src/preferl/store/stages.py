@@ -1,4 +1,4 @@
-"""Simulators that show any recorded state, from where a person can judge it; nothing is simulated.
+"""Simulators that show any recorded state from where a person can compare it, without simulating.
 
 A state is what `StateReader` reads. For MuJoCo it is `[qpos, qvel, placed]`, where `placed` holds
 what the environment puts elsewhere in each episode without a joint, such as the door of
@@ -8,7 +8,7 @@ what the environment puts elsewhere in each episode without a joint, such as the
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
@@ -23,17 +23,15 @@ Camera = str | dict[str, Any]
 FREE = ("lookat", "distance", "azimuth", "elevation", "trackbodyid")
 """What a free camera has: a point and metres from it, two angles in degrees, a body to follow."""
 
-CAMERAS: Mapping[str, Camera] = MappingProxyType(
-    {
-        "AdroitHandDoor-v1": {
-            "lookat": [0.02, -0.07, 0.25],
-            "distance": 1.4,
-            "azimuth": 68.0,
-            "elevation": -33.0,
-        }
-    }
-)
+_DOOR = {"lookat": [0.02, -0.07, 0.25], "distance": 1.4, "azimuth": 68.0, "elevation": -33.0}
+CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
 """Ids to views of hand and object where the environment's own hides one behind the other."""
+
+
+PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
+"""Arrays of a model through which environments place things without a joint."""
+
+APT = "apt-get install -y libegl1 libgl1-mesa-dri"
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
@@ -46,7 +44,7 @@ def view(env: Environment, camera: Camera | None) -> Any:
             the body where the environment has it, so that walkers do not leave the picture.
 
     Raises:
-        ConfigError: a camera that the model does not have, or not such a setting.
+        ConfigError: a camera that the model does not have, or an unknown setting.
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
@@ -61,42 +59,17 @@ def view(env: Environment, camera: Camera | None) -> Any:
         if camera not in names:
             raise ConfigError.mismatch("camera", expected=f"one of {names}", got=repr(camera))
         return camera
-    unknown = set(camera) - set(FREE)
-    if unknown:
+    if unknown := set(camera) - set(FREE):
         raise ConfigError.mismatch("camera", expected=f"some of {FREE}", got=sorted(unknown))
-    return _free(stage, {**own, **camera}, follows="trackbodyid" in camera)
-
-
-def _free(stage: Any, settings: Mapping[str, Any], *, follows: bool) -> Any:
     mujoco = require("mujoco", extra="mujoco")
-
-    camera = mujoco.MjvCamera()
-    kinds = mujoco.mjtCamera
-    camera.type = kinds.mjCAMERA_TRACKING if follows else kinds.mjCAMERA_FREE
-    camera.lookat[:] = np.median(stage.data.geom_xpos, axis=0)
-    camera.distance = stage.model.stat.extent
-    for name in FREE:
-        if name in settings:
-            setattr(
-                camera, name, np.asarray(settings[name]) if name == "lookat" else settings[name]
-            )
-    return camera
-
-
-PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
-"""Arrays of a model through which environments place things without a joint."""
-
-APT = "apt-get install -y libegl1 libgl1-mesa-dri"
-
-
-class Stage(Protocol):
-    """Draws states of one environment."""
-
-    def widths(self) -> tuple[int, ...]:
-        """How many numbers a state may have."""
-
-    def draw(self, state: Array, action: Array) -> Array:
-        """One state `[state]`, in which `action` is about to be taken, as `[h, w, 3]` bytes."""
+    free, kinds = mujoco.MjvCamera(), mujoco.mjtCamera
+    free.type = kinds.mjCAMERA_TRACKING if "trackbodyid" in camera else kinds.mjCAMERA_FREE
+    free.lookat[:] = np.median(stage.data.geom_xpos, axis=0)
+    free.distance = stage.model.stat.extent
+    for name, value in {**own, **camera}.items():
+        if name in FREE:
+            setattr(free, name, np.asarray(value) if name == "lookat" else value)
+    return free
 
 
 @final
@@ -104,28 +77,27 @@ class MujocoStage:
     """Draws MuJoCo states without shadows, mirrors and smoothed edges.
 
     Args:
-        env: what to draw; it is reset.
+        env: is reset.
         size: pixels of each side.
-        camera: as `preferl.store.stages.view` takes it.
-        resources: lets go of the graphics context.
+        camera: as `view` takes it.
+        resources: closes the graphics context.
 
     Raises:
-        ConfigError: no such camera, or a machine that has nothing to draw with.
+        ConfigError: no such camera, or a machine that cannot draw.
     """
 
     def __init__(
         self, env: Environment, size: int, camera: Camera | None, resources: ExitStack
     ) -> None:
         mujoco = require("mujoco", extra="mujoco")
-
         stage: Any = env.unwrapped
         self._placed = placed(env)
         self._model, self._data = stage.model, stage.data
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
         draw_plainly(env)
-        whole = self._model.vis.global_
-        whole.offwidth, whole.offheight = max(size, whole.offwidth), max(size, whole.offheight)
+        buffer = self._model.vis.global_
+        buffer.offwidth, buffer.offheight = max(size, buffer.offwidth), max(size, buffer.offheight)
         try:
             self._renderer = resources.enter_context(mujoco.Renderer(self._model, size, size))
         except Exception as error:  # each way to draw has its own errors
@@ -140,12 +112,10 @@ class MujocoStage:
         """One picture; the action is not seen."""
         del action
         numbers = state[-self.widths()[0] :]
-        nq, nv = self._model.nq, self._model.nv
-        self._data.qpos[:], self._data.qvel[:] = numbers[:nq], numbers[nq : nq + nv]
-        begin = nq + nv
-        for name, rows in self._placed:
-            getattr(self._model, name).reshape(-1)[rows] = numbers[begin : begin + len(rows)]
-            begin += len(rows)
+        ends = np.cumsum([self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)])
+        self._data.qpos[:], self._data.qvel[:], *parts = np.split(numbers, ends[:-1])
+        for (name, rows), part in zip(self._placed, parts, strict=True):
+            getattr(self._model, name).reshape(-1)[rows] = part
         self._forward(self._model, self._data)
         self._renderer.update_scene(self._data, self._camera)
         return np.asarray(self._renderer.render())
@@ -153,11 +123,7 @@ class MujocoStage:
 
 @final
 class StateStage:
-    """Draws environments that keep all of their state in `state`, as classic control does.
-
-    Raises:
-        ConfigError: an environment that has no such state.
-    """
+    """Draws environments that keep all of their state in `state`, as classic control does."""
 
     def __init__(self, env: Environment) -> None:
         env.reset(seed=0)
@@ -178,13 +144,17 @@ class StateStage:
         return np.asarray(self._env.render(), np.uint8)
 
 
+Stage = MujocoStage | StateStage
+"""Draws states of one environment."""
+
+
 @final
 class StateReader:
     """Reads what it takes to draw a moment again, as clips keep it in `states`.
 
     Args:
-        env: one of MuJoCo, or one with `state` as classic control has it. MuJoCo's is reset to
-            see what it places, with its generator put back, so make the reader before an episode.
+        env: one of MuJoCo, or one with `state` as classic control has it. A MuJoCo one is reset to
+            find what it places, with its generator restored: make the reader before an episode.
 
     >>> import gymnasium
     >>> env = gymnasium.make("CartPole-v1")
@@ -199,11 +169,7 @@ class StateReader:
         self._stage: Any = env.unwrapped
 
     def __call__(self) -> FloatArray:
-        """`[state]` of this moment.
-
-        Raises:
-            ConfigError: neither MuJoCo nor an environment with `state`.
-        """
+        """`[state]` of this moment; `ConfigError` where the environment has neither."""
         if self._placed is None:
             return np.array(_state(self._stage), np.float64).ravel()
         model, data = self._stage.model, self._stage.data
@@ -214,7 +180,7 @@ class StateReader:
 def placed(env: Environment) -> list[tuple[str, IntArray]]:
     """What a MuJoCo environment puts elsewhere in each episode: arrays of its model, flat places.
 
-    Found by beginning two episodes. The environment's generator goes on where it was.
+    Found by beginning two episodes; the environment's generator goes on where it was.
     """
     stage: Any = env.unwrapped
     generator = stage.np_random
@@ -223,18 +189,14 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
         env.reset(seed=seed)
         seen.append({name: getattr(stage.model, name).copy() for name in PLACES})
     stage.np_random = generator
-    found = []
-    for name in PLACES:
-        first, second = (one[name] for one in seen)  # [things, 3 or 4]
-        rows = np.flatnonzero((first != second).any(axis=1))
-        if len(rows):
-            width = first.shape[1]
-            found.append((name, (rows[:, None] * width + np.arange(width)).ravel()))
-    return found
+    # Where one coordinate of a thing differs, all of them belong to it.
+    differ = {name: (seen[0][name] != seen[1][name]) for name in PLACES}  # [things, 3 or 4]
+    whole = {name: each | each.any(axis=1, keepdims=True) for name, each in differ.items()}
+    return [(name, np.flatnonzero(each)) for name, each in whole.items() if each.any()]
 
 
 def no_graphics(error: Exception) -> ConfigError:
-    """What to say where MuJoCo cannot draw."""
+    """The error where MuJoCo cannot draw."""
     return ConfigError.mismatch(
         "drawing with MuJoCo",
         expected="a library that draws without a display",
@@ -244,13 +206,13 @@ def no_graphics(error: Exception) -> ConfigError:
 
 
 def _state(stage: Any) -> Any:
-    """What classic control keeps once an episode has begun."""
+    """The state that classic control has once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
         raise ConfigError.mismatch(
             "environment",
             expected="one of MuJoCo, or one with `state` as classic control has it after reset",
             got=type(stage).__name__,
-            fix="Record pixels, or draw with a function of yours.",
+            fix="Record pixels, or draw with a function of your own.",
         )
     return state

@@ -1,21 +1,11 @@
-"""What the queue asks of the database; each statement is put together once, not for each answer.
+"""What the queue asks of the database; each statement is built once, not for each answer.
 
 Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database.
 """
 
 from typing import Any, Final
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    Select,
-    and_,
-    bindparam,
-    case,
-    exists,
-    func,
-    select,
-)
+from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, exists, func, select
 from sqlalchemy.orm import aliased
 
 from preferl.store.database import SLACK_SECONDS
@@ -33,33 +23,27 @@ LATEST: Final = ~exists().where(
     _later.annotator_id == Answer.annotator_id,
     _later.id > Answer.id,
 )
-"""That an answer is its person's latest word on its query."""
+"""That an answer is the latest of its person about its query."""
 
 ACTIVE: Final = (Lease.expires_at > AT, Lease.renewed_at < AT + SLACK_SECONDS)
 """That a lease holds; one from the future was granted before the clock was set back."""
 
-ASKABLE: Final = (
-    Query.project_id == PROJECT,
-    Query.purpose == "ask",
-    Query.cancelled_at.is_(None),
-    Query.needed > 0,
-)
-KNOWN: Final = (
-    Query.project_id == PROJECT,
-    Query.purpose == "known",
-    Query.cancelled_at.is_(None),
-)
+_ASKED: Final = (Query.project_id == PROJECT, Query.purpose == "ask")
+_NOT_CANCELLED: Final = Query.cancelled_at.is_(None)
+ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > 0)
+KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
-"""That the person holds a query, or did until time ran out."""
+"""That the person holds a query, or did until it expired."""
 
 
-def _said(*kinds: str) -> ColumnElement[bool]:
-    """That the person's latest word on a query is of these kinds."""
+_COUNTS: Final = (Answer.kind.in_(COUNTED), LATEST)
+_DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
+
+
+def _answered(*kinds: str) -> ColumnElement[bool]:
+    """That the person's latest answer to a query is of these kinds."""
     return exists().where(
-        Answer.query_id == Query.id,
-        Answer.annotator_id == PERSON,
-        Answer.kind.in_(kinds),
-        LATEST,
+        Answer.query_id == Query.id, Answer.annotator_id == PERSON, Answer.kind.in_(kinds), LATEST
     )
 
 
@@ -80,16 +64,16 @@ def _open(
 ALONE: Final = select(Annotator.id).where(Annotator.id == PERSON).with_for_update()
 """Lets other requests of a person wait until this transaction is over."""
 
-OPEN: Final = _open(~_said("skip", *COUNTED), Query.ready.is_(True))
-_last_word = (
+OPEN: Final = _open(~_answered("skip", *COUNTED), Query.ready.is_(True))
+_latest = (
     select(func.max(Answer.id))
     .where(Answer.query_id == Query.id, Answer.annotator_id == PERSON)
     .scalar_subquery()
 )
-OPEN_SKIPPED: Final = _open(_said("skip"), Query.ready.is_(True), order=(_last_word,))
-"""What was skipped longest ago comes first, so that all of it comes round."""
-OPEN_UNDRAWN: Final = _open(~_said("skip", *COUNTED))
-"""Whether or not there are videos, for programs that answer by the numbers."""
+OPEN_SKIPPED: Final = _open(_answered("skip"), Query.ready.is_(True), order=(_latest,))
+"""The pairs skipped longest ago come first, so that all come round."""
+OPEN_UNDRAWN: Final = _open(~_answered("skip", *COUNTED))
+"""With or without videos, for programs that answer by the numbers."""
 OUT: Final = select(func.count()).where(
     Lease.query_id == QUERY, Lease.annotator_id != PERSON, *ACTIVE
 )
@@ -103,23 +87,18 @@ HOLDING: Final = (
 )
 UNSEEN_KNOWN: Final = (
     select(Query)
-    .where(*KNOWN, Query.ready.is_(True), ~_said("skip", *COUNTED), ~HELD)
+    .where(*KNOWN, Query.ready.is_(True), ~_answered("skip", *COUNTED), ~HELD)
     .order_by(Query.id)
     .limit(1)
 )
 KNOWN_PAIRS: Final = select(func.count(Query.id)).where(*KNOWN)
 KNOWN_HAD: Final = select(func.count(Query.id)).where(
-    Query.project_id == PROJECT, Query.purpose == "known", _said(*COUNTED) | HELD
+    Query.project_id == PROJECT, Query.purpose == "known", _answered(*COUNTED) | HELD
 )
-KNOWN_TOLD: Final = (
+KNOWN_ANSWERED: Final = (
     select(Answer.preference, Query.known)
     .join(Query, Query.id == Answer.query_id)
-    .where(
-        Answer.annotator_id == PERSON,
-        Query.purpose == "known",
-        Answer.kind.in_(COUNTED),
-        LATEST,
-    )
+    .where(Answer.annotator_id == PERSON, Query.purpose == "known", *_COUNTS)
     .order_by(Answer.id)
     .limit(LIMIT)
 )
@@ -127,55 +106,48 @@ SEEN: Final = select(
     select(func.count(Answer.id)).where(Answer.annotator_id == PERSON).scalar_subquery()
     + select(func.count()).where(Lease.annotator_id == PERSON).scalar_subquery()
 )
-"""How many questions a person has had: what chance goes by."""
+"""How many questions a person has had; chance depends on it."""
 
 _again = aliased(Query)
 REPEATABLE: Final = (
     select(Answer.query_id, Answer.swapped)
     .join(Query, Query.id == Answer.query_id)
-    .where(
-        Answer.annotator_id == PERSON,
-        Answer.project_id == PROJECT,
-        Query.purpose == "ask",
-        Answer.kind.in_(DECIDING),
-        LATEST,
-        ~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON),
-    )
+    .where(Answer.annotator_id == PERSON, Answer.project_id == PROJECT)
+    .where(Query.purpose == "ask", *_DECIDES)
+    .where(~exists().where(_again.repeat_of == Answer.query_id, _again.for_annotator == PERSON))
     .order_by(Answer.id.desc())
     .offset(LIMIT)
     .limit(100)
 )
 """Answers that may be asked for again, the newest `limit` left out."""
 
-GIVEN: Final[Select[Any]] = select(func.coalesce(func.sum(Query.quorum - Query.needed), 0)).where(
-    Query.project_id == PROJECT, Query.purpose == "ask"
-)
+
+def _sum(column: Any, *where: ColumnElement[bool]) -> ColumnElement[Any]:
+    total: Any = func.sum(column)
+    return func.coalesce(total.filter(*where) if where else total, 0)
+
+
+_given: Final = _sum(Query.quorum - Query.needed)
+GIVEN: Final[Select[Any]] = select(_given).where(*_ASKED)
 """Answers that count towards the budget."""
 
-TOTALS: Final[Select[Any]] = select(
-    func.coalesce(func.sum(Query.quorum - Query.needed), 0),
-    func.coalesce(func.sum(case((Query.cancelled_at.is_(None), Query.quorum), else_=0)), 0),
-    func.coalesce(
-        func.sum(case((and_(Query.cancelled_at.is_(None), Query.needed > 0), 1), else_=0)), 0
-    ),
-).where(Query.project_id == PROJECT, Query.purpose == "ask")
+_wanted: Final = _sum(Query.quorum, _NOT_CANCELLED)
+ASKED: Final[Select[Any]] = select(_wanted).where(*_ASKED)
+TOTALS: Final = select(
+    _given, _wanted, func.count().filter(_NOT_CANCELLED, Query.needed > 0)
+).where(*_ASKED)
 """Answers that count, answers that are wanted, queries that need some: in one pass."""
 
 DECIDED: Final = (
     select(func.count(func.distinct(Answer.query_id)))
     .join(Query, Query.id == Answer.query_id)
-    .where(
-        Answer.project_id == PROJECT,
-        Query.purpose == "ask",
-        Answer.kind.in_(DECIDING),
-        LATEST,
-    )
+    .where(Answer.project_id == PROJECT, Query.purpose == "ask", *_DECIDES)
 )
 UNDRAWN: Final = select(func.count(Query.id)).where(
-    Query.project_id == PROJECT, Query.ready.is_(False), Query.cancelled_at.is_(None)
+    Query.project_id == PROJECT, Query.ready.is_(False), _NOT_CANCELLED
 )
 FAILED: Final = select(func.count()).where(Clip.project_id == PROJECT, Clip.video == "failed")
-AT_WORK: Final = (
+ACTIVE_PEOPLE: Final = (
     select(func.count(func.distinct(Lease.annotator_id)))
     .join(Query, Query.id == Lease.query_id)
     .where(Query.project_id == PROJECT, Lease.renewed_at > AT)
@@ -183,28 +155,22 @@ AT_WORK: Final = (
 REVISION: Final = select(func.count(Answer.id)).where(
     Answer.project_id == PROJECT, Answer.kind != "skip"
 )
-"""Answers of whatever kind: grows whenever somebody says anything, which a skip does not."""
+"""Answers of whatever kind but skips: grows with each."""
 
-ASKED: Final[Select[Any]] = select(func.coalesce(func.sum(Query.quorum), 0)).where(
-    Query.project_id == PROJECT, Query.purpose == "ask", Query.cancelled_at.is_(None)
-)
 UNSHOWN: Final = select(func.count(Query.id)).where(*ASKABLE, Query.ready.is_(False))
 
 BY_KEY: Final = select(Answer).where(Answer.key == bindparam("key"))
 BY_TOKEN: Final = select(Lease).where(
     Lease.token == bindparam("token"), Lease.annotator_id == PERSON
 )
-STANDING: Final = select(func.count()).where(
-    Answer.query_id == QUERY, Answer.kind.in_(COUNTED), LATEST
-)
-"""People whose latest word settles a query for them."""
+SETTLED: Final = select(func.count()).where(Answer.query_id == QUERY, *_COUNTS)
+"""How many people have settled a query for themselves."""
 
-STANDS: Final = (Answer.annotator_id == PERSON, Answer.kind.in_(COUNTED), LATEST)
-MINE: Final = select(func.count(Answer.id)).where(*STANDS)
+MINE: Final = select(func.count(Answer.id)).where(Answer.annotator_id == PERSON, *_COUNTS)
 MINE_SINCE: Final = select(func.count(Answer.id), func.min(Answer.answered_at)).where(
-    *STANDS, Answer.answered_at > AT
+    Answer.annotator_id == PERSON, Answer.answered_at > AT, *_COUNTS
 )
-LAST_SAID: Final = (
+LAST_ANSWER: Final = (
     select(Answer)
     .where(Answer.annotator_id == PERSON, Answer.kind != "retract", LATEST)
     .order_by(Answer.id.desc())

@@ -1,4 +1,4 @@
-"""What programs report to each other and to people: frozen records, and their one JSON codec.
+"""What programs report to each other and to people: frozen records and their JSON form.
 
 The reward service and the agent report through the store, with each heartbeat and each published
 version. The page reports into a file for whoever started it, because its link lets people in.
@@ -16,10 +16,10 @@ from preferl.reading import read_object
 REWARD_SERVICE: Final = "reward"
 AGENT: Final = "agent"
 PAGE: Final = "page"
-"""The names of our programs, by which their heartbeats and logs are found."""
+"""Names of the programs of preferl, in their heartbeats and logs."""
 
 STATUS_FILE: Final = "PREFERL_STATUS_FILE"
-"""Set in the environment of a program that is to write its status into a file."""
+"""Environment variable: the file into which a program writes its status."""
 
 Record = TypeVar("Record", "Status", "FitMetrics")
 
@@ -34,11 +34,11 @@ class Status:
             `"failed"`, `"stuck"` or `"stopped"`; other programs have words of their own.
         problem: why its work cannot go on now.
         idle: seconds since its work last went on.
-        version: the newest reward version of the reward service; 0 before the first.
+        version: newest version of the reward service; 0 before the first.
         behind: answers that are not in that version.
         looked_at: revision of the answers at which the service last decided whether to fit.
         first_at: answers that the first version takes.
-        next_at: revision at which the next version is fitted.
+        next_at: revision at which the service fits the next version.
         answers: in the newest version.
         accuracy: of the newest version on held-out answers.
         judged: held-out answers behind that accuracy.
@@ -47,10 +47,10 @@ class Status:
         reward_version: that the agent uses; 0 for none.
         asked: queries by the agent.
         answered: answers that the agent's script gave.
-        dropped_episodes: that left the agent's buffer before a query was drawn from them.
+        dropped_episodes: that left the experience buffer before a query could be drawn from them.
         dropped_segments: whole clips in those.
-        waiting_steps: in the agent's buffer.
-        link: the owner's link to the page, which is kept out of the store.
+        waiting_steps: in the experience buffer.
+        link: the owner's link to the annotation page; never in the store.
     """
 
     state: str = "starting"
@@ -78,19 +78,19 @@ class Status:
 @final
 @dataclass(frozen=True)
 class FitMetrics:
-    """What a fit of the reward service came to, beside the version that it published.
+    """The outcome of a fit of the reward service, published beside the version.
 
     Attributes:
         answers: that there were.
         trained_on: how many of them the model was fitted to; None in early versions.
-        left_out: answers on neither side.
+        left_out: answers neither trained on nor held out.
         train_accuracy: share of the training answers that the model gives as well.
         train_loss: cross-entropy of the training answers, in nats.
         epochs: passes over them.
         seconds: of the fit.
         noise: share of answers that the likelihood takes to be random.
         scale: by which the likelihood multiplies differences of returns.
-        held_out: answers that judge the version.
+        held_out: answers in the validation set.
         judged: of these, how many are no ties.
         accuracy: share of the judged ones that the model gives as well; None without any.
         low: lower end of its 95 % interval.
@@ -122,14 +122,14 @@ class FitMetrics:
 @final
 @dataclass(frozen=True)
 class ServiceState:
-    """A program by its last heartbeat.
+    """The last heartbeat of a program.
 
     Attributes:
         name: of the program.
-        status: what it reported.
+        status: as it reported then.
         age: seconds since then.
         alive: false where three heartbeats are overdue, and where the last one is from the future:
-            the clock was set back since, and a program that lives gives another one soon.
+            the clock was set back since, and a running program soon sends another.
         every: seconds between two heartbeats.
     """
 
@@ -141,24 +141,22 @@ class ServiceState:
 
     @property
     def works(self) -> bool:
-        """Whether it lives and has not ended."""
+        """Whether it runs: its heartbeats are on time and it has not stopped."""
         return self.alive and self.status.state != "stopped"
 
 
 def to_json(record: Status | FitMetrics) -> dict[str, Any]:
-    """A record as JSON; a status leaves out what it does not report.
+    """A record as JSON; a status omits what it does not report.
 
     >>> to_json(Status("fitting", first_at=20))
     {'state': 'fitting', 'first_at': 20}
     """
-    data = asdict(record)
-    if isinstance(record, FitMetrics):
-        return data
-    return {name: value for name, value in data.items() if value is not None}
+    whole = isinstance(record, FitMetrics)
+    return {name: value for name, value in asdict(record).items() if whole or value is not None}
 
 
 def from_json(kind: type[Record], data: Mapping[str, Any]) -> Record:
-    """The record that `to_json` wrote, now or in another version; unknown keys are passed over.
+    """The record that `to_json` wrote, now or in another version; unknown keys are ignored.
 
     >>> from_json(Status, {"state": "healthy", "steps": 7, "of a newer version": 1}).steps
     7
@@ -168,17 +166,13 @@ def from_json(kind: type[Record], data: Mapping[str, Any]) -> Record:
 
 
 def write_status(path: Path, status: Status) -> None:
-    """Write a status into a file that its owner alone may read.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
+    """Write a status into a file that its owner alone may read, or raise `StorageError`."""
     with writing(path, durable=False, private=True) as draft:
         draft.write_text(json.dumps(to_json(status)), encoding="utf-8")
 
 
 def read_status(path: Path) -> Status | None:
-    """The status in a file; None where there is none, or not all of it yet."""
+    """The status in a file; None where there is none, or only a part of it."""
     try:
         return from_json(Status, read_object(path))
     except (OSError, ValueError):

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from preferl._optional import require
 from preferl.errors import FeedbackError
-from preferl.store.names import OWNER
+from preferl.store.people import OWNER
 from preferl.store.queue import Claim, Question
 from preferl.store.schema import Project
 from preferl.store.store import Store

@@ -31,7 +31,7 @@ let questions = []; // what this page holds, the first one is shown
 let shown = null; // the question on the screen
 let busy = false; // an answer is on its way
 let failed = false; // the clips of this pair cannot be shown
-let remark = ''; // said until the next answer, in place of what to do next
+let remark = ''; // shown until the next answer, in place of what to do next
 const clips = new Map(); // address -> Clip
 const seen = new Set(); // pairs that were watched to the end, for undo
 
@@ -42,8 +42,8 @@ window.preferl = {
 
 // ---------------------------------------------------------------- what is on the screen
 
-function say(words) {
-  byId('said').textContent = words;
+function announce(words) {
+  byId('announcement').textContent = words;
 }
 
 function state(name) {
@@ -126,7 +126,7 @@ function announce() {
   const number = panel.mine + 1;
   byId('number').textContent = byId('count').textContent = `Pair ${number.toLocaleString()}`;
   const how = calm.matches ? 'Press space to play, or comma and full stop to step.' : 'Playing.';
-  say(`Pair ${number}. ${player.seen ? 'Choose.' : how}`);
+  announce(`Pair ${number}. ${player.seen ? 'Choose.' : how}`);
 }
 
 /** The pair to come, loaded and decoded while this one is being looked at. */
@@ -156,7 +156,7 @@ player.addEventListener('change', controls);
 player.addEventListener('seen', () => {
   seen.add(pairOf(shown));
   controls();
-  say('Both clips shown. Choose.');
+  announce('Both clips shown. Choose.');
 });
 
 // ---------------------------------------------------------------- answering
@@ -173,7 +173,7 @@ async function answer(kind, strength = null) {
     byId('pair').classList.remove('nudge');
     void byId('pair').offsetWidth; // starts the movement anew
     byId('pair').classList.add('nudge');
-    return say('Watch both clips to the end once, then choose.');
+    return announce('Watch both clips to the end once, then choose.');
   }
   busy = true;
   remark = '';
@@ -196,7 +196,7 @@ async function answer(kind, strength = null) {
     const reply = await deliver(body);
     if (kind !== 'skip' && reply.new && waited !== null) panel.answered(waited);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, FLASH - (performance.now() - pressed))));
-    say(`Saved: ${SPOKEN[kind]}.`);
+    announce(`Saved: ${SPOKEN[kind]}.`);
     busy = false;
     chosen(null);
     take(reply);
@@ -209,7 +209,7 @@ async function answer(kind, strength = null) {
 
 async function deliver(body) {
   const reply = await send('/api/answer', body, (tries) => {
-    if (tries === 1) say('Not saved yet. Trying again.');
+    if (tries === 1) announce('Not saved yet. Trying again.');
     notice('Not saved yet – trying again. You need not do anything.', 'trouble');
   });
   sessionStorage.removeItem(PENDING);
@@ -223,7 +223,7 @@ function chosen(kind) {
   for (const button of answers) button.classList.toggle('pressed', button.dataset.kind === kind);
 }
 
-/** Go on with what the server says is ours. */
+/** Go on with the questions that the server has given us. */
 function take(reply) {
   panel.progress(reply.progress);
   questions = reply.questions;
@@ -235,7 +235,7 @@ function take(reply) {
     prune();
     state(reply.state === 'ready' ? 'waiting' : reply.state);
     const heading = byId(document.body.dataset.state).querySelector('h2');
-    say(heading?.textContent ?? '');
+    announce(heading?.textContent ?? '');
   }
   controls();
 }
@@ -250,7 +250,7 @@ function refused(error, again = true) {
   }
   notice(error.message, 'trouble');
   setTimeout(() => byId('notice').textContent === error.message && notice(''), 6000);
-  say(error.message);
+  announce(error.message);
   if (error.status === 409 && again) {
     shown = null;
     claim();
@@ -289,7 +289,7 @@ async function undo() {
     );
     busy = false;
     notice('');
-    if (!reply.question) return say('There is nothing to take back.');
+    if (!reply.question) return announce('There is nothing to take back.');
     seen.add(pairOf(reply.question));
     shown = null;
     remark = 'Your last answer is taken back. Choose again.';
@@ -297,7 +297,7 @@ async function undo() {
     const rest = reply.questions.filter((each) => each.token !== reply.question.token);
     take({ ...reply, state: 'ready', questions: [reply.question, ...rest] });
     if (panel.mine < before) panel.takenBack();
-    say('Taken back. Choose again.');
+    announce('Taken back. Choose again.');
   } catch (error) {
     busy = false;
     refused(error);
@@ -380,7 +380,7 @@ const news = {
   questions: () => document.body.dataset.state !== 'pair' && !busy && claim(),
 };
 
-/** Whoever only waits has to be told, too; but news may fail where the server can be reached. */
+/** Whoever only waits needs the news, too; but it may fail where the server can be reached. */
 function onLost(silent) {
   if (silent && !busy) gone();
   claim();

@@ -56,7 +56,7 @@ export class Clip {
     return this.capture(index);
   }
 
-  /** The file; an error says with `passing` whether trying again may help. */
+  /** The file; `passing` of an error is whether trying again may help. */
   async fetch() {
     let answer;
     try {
@@ -156,7 +156,7 @@ async function move(video, time, length) {
   await drawn;
 }
 
-/** Settles when a frame of a fitting time is there to be drawn, or none was told of for a while. */
+/** Settles when a frame of a fitting time is there to be drawn, or none came for a while. */
 function presented(video, fits) {
   if (!('requestVideoFrameCallback' in video)) return undefined;
   return new Promise((resolve) => {

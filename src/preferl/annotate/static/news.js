@@ -1,6 +1,6 @@
 /** News as they come, and whether the server is there at all. */
 
-const SILENT = 15_000; // milliseconds: it gives a sign of life every five seconds
+const SILENT = 15_000; // milliseconds: it sends a heartbeat every five seconds
 const AGAIN = 2000; // before a connection that was refused is tried again
 
 /**

@@ -48,7 +48,7 @@ export class Panel {
   constructor() {
     this.visit = new Visit();
     this.mine = 0;
-    this.revision = 0; // grows with everything that anybody says
+    this.revision = 0; // grows with every answer
     byId('break-done').addEventListener('click', () => {
       this.visit.rest();
       byId('break').hidden = true;

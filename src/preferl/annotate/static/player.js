@@ -35,7 +35,7 @@ export class Player extends EventTarget {
       this.pens[side].canvas.height = clip.height;
     });
     this.draw();
-    this.tell('change');
+    this.notify('change');
   }
 
   clear() {
@@ -72,14 +72,14 @@ export class Player extends EventTarget {
     this.playing = true;
     this.last = performance.now();
     this.request = requestAnimationFrame((now) => this.tick(now));
-    this.tell('change');
+    this.notify('change');
   }
 
   pause() {
     if (!this.playing) return;
     this.playing = false;
     cancelAnimationFrame(this.request);
-    this.tell('change');
+    this.notify('change');
   }
 
   toggle() {
@@ -103,7 +103,7 @@ export class Player extends EventTarget {
     this.time = (place < 0 ? last : place > last ? 0 : place) / this.fps;
     this.held = 0;
     this.draw();
-    this.tell('change');
+    this.notify('change');
   }
 
   /** Go to a share of the whole, paused. */
@@ -114,13 +114,13 @@ export class Player extends EventTarget {
     this.time = Math.round(share * last) / this.fps;
     this.held = 0;
     this.draw();
-    this.tell('change');
+    this.notify('change');
   }
 
   faster(by) {
     const place = SPEEDS.indexOf(this.speed) + by;
     this.speed = SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, place))];
-    this.tell('change');
+    this.notify('change');
   }
 
   tick(now) {
@@ -164,12 +164,12 @@ export class Player extends EventTarget {
     }
     if (!this.seen && this.shares().every((share) => share >= 1)) {
       this.seen = true;
-      this.tell('seen');
+      this.notify('seen');
     }
-    this.tell('tick');
+    this.notify('tick');
   }
 
-  tell(kind) {
+  notify(kind) {
     this.dispatchEvent(new Event(kind));
   }
 }

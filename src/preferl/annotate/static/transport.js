@@ -2,7 +2,7 @@
 
 const byId = (id) => document.getElementById(id);
 
-/** Show what the player does, and let it be told by pointer. */
+/** Show what the player does, and let a pointer steer it. */
 export function transport(player) {
   player.addEventListener('tick', () => position(player));
   player.addEventListener('change', () => (pace(player), position(player)));

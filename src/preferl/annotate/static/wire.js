@@ -4,7 +4,7 @@ const token = document.querySelector('meta[name="csrf-token"]')?.content ?? '';
 const WAITS = [400, 800, 1600, 3200, 6400]; // milliseconds between attempts; the last one repeats
 const PATIENCE = 12_000;
 
-/** The server understood and said no. */
+/** The server understood and refused. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -36,7 +36,7 @@ async function attempt(path, body) {
   throw new Refused(answer.status, error);
 }
 
-/** Send, and again after every failure of the network or server; `onTrouble(tries)` tells. */
+/** Send, and again after every failure of the network or server; it calls `onTrouble(tries)`. */
 export async function send(path, body, onTrouble = () => {}) {
   for (let tries = 0; ; tries++) {
     try {

@@ -1,14 +1,13 @@
-"""What pages show of the store: what learns from the answers, how far it is, what was asked."""
+"""Progress as pages show it: answers, the next reward, running programs, the last episode."""
 
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from math import inf
+from datetime import UTC, datetime
 from typing import Any, Final, final
 
-from preferl.store.live import Progress
-from preferl.store.queue import Claim, Question
+from preferl.store.progress import Progress
 from preferl.store.schema import RewardVersion
 from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
@@ -18,70 +17,75 @@ REWARD_COLUMNS: Final = ("version", "accuracy", "low", "high", "answers")
 
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
+DOES: Final = {
+    (REWARD_SERVICE, "starting"): "is starting",
+    (REWARD_SERVICE, "fitting"): "is learning from the answers now",
+    (REWARD_SERVICE, "failed"): "has a problem and tries again: {problem}",
+    (REWARD_SERVICE, "stuck"): "has not gone on for {idle:.0f} s",
+    (REWARD_SERVICE, "waiting"): "waits for answers",
+    (AGENT, "failed"): "acts, and cannot ask now: {problem}",
+    (AGENT, "healthy"): "acts",
+    (AGENT, "paused"): "acts, and nothing of that is asked about",
+}
+"""What our programs do in each of their states."""
+
 
 def statement(store: Store, project_id: int, progress: Progress) -> dict[str, Any]:
-    """How far the work is, in the same words wherever a page says it.
+    """How far the work is, in the same words wherever a page shows it.
 
     It does not move backwards: a program that asks as it goes has no number of answers to reach, so
-    that there is a `goal` only where one was set, or where nothing asks any more. What is still to
-    come is told by the next reward (`until`). `share` is how much of the nearest end is done, None
-    where that is a reward after the first.
+    there is a `goal` only where one was set, or where nothing asks any more. `until` names the next
+    reward. `share` is how much of the nearest end is done, None where that is a reward after the
+    first.
     """
-    services = store.live.services(project_id)
+    services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
-    budget = store.projects.get(project_id).budget
     asking = any(service.status.state != "stopped" for service in services)
-    goal = budget or (None if asking else progress.wanted or None)
-    rewards = store.live.rewards(project_id)
+    goal = store.projects.get(project_id).budget or (None if asking else progress.wanted or None)
+    rewards = store.reports.rewards(project_id)
     until, share = None, min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
         until = _until("next", service, (service.next_at or 0) - progress.revision)
     elif service is not None:
-        decided, needed = store.live.decided(project_id), service.first_at or 0
+        decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
-    given = f"{progress.answered:,}"
+    newest = None
+    if service is not None and rewards:
+        newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
     return {
         "answered": progress.answered,
         "goal": goal,
-        "words": f"{given} of {plural(goal)}" if goal else plural(progress.answered),
+        "words": f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered),
         "until": until,
         "share": share,
-        "newest": None
-        if service is None or not rewards
-        else f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}.",
+        "newest": newest,
     }
 
 
 @final
 class Tally:
-    """How far projects are, for pages that ask more often than it changes.
-
-    Args:
-        store: of the answers.
-    """
+    """Progress of projects, for pages that ask more often than it changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: dict[int, tuple[float, int, dict[str, Any]]] = {}  # when, at which revision
+        self._seen: dict[int, tuple[float, dict[str, Any]]] = {}  # when, by project
 
     def of(
         self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
     ) -> dict[str, Any]:
-        """Progress and its statement.
+        """Progress and its statement, with the numbers of a person as they are now.
 
-        Args:
-            project_id: of which project.
-            annotator_id: whose own numbers to add.
-            within: how old, in seconds, everybody's numbers may be.
+        Everybody's numbers may be `within` seconds old. They count every query, and a page with
+        hundreds of people must not count them anew for each answer.
         """
-        progress = self._store.progress(project_id, annotator_id, within=within)
         now = time.monotonic()
-        at, revision, said = self._seen.get(project_id, (-inf, -1, {}))
-        if now - at >= within or revision != progress.revision:
-            said = statement(self._store, project_id, progress)
-            self._seen[project_id] = now, progress.revision, said
-        return asdict(progress) | {"statement": said}
+        at, known = self._seen.get(project_id, (-math.inf, {}))
+        if now - at >= within:
+            progress = self._store.progress(project_id)
+            known = asdict(progress) | {"statement": statement(self._store, project_id, progress)}
+            self._seen[project_id] = now, known
+        return known if annotator_id is None else known | self._store.reports.own(annotator_id)
 
 
 def _until(which: str, service: Status, more: int) -> str | None:
@@ -107,31 +111,15 @@ def _service_words(service: ServiceState) -> str:
     if status.state == "stopped":
         return f"stopped {ago(service.age)}{after}"
     if not service.alive:
-        return f"no sign of life for {service.age:.0f} s{after}"
-    if service.name == REWARD_SERVICE:
-        return _reward_does(status)
-    if service.name != AGENT:
-        return status.state
-    if status.state == "failed":
-        return f"acts, and cannot ask now: {status.problem}"
-    does = {"healthy": "acts", "paused": "acts, and nothing of that is asked about"}
-    return does.get(status.state, status.state) + after
-
-
-def _reward_does(status: Status) -> str:
-    worded = {
-        "starting": "is starting",
-        "fitting": "is learning from the answers now",
-        "failed": f"has a problem and tries again: {status.problem}",
-        "stuck": f"has not gone on for {status.idle or 0:.0f} s",
-        "waiting": "waits for answers",
-    }
-    words = worded.get(status.state, status.state)
-    if status.state != "waiting":
-        return words
-    if status.version:
-        return f"{words}: {status.behind or 0:,} new since version {status.version:,}"
-    return f"{words}: the first reward takes {status.first_at:,}" if status.first_at else words
+        return f"no heartbeat for {service.age:.0f} s{after}"
+    words = status.state  # other programs have states of their own
+    if does := DOES.get((service.name, status.state)):
+        words = does.format(problem=status.problem, idle=status.idle or 0)
+    if service.name == REWARD_SERVICE and status.state == "waiting":
+        if status.version:
+            return f"{words}: {status.behind or 0:,} new since version {status.version:,}"
+        return f"{words}: the first reward takes {status.first_at:,}" if status.first_at else words
+    return words + after if service.name == AGENT and status.state != "failed" else words
 
 
 def _after(status: Status) -> str:
@@ -151,15 +139,13 @@ def reward_words(reward: RewardVersion) -> str:
     'learned from 45 answers; right on 80 % of 10 it has not seen (49 to 94 %)'
     """
     fit = reward.metrics
-    learned_from = reward.answers if fit.trained_on is None else fit.trained_on
-    learned = f"learned from {plural(learned_from)}"
+    learned = f"learned from {plural(reward.answers if fit.trained_on is None else fit.trained_on)}"
     if reward.accuracy is None:
-        return f"{learned}; too few were left out to judge it"
+        return f"{learned}; too few were held out to validate it"
     unseen = f"{fit.judged:,} it has" if fit.judged else "answers it has"
-    between = (
-        "" if reward.low is None or reward.high is None
-        else f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"
-    )  # fmt: skip
+    between = ""
+    if reward.low is not None and reward.high is not None:
+        between = f" ({100 * reward.low:.0f} to {100 * reward.high:.0f} %)"
     return f"{learned}; right on {100 * reward.accuracy:.0f} % of {unseen} not seen{between}"
 
 
@@ -170,14 +156,22 @@ def ago(seconds: float) -> str:
     ('just now', '1 second ago', '2 minutes ago', '2 hours ago')
     """
     for length, unit in UNITS:
-        count = int(seconds // length)
-        if count > 0:
+        if (count := int(seconds // length)) > 0:
             return f"{count:,} {unit}{'s' if count > 1 else ''} ago"
     return "just now"
 
 
+def moment(seconds: float) -> str:
+    """A time in a form that everybody reads alike.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00'
+    """
+    return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%d %H:%M")
+
+
 def plural(count: int) -> str:
-    """So many answers.
+    """A number of answers.
 
     >>> plural(1), plural(1200)
     ('1 answer', '1,200 answers')
@@ -185,47 +179,23 @@ def plural(count: int) -> str:
     return f"{count:,} answer{'s' if count != 1 else ''}"
 
 
-COUNTED_WITHIN: Final = 1.0
-"""Seconds that everybody's numbers beside an answer may be old; the stream brings newer ones."""
-
-
 def media_url(clip: str) -> str:
-    """Where a clip's video is."""
+    """The address of a clip's video."""
     return f"/media/{clip}.mp4"
-
-
-def question_view(question: Question) -> dict[str, Any]:
-    """What a browser needs to show a pair: not why it is asked, nor which clip is the first."""
-    return {
-        "token": question.token,
-        "left": media_url(question.left),
-        "right": media_url(question.right),
-    }
-
-
-def claim_view(tally: Tally, claim: Claim, project_id: int, annotator_id: int) -> dict[str, Any]:
-    """What there is to answer, and how far the work is."""
-    return {
-        "state": claim.state,
-        "questions": [question_view(question) for question in claim.questions],
-        "progress": tally.of(project_id, annotator_id, within=COUNTED_WITHIN),
-    }
 
 
 def live_view(store: Store, project_id: int) -> dict[str, Any]:
     """The reward's versions and the agent's last episode."""
-    return {
-        "rewards": [
-            {name: getattr(reward, name) for name in REWARD_COLUMNS}
-            for reward in store.live.rewards(project_id)
-        ],
-        "episode": episode_view(store, project_id),
-    }
+    rewards = [
+        {name: getattr(reward, name) for name in REWARD_COLUMNS}
+        for reward in store.reports.rewards(project_id)
+    ]
+    return {"rewards": rewards, "episode": episode_view(store, project_id)}
 
 
 def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
     """The agent's last whole episode and what is known of it."""
-    clip = store.live.last_episode(project_id)
+    clip = store.reports.last_episode(project_id)
     if clip is None:
         return None
     known = {"steps": clip.steps, **(clip.detail or {})}
@@ -236,6 +206,5 @@ def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
 def _short(value: object) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    return (
-        f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)[:40]
-    )
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if whole else str(value)[:40]

@@ -1,4 +1,4 @@
-"""News for all open pages: one task looks, everybody is told."""
+"""News for all open pages: one task looks at the store, and all streams get what changed."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from typing import Any, Final, final
 from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
 
-from preferl.annotate.learning import Tally, live_view
-from preferl.annotate.limits import Limits
-from preferl.annotate.people import Anyone, limited, whoever
+from preferl.annotate.limits import Limits, limited
+from preferl.annotate.progress import Tally, live_view
+from preferl.annotate.sessions import Anyone, whoever
 from preferl.errors import StorageError
 from preferl.store.store import Store
 
@@ -22,32 +22,24 @@ router = APIRouter(prefix="/api")
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 5.0
-"""After so long without news a sign of life is sent: pages tell by it that the server is there, and
-nothing in between hangs up."""
+"""Seconds without news after which a stream sends a heartbeat: pages know by it that the server is
+there, and nothing in between hangs up."""
 
-BACKLOG: Final = 32
-"""Messages that a slow reader may be behind before the oldest are dropped."""
-
-HELD: Final = 1024
-"""Pages that are refused, and wait for that at the same time."""
+BACKLOG: Final = 32  # messages that a slow reader may be behind before the oldest are dropped
+HELD: Final = 1024  # refused pages that wait for their answer at the same time
 
 HOLD_SECONDS: Final = 5.0
-"""For which they wait; each a half more or less, so that not all of them return at once."""
+"""For which these wait; each a half more or less, so that not all of them return at once."""
 
 Message = tuple[str, dict[str, Any]]
 
 GIVE_WAY: Final[Message] = ("elsewhere", {})
-"""The last message to a page of somebody who has opened too many newer ones."""
+"""The last message to a page whose person has opened too many newer ones."""
 
 
 @final
 class News:
-    """Looks at the store while anybody listens, and tells everybody what has changed.
-
-    Args:
-        store: what is looked at.
-        seconds: how often.
-    """
+    """Looks at the store every few seconds while anybody listens, and sends what has changed."""
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store = store
@@ -80,15 +72,19 @@ class News:
         """Messages about a project as they come; None now and then when there are none.
 
         Args:
-            project_id: which.
-            enter: takes a place among the streams of a person, with what ends this one when a
-                newer one needs the place; returns what gives it back.
+            project_id: of the project.
+            enter: takes a place among the streams of a person, as `Limits.enter` does for an `end`.
         """
         if self._closed:
             return
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
         self._loop = loop = asyncio.get_running_loop()
-        leave = enter(partial(_give_way, loop, reader))
+
+        def give_way() -> None:  # from any thread
+            for message in (GIVE_WAY, None):
+                loop.call_soon_threadsafe(_put, reader, message)
+
+        leave = enter(give_way)
         self._readers[reader] = project_id
         for known in self._last.get(project_id, {}).items():
             reader.put_nowait(known)
@@ -109,9 +105,9 @@ class News:
             leave()
 
     async def hold(self, seconds: float) -> None:
-        """Let a page that is refused wait for that, as long as there is `room` for it.
+        """Let a refused page wait for its answer, as long as there is `room` for it.
 
-        Nobody can then be busy with asking again, and the server with refusing.
+        Pages then cannot keep the server busy by asking again at once.
         """
         if self._held >= self.room or self._closed:
             return
@@ -138,9 +134,9 @@ class News:
                 except StorageError as error:
                     log.warning("The store cannot be read for now: %s", error)
                     continue
-                self._tell(project_id, found)
+                self._send(project_id, found)
             await asyncio.sleep(self._seconds)
-        self._last.clear()  # who comes next must not be told what is long past
+        self._last.clear()  # whoever comes next must not get old news
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self._tally.of(project_id)
@@ -152,7 +148,7 @@ class News:
             "questions": {"paused": paused, **there},
         }
 
-    def _tell(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
+    def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
         last = self._last.get(project_id, {})
         self._last[project_id] = found
         for kind, content in found.items():
@@ -160,11 +156,6 @@ class News:
                 for reader, wanted in self._readers.items():
                     if wanted == project_id:
                         _put(reader, (kind, content))
-
-
-def _give_way(loop: asyncio.AbstractEventLoop, reader: asyncio.Queue[Message | None]) -> None:
-    for message in (GIVE_WAY, None):
-        loop.call_soon_threadsafe(_put, reader, message)
 
 
 def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:
@@ -177,14 +168,13 @@ async def _in_time(request: Request) -> None:
     try:
         await limited("stream")(request)
     except HTTPException:
-        news: News = request.app.state.news
-        await news.hold(HOLD_SECONDS * random.uniform(0.5, 1.5))
+        await request.app.state.news.hold(HOLD_SECONDS * random.uniform(0.5, 1.5))
         raise
 
 
 @router.get("/stream", dependencies=[Depends(_in_time)])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Server-sent events: `progress`, `reward`, `questions`, `here`; at first as things are.
+    """Server-sent events `progress`, `reward`, `questions` and `here`, first as things are.
 
     The newest few streams of a person stay: an older one ends with `elsewhere`.
     """
@@ -197,10 +187,7 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
         async for message in news.listen(person.project_id, enter):
             if await asyncio.to_thread(whoever, request) is None:
                 return  # signed out meanwhile
-            if message is None:
-                yield "event: here\ndata: {}\n\n"
-                continue
-            kind, content = message
+            kind, content = message or ("here", {})
             yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

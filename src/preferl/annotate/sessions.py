@@ -1,0 +1,136 @@
+"""Who is asking: signed sessions, roles, and proof that a change was meant.
+
+A session is a token in a signed cookie. The store knows whose it is and whether it has ended: by
+signing out, by a new link, or because somebody may no longer answer.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Annotated, Any, Final, final
+
+from fastapi import Depends, Form, HTTPException, Request
+from itsdangerous import TimestampSigner
+from starlette.middleware.sessions import SessionMiddleware
+from starlette.types import ASGIApp
+
+from preferl.store.schema import Annotator
+from preferl.store.store import Store
+
+SIGNED_OUT: Final = "You are signed out. Open your personal link again."
+
+
+@final
+class Sessions(SessionMiddleware):
+    """Starlette's sessions, for machines whose clock may be set back while people answer."""
+
+    def __init__(
+        self, app: ASGIApp, secret_key: str, session_cookie: str, max_age: int, https_only: bool
+    ) -> None:
+        # "lax": links to the page from a chat find the person signed in.
+        super().__init__(app, secret_key, session_cookie, max_age, "/", "lax", https_only)
+        self.signer = _Signer(secret_key)
+
+
+@final
+class _Signer(TimestampSigner):
+    def unsign(
+        self,
+        signed_value: str | bytes,
+        max_age: int | None = None,
+        return_timestamp: bool = False,
+    ) -> Any:
+        """Accept a signature from the future as if it were made now."""
+        value, signed_at = super().unsign(signed_value, return_timestamp=True)
+        if signed_at <= self.timestamp_to_datetime(self.get_timestamp()):
+            super().unsign(signed_value, max_age)
+        return (value, signed_at) if return_timestamp else value
+
+
+def store_of(request: Request) -> Store:
+    """The store that the app was made for."""
+    store: Store = request.app.state.store
+    return store
+
+
+def begin_session(request: Request, secret: str) -> None:
+    """Sign this browser in by the secret of a link; 401 where the link opens nothing."""
+    signed = store_of(request).sign_ins.begin(secret, instead_of=_token(request))
+    if signed is None:
+        words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
+        raise HTTPException(401, words)
+    csrf = secrets.token_urlsafe(24)
+    request.session.clear()
+    request.session.update(annotator=signed.annotator.id, token=signed.token, csrf=csrf)
+
+
+def end_session(request: Request) -> None:
+    """Sign this browser out; its cookie is good for nothing any more."""
+    if (token := _token(request)) is not None:
+        store_of(request).sign_ins.end(token)
+    request.session.clear()
+
+
+def whoever(request: Request) -> Annotator | None:
+    """The person of this session; None where there is none, or not any more."""
+    token = _token(request)
+    return None if token is None else store_of(request).sign_ins.person(token)
+
+
+def _token(request: Request) -> str | None:
+    token = request.session.get("token")
+    return token if isinstance(token, str) else None
+
+
+def _with_role(*roles: str) -> Callable[[Request], Annotator]:
+    """A signed-in person of one of these roles; 401 for nobody, 403 for other roles."""
+
+    def person(request: Request) -> Annotator:
+        annotator = whoever(request)
+        if annotator is None:
+            raise HTTPException(401, SIGNED_OUT)
+        if annotator.role not in roles:
+            raise HTTPException(403, f"This is not open to {annotator.role}s.")
+        return annotator
+
+    return person
+
+
+Anyone = Annotated[Annotator, Depends(_with_role("annotator", "admin", "spectator"))]
+Answering = Annotated[Annotator, Depends(_with_role("annotator", "admin"))]
+Watching = Annotated[Annotator, Depends(_with_role("admin", "spectator"))]
+Administering = Annotated[Annotator, Depends(_with_role("admin"))]
+
+
+def csrf_of(request: Request) -> str:
+    """The token which proves that a change comes from our page."""
+    return str(request.session.get("csrf", ""))
+
+
+def require_csrf(request: Request, token: str) -> None:
+    """Raise 403 unless a change comes from our own page, with the session's token."""
+    expected = csrf_of(request)
+    if not expected or not hmac.compare_digest(token.encode(), expected.encode()):
+        raise HTTPException(403, "This page is out of date. Load it again.")
+    require_own_page(request)
+
+
+def form_csrf(request: Request, csrf: Annotated[str, Form(max_length=100)] = "") -> None:
+    """`require_csrf` of a form's field."""
+    require_csrf(request, csrf)
+
+
+def require_own_page(request: Request) -> None:
+    """Raise 403 where another site has sent this, by the headers that browsers add.
+
+    Browsers name the origin of every form. "null" is that of a page that hides it, which may be
+    anybody's; browsers that add whose it is do so only over https and on this machine. Programs
+    that are no browsers send neither, and no other site can make them send a session's cookie.
+    """
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if origin and origin != "null":
+        ours = origin.partition("://")[2] == request.headers.get("host")
+    else:
+        ours = site == "same-origin" or (site is None and not origin)
+    if not ours:
+        raise HTTPException(403, "Another site sent this.")

@@ -1,0 +1,207 @@
+"""What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+from sqlalchemy import Select, select
+
+from preferl.errors import ConfigError
+from preferl.store import statements
+from preferl.store.database import SLACK_SECONDS, Database, clock, now
+from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
+from preferl.store.status import ServiceState, Status, from_json, to_json
+
+PACE_SECONDS: Final = 600.0  # A person's pace is that of their last ten minutes
+ACTIVE_SECONDS: Final = 60.0  # who has sent a heartbeat since then is at work
+LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as lost
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """How far a project is, for one person or for none in particular.
+
+    Attributes:
+        answered: answers that count, of everybody, to what a reward learns from.
+        wanted: the budget, or all answers that the queries so far need.
+        open: queries that still need answers, with or without videos.
+        pairs_undrawn: pairs that cannot be shown yet, since a video of theirs is missing.
+        clips_failed: clips that could not be drawn.
+        people_active: people with a heartbeat within a minute.
+        mine: this person's answers that count.
+        mine_per_hour: at the pace of their last ten minutes; None with less than three answers.
+        revision: grows with every answer, skips aside.
+    """
+
+    answered: int
+    wanted: int
+    open: int
+    pairs_undrawn: int
+    clips_failed: int
+    people_active: int
+    mine: int
+    mine_per_hour: float | None
+    revision: int
+
+
+@final
+class Reports:
+    """Progress, heartbeats, reward versions and episodes: services write them, pages read them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
+        """How far a project is, and this person in it."""
+        with self._database.read() as session:
+            about: dict[str, Any] = {"project_id": project_id}
+            about["at"] = clock(session) - ACTIVE_SECONDS
+
+            def count(statement: Select[Any]) -> int:
+                return int(session.scalar(statement, about) or 0)
+
+            given, asked, unanswered = session.execute(statements.TOTALS, about).one()
+            everybody = Progress(
+                answered=int(given),
+                wanted=session.get_one(Project, project_id).budget or int(asked),
+                open=int(unanswered),
+                pairs_undrawn=count(statements.UNDRAWN),
+                clips_failed=count(statements.FAILED),
+                people_active=count(statements.ACTIVE_PEOPLE),
+                mine=0,
+                mine_per_hour=None,
+                revision=count(statements.REVISION),
+            )
+        return everybody if annotator_id is None else replace(everybody, **self.own(annotator_id))
+
+    def own(self, annotator_id: int) -> dict[str, Any]:
+        """A person's own numbers in `Progress`, by name."""
+        with self._database.read() as session:
+            at = clock(session)
+            about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
+            mine = int(session.scalar(statements.MINE, about) or 0)
+            recent, since = session.execute(statements.MINE_SINCE, about).one()
+        pace = None
+        if recent >= 3 and at > since:
+            # The first answer of the span began it, so it is not counted as work done within.
+            pace = 3600.0 * (recent - 1) / (at - since)
+        return {"mine": mine, "mine_per_hour": pace}
+
+    def open(self, project_id: int) -> int:
+        """How many queries still need answers; `Progress.open` alone."""
+        ((*_, unanswered),) = self._database.rows(statements.TOTALS, project_id=project_id)
+        return int(unanswered)
+
+    def revision(self, project_id: int) -> int:
+        """How many answers there are, skips aside: cheap, and grows with each."""
+        return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
+
+    def decided(self, project_id: int) -> int:
+        """How many questions somebody has decided, ties included: what a reward learns from."""
+        return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
+
+    def clock(self) -> float:
+        """The time by the database, by which everything here is dated."""
+        with self._database.read() as session:
+            return clock(session)
+
+    def publish_reward(
+        self,
+        project_id: int,
+        version: int,
+        *,
+        answers: int,
+        accuracy: float | None = None,
+        interval: tuple[float, float] | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> RewardVersion:
+        """Announce a reward version, numbered from 1, that was just published.
+
+        Args:
+            project_id: of the project.
+            version: its number.
+            answers: how many it was fitted to.
+            accuracy: on held-out answers; None without any.
+            interval: 95 % interval of that.
+            detail: anything else, as JSON.
+        """
+        if version < 1:
+            raise ConfigError.mismatch("version", expected="at least 1", got=version)
+        row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
+        row.accuracy, (row.low, row.high) = accuracy, interval or (None, None)
+        with self._database.write() as session:
+            row.published_at = clock(session)
+            return session.merge(row)
+
+    def rewards(self, project_id: int) -> list[RewardVersion]:
+        """Every published version, oldest first."""
+        published = select(RewardVersion).where(RewardVersion.project_id == project_id)
+        return self._database.all(published.order_by(RewardVersion.version))
+
+    def last_episode(self, project_id: int) -> Clip | None:
+        """The newest whole episode of the agent that can be shown."""
+        episodes = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
+        shown = episodes.where(Clip.video == "ready")
+        return self._database.first(shown.order_by(Clip.created_at.desc()).limit(1))
+
+    def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
+        """Record the heartbeat of a program, such as `reward` or `agent`.
+
+        A second program of the same name takes its place. After three times `every` seconds without
+        another heartbeat it counts as lost.
+        """
+        detail = to_json(status)
+        about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
+        with self._database.write(durable=False) as session:
+            session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
+
+    def require_writable(self) -> None:
+        """Wait as a heartbeat has to, and raise `StorageError` where none can be recorded now."""
+        with self._database.write(durable=False) as session:
+            clock(session)
+
+    def services(self, project_id: int) -> list[ServiceState]:
+        """The programs that have ever worked for a project, and whether they still run."""
+        beats = select(Service, now() - Service.beat_at).where(Service.project_id == project_id)
+        return [
+            ServiceState(
+                service.name,
+                from_json(Status, {**(service.detail or {}), "state": service.state}),
+                float(age),
+                service.state == "stopped" or -SLACK_SECONDS < age < LOST_AFTER * service.every,
+                service.every,
+            )
+            for service, age in self._database.rows(beats.order_by(Service.name))
+        ]
+
+
+@final
+class Events:
+    """A log of what people and services did besides answering."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self,
+        project_id: int | None,
+        kind: str,
+        *,
+        annotator_id: int | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        """Remember something that happened now."""
+        about = {"project_id": project_id, "annotator_id": annotator_id, "kind": kind}
+        with self._database.write() as session:
+            session.add(Event(**about, at=clock(session), detail=detail))
+
+    def last(self, kind: str) -> dict[str, Any] | None:
+        """The detail of the newest event of this kind that concerns the whole store."""
+        events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
+        found = self._database.first(events.order_by(Event.id.desc()).limit(1))
+        return None if found is None else found.detail or {}
+
+    def latest(self, project_id: int, limit: int = 50) -> list[Event]:
+        """The newest first."""
+        events = select(Event).where(Event.project_id == project_id)
+        return self._database.all(events.order_by(Event.id.desc()).limit(limit))
