@@ -8,11 +8,10 @@ import numpy as np
 
 from preferl.annotate.learning import ago, program_words, reward_words, statement
 from preferl.shapes import FloatArray
-from preferl.store.agreement import agreement_report
 from preferl.store.annotators import annotator_report
 from preferl.store.schema import Annotator, RewardVersion
 from preferl.store.store import Store
-from preferl.store.votes import Votes
+from preferl.store.votes import Votes, agreement_report
 
 WIDTH, HEIGHT = 560, 96
 LATEST = 12
