@@ -253,8 +253,7 @@ def run_invite(config: InviteConfig) -> None:
 
 def run_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
-    from preferl.store.clip_folder import export_segments
-    from preferl.store.exchange import export_answers
+    from preferl.store.exchange import export_answers, export_segments
 
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)

@@ -164,7 +164,7 @@ def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> No
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, _of_segments(segments), about, durable=durable)
+    save_arrays(path, segment_arrays(segments), about, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
@@ -180,7 +180,7 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    arrays = _of_segments(comparisons.segments) | {
+    arrays = segment_arrays(comparisons.segments) | {
         "pairs": comparisons.pairs,
         "preference": comparisons.preference,
         "weight": comparisons.weight,
@@ -207,7 +207,8 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
         )
 
 
-def _of_segments(segments: Segments) -> dict[str, Array]:
+def segment_arrays(segments: Segments) -> dict[str, Array]:
+    """The arrays of segments by the names that they have in a folder."""
     arrays = {
         **_flat("observations", segments.observations),
         "actions": segments.actions,
