@@ -61,7 +61,7 @@ from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
 from preferl.store.answer_table import COLUMNS, read_answers
-from preferl.store.chosen import read_chosen
+from preferl.store.imports import read_chosen
 from preferl.store.store import Store
 from preferl.store.tables import writing_table
 from preferl.testing import make_episodes
