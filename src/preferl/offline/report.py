@@ -16,8 +16,8 @@ from preferl.evaluation.filming import Shown, show
 from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
 from preferl.evaluation.plots import (
     Curve,
-    arm_scores,
     attention_map,
+    condition_scores,
     importance_bar,
     learning_curves,
 )
@@ -168,7 +168,7 @@ def _earned(
         tables=(Table("By what the agents were paid", heads, rows, 0),),
         figures=(
             Figure(
-                arm_scores(
+                condition_scores(
                     {MEANING[arm]: score.shown for arm, score in arms.items()},
                     emphasis=MEANING[next(iter(arms))],
                     x_label=unit,
