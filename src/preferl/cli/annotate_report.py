@@ -211,7 +211,7 @@ def _rich(grid: Grid) -> Any:
 
 
 def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
-    from preferl.evaluation.page import Fact, Report, Section, Table, write_report
+    from preferl.evaluation.report import Fact, Report, ReportTable, Section, write_report
 
     told, agreement = numbers["progress"], numbers["agreement"]
     raw, chance = _percent(agreement["raw"]), f"{_percent(agreement['chance'])} by chance"
@@ -220,9 +220,8 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
         Fact("People", f"{len(numbers['people']):,}"),
         Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
     )
-    sections = tuple(
-        Section(grid.title, tables=(Table(grid.title, grid.heads, grid.rows),)) for grid in grids
-    )
+    tables = [ReportTable(grid.title, grid.heads, grid.rows) for grid in grids]
+    sections = tuple(Section(table.caption, tables=(table,)) for table in tables)
     remarks = tuple(_remarks(numbers))
     page = Report(
         numbers["project"]["title"],

@@ -214,7 +214,7 @@ def _write_page(
 ) -> None:
     """How the fit went, and what the reward says of the episode with the highest true return."""
     from preferl.configs import to_json
-    from preferl.evaluation.page import Fact, Report, Section, write_report
+    from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import accuracy_figure, reward_figure
     from preferl.runs import versions
 

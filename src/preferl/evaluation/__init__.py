@@ -4,10 +4,14 @@
 """
 
 from preferl.data.tasks import normalised_score
-from preferl.evaluation.environments import CORRECTIONS, make_task_env, task_env
 from preferl.evaluation.epic import epic_distance, markovian
 from preferl.evaluation.filming import film, frame_rate
-from preferl.evaluation.policies import PaidPolicy, Policy, RandomPolicy, on_raw_observations
+from preferl.evaluation.policies import (
+    Policy,
+    RandomPolicy,
+    ReturnConditionedPolicy,
+    on_raw_observations,
+)
 from preferl.evaluation.policy import PolicyReport, evaluate_policies, evaluate_policy
 from preferl.evaluation.reward_report import (
     Calibration,
@@ -15,7 +19,14 @@ from preferl.evaluation.reward_report import (
     calibration,
     evaluate_reward,
 )
-from preferl.evaluation.rollout import SeededEpisodes, Step, rollout
+from preferl.evaluation.rollout import (
+    CORRECTIONS,
+    SeededEpisodes,
+    Step,
+    make_task_env,
+    rollout,
+    task_env,
+)
 from preferl.feedback.step_rewards import (
     CONTROLS,
     Reward,
@@ -31,10 +42,10 @@ __all__ = [
     "CONTROLS",
     "CORRECTIONS",
     "Calibration",
-    "PaidPolicy",
     "Policy",
     "PolicyReport",
     "RandomPolicy",
+    "ReturnConditionedPolicy",
     "Reward",
     "RewardReport",
     "SeededEpisodes",

@@ -9,11 +9,10 @@ two *canonically shaped* rewards over transitions:
 with discount `g` and `S`, `A`, `S'` drawn independently of each other. Opposite rewards have
 distance 1, unrelated ones about 0.71.
 
-A learned reward sees `(s, a)` and not `s'`. Its canonical form is then
-`R(s, a) + g E[R(s', A)] - E[R(s, A)]` up to a constant: the expectation over `S'` falls away, and
-what is left compares an action with the average action in the same state. Such a reward cannot
-express `g F(s') - F(s)` but through what the dynamics make of `(s, a)`, so a distance above 0 to
-a true reward that depends on `s'` may be a fault of its inputs, not of its training.
+A learned reward sees `(s, a)` and not `s'`. Its canonical form
+`R(s, a) + g E[R(s', A)] - E[R(s, A)]`, up to a constant, compares an action with the average action
+in the same state. Such a reward cannot express `g F(s') - F(s)` except through the dynamics, so a
+distance above 0 to a true reward that depends on `s'` may come from its inputs, not its training.
 """
 
 import inspect
@@ -26,15 +25,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
-from preferl.shapes import (
-    Array,
-    FloatArray,
-    IntArray,
-    Observations,
-    leaves,
-    map_observations,
-    take,
-)
+from preferl.shapes import Array, FloatArray, IntArray, Observations, leaves, map_observations, take
 from preferl.statistics import pearson
 
 TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
@@ -57,11 +48,11 @@ def epic_distance(
     """Distance in [0, 1] of two rewards over the transitions of `episodes`.
 
     Args:
-        first: one reward: learned, a control, or a function of observations and actions, or of
-            these and of the observations that followed.
+        first: one reward: learned, a control, or a function of observations and actions, and
+            perhaps of the observations that followed.
         second: the other.
         episodes: transitions to compare on, and the states and actions of the expectations.
-        discount: `g`, that of the policies one has in mind.
+        discount: `g`, that of the policies in mind.
         transitions: how many are compared; drawn without replacement while there are enough.
         shaping: how many `(A, S')` stand for the expectations. All transitions meet the same
             ones, so shaping cancels exactly however few there are.
@@ -97,7 +88,7 @@ def epic_distance(
 
 
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
-    """Any reward as a function of transitions; a plain function of three arguments is one already.
+    """Any reward as a function of transitions; plain functions of three arguments stay as they are.
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
@@ -107,14 +98,14 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
         try:
             inspect.signature(reward).bind(None, None, None)
         except (TypeError, ValueError):
-            pass  # it does not take what followed
+            pass  # it does not take the observations that followed
         else:
             return cast("TransitionReward", reward)
     return markovian(cast("AnyReward", reward))
 
 
 def markovian(reward: AnyReward) -> TransitionReward:
-    """A learned reward as a function of transitions; it looks at observation and action only.
+    """A learned reward as a function of transitions, which uses observation and action only.
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
@@ -123,10 +114,7 @@ def markovian(reward: AnyReward) -> TransitionReward:
     if reward.context != 1:
         raise ConfigError.mismatch("context of a reward for EPIC", expected=1, got=reward.context)
 
-    def of_lone_steps(
-        observations: Observations, actions: Array, following: Observations
-    ) -> FloatArray:
-        del following
+    def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:
         windows = map_observations(lambda o: o[:, None], observations)
         return reward(windows, actions[:, None], np.ones((len(actions), 1), bool))
 
@@ -138,8 +126,7 @@ def _expected(
 ) -> FloatArray:
     """`[B]` means of `reward(s, A, S')` over the same `(A, S')` for each state."""
     count, draws = len(leaves(states)[0]), len(actions)
-    means = np.empty(count)
-    size = max(1, CHUNK // draws)
+    means, size = np.empty(count), max(1, CHUNK // draws)
     for begin in range(0, count, size):
         rows = np.arange(begin, min(begin + size, count))
         draw = np.tile(np.arange(draws), len(rows))
@@ -149,7 +136,7 @@ def _expected(
 
 
 def _following(episodes: Episodes, rows: IntArray) -> Observations:
-    """What followed the steps `rows`, without a copy of the whole block."""
+    """Observations after the steps `rows`, without a copy of the whole block."""
     episode = np.searchsorted(episodes.ends, rows, side="right")
     last = rows == episodes.ends[episode] - 1
 

@@ -1,4 +1,4 @@
-"""A policy at work, as pictures, and one episode of it with all its steps."""
+"""Film a policy, and record one episode of it with all its steps."""
 
 import logging
 from dataclasses import dataclass
@@ -10,21 +10,20 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout, task_env
 from preferl.shapes import Array, map_observations
 from preferl.simulators import draw_off_screen, draw_plainly
 
 logger = logging.getLogger(__name__)
 
 MOST_STEPS = 500
-"""An episode that is shown is cut off here: longer ones are not watched, and weigh on the page."""
+"""A filmed episode is cut off here: longer ones are not watched, and make the report large."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Shown:
+class FilmedEpisode:
     """An episode to look at.
 
     Attributes:
@@ -47,7 +46,7 @@ def film(
     every: int = 1,
     deterministic: bool = True,
 ) -> Array:
-    """Frames of a policy; when an episode ends, the next one follows.
+    """Film a policy; when an episode ends, the next one follows.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -102,7 +101,7 @@ class _Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def draws(env: EnvSource) -> bool:
-    """Whether the environment says that it can draw pictures."""
+    """Whether the environment declares that it can draw pictures."""
     return "rgb_array" in (_metadata(env).get("render_modes") or ())
 
 
@@ -117,11 +116,11 @@ def _metadata(env: EnvSource) -> dict[str, Any]:
     return stage.metadata
 
 
-def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
-    """Let a policy act for an episode; it is drawn where the environment can.
+def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:
+    """Let a policy act for an episode, and film it where the environment can draw.
 
     Args:
-        policy: acts a second time to be drawn, and then does the same.
+        policy: acts a second time to be drawn, and has to do the same then.
         env_id: the environment, as its task defines it.
         seed: of the episode.
         max_steps: of the task.
@@ -140,7 +139,7 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
         # of training are not lost for want of a picture.
         except Exception as error:
             logger.warning("%s cannot be drawn here: %r", env_id, error)
-    return Shown(episode, frames, frame_rate(env))
+    return FilmedEpisode(episode, frames, frame_rate(env))
 
 
 def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
@@ -150,19 +149,17 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
         steps.append(step)
         if step.dones[0]:
             break
-    last = steps[-1].infos[0]
+    seen, last = [step.observations for step in steps], steps[-1].infos[0]
+    final = last["terminal_observation"]
     terminated = np.zeros(len(steps), bool)
     terminated[-1] = not last["TimeLimit.truncated"]
-    seen = [step.observations for step in steps]
     return Episodes(
         observations=map_observations(lambda *rows: np.concatenate(rows), *seen),
         actions=np.concatenate([step.actions for step in steps]),
         rewards=np.concatenate([step.rewards for step in steps]),
         terminated=terminated,
         final_observations=map_observations(
-            lambda rows, final: np.asarray(final, rows.dtype)[None],
-            seen[0],
-            last["terminal_observation"],
+            lambda a, b: np.asarray(b, a.dtype)[None], seen[0], final
         ),
         lengths=np.array([len(steps)]),
     )

@@ -1,4 +1,4 @@
-"""How well a reward explains answers it was not fitted to, and how near it is to the true one."""
+"""Evaluate a reward on answers it was not fitted to, and compare it with the true reward."""
 
 import math
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Calibration:
 @final
 @dataclass(frozen=True)
 class RewardReport:
-    """What is known about a reward. None stands where a number cannot be had; `notes` says why.
+    """The evaluation of a reward; `notes` give the reason of each number that is None.
 
     Attributes:
         accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
@@ -85,7 +85,7 @@ def evaluate_reward(
     bins: int = 10,
     seed: int = 0,
 ) -> RewardReport:
-    """Judge a reward by answers it has not seen and, where it is known, by the true reward.
+    """Evaluate a reward on answers it has not seen and, where it is known, by the true reward.
 
     An ensemble answers with the mean of its members' probabilities under the likelihood that the
     reward was fitted with. Each answer counts once: weights belong to fitting.
@@ -95,9 +95,9 @@ def evaluate_reward(
         comparisons: held out.
         episodes: steps with their true rewards, for `spearman` and `epic`.
         true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
-            rewards do not tell what other actions would have earned.
-        likelihood: instead of the reward's own, by which its probabilities are shown. A reward
-            that knows of none, such as a control, has no noise.
+            rewards do not include those of other actions.
+        likelihood: instead of the reward's own. A reward without one, such as a control, has no
+            noise.
         discount: of the policies in mind, for `epic`.
         bins: of equal width in [0, 1], for `calibration`.
         seed: which transitions `epic` compares.
@@ -121,7 +121,7 @@ def evaluate_reward(
         accuracy=accuracy,
         decided=decided,
         ties=int((comparisons.preference == 0.5).sum()),
-        declined=int((~comparisons.answered).sum()),
+        declined=int((~answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
         log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first), comparisons.preference, bins=bins),

@@ -11,8 +11,8 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, SpaceError
-from preferl.evaluation.environments import make_task_env
 from preferl.evaluation.policies import shape_of
+from preferl.evaluation.rollout import make_task_env
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.offline.config import OfflineConfig
 from preferl.shapes import leaves, map_observations

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, final
 
 from preferl.errors import require_in
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
+from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.models.build import build_reward_model
 from preferl.models.spaces import infer_spaces

@@ -11,9 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from preferl.configs import to_json
-from preferl.evaluation.attention import best_window, preference_attention
-from preferl.evaluation.filming import Shown, show
-from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
+from preferl.evaluation.filming import FilmedEpisode, show
 from preferl.evaluation.plots import (
     Curve,
     attention_map,
@@ -21,13 +19,24 @@ from preferl.evaluation.plots import (
     importance_bar,
     learning_curves,
 )
+from preferl.evaluation.report import (
+    Fact,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    Video,
+    write_report,
+)
 from preferl.evaluation.reward_report import RewardReport
 from preferl.evaluation.summary import (
     MISSING,
     accuracy_figure,
+    best_window,
     decimal,
     number,
     percent,
+    preference_attention,
     reward_figure,
     rewards_table,
 )
@@ -165,7 +174,7 @@ def _earned(
     return Section(
         "What the policies earn",
         text,
-        tables=(Table("By what the agents were paid", heads, rows, 0),),
+        tables=(ReportTable("By what the agents were paid", heads, rows, 0),),
         figures=(
             Figure(
                 condition_scores(
@@ -220,7 +229,7 @@ def _followed(result: Mapping[str, Any]) -> Section | None:
             f"Rank correlation of both: {decimal(following['rank_correlation'])}, of means over "
             f"seeds. It does not say how much: {spread}.",
         ),
-        tables=(Table("By what was asked for", ("quantile", "asked", "achieved"), rows, None),),
+        tables=(ReportTable("By what was asked for", ("quantile", "asked", "achieved"), rows),),
         figures=(
             Figure(
                 learning_curves(
@@ -240,17 +249,17 @@ def _shown(
     inputs: Inputs,
     result: Mapping[str, Any],
     learned: LearnedReward,
-) -> Shown:
+) -> FilmedEpisode:
     """An episode of the first taught policy, or else the best that was recorded."""
     if config.episodes and config.env_id is not None:
         policy = load_agent(folder, config, LEARNED, result["seeds"][0], learned.reward)
         steps = config.row.max_episode_steps if config.row else None
         return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=steps)
     best = int(inputs.episodes.returns.argmax())
-    return Shown(inputs.episodes[best : best + 1], None, 30)
+    return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
 
 
-def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
+def _along(learned: LearnedReward, shown: FilmedEpisode, *, judged: bool) -> Section:
     whose = "an episode of the taught policy" if judged else "the best recorded episode"
     unseen = ", which nothing was fitted to or judged by" if judged else ""
     return Section(
@@ -267,7 +276,7 @@ def _along(learned: LearnedReward, shown: Shown, *, judged: bool) -> Section:
     )
 
 
-def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
+def _attention(learned: LearnedReward, shown: FilmedEpisode) -> Section | None:
     """The segment of the episode that is paid best, and what the reward looks at in it."""
     paid = learned.reward.combine(learned.reward.member_rewards(shown.episode))
     rows = best_window(paid, learned.reward.context)
@@ -298,13 +307,13 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
     )
 
 
-def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip, ...]:
+def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
     """One clip, or none where nothing could be drawn."""
     if frames is None:
         return ()
     from preferl.video import encode
 
-    return (Clip(encode(frames, rate), title, f"Pictures of {what}."),)
+    return (Video(encode(frames, rate), title, f"Pictures of {what}."),)
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
@@ -330,7 +339,7 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
             f"{labels.pairs:,} answers about segments of {labels.length} steps, {labels.ties} "
             f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
         )
-    tables: tuple[Table, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     if learned.judged:
         named = {MEANING.get(name, name): report for name, report in learned.judged.items()}
         tables = (rewards_table(f"On {seen}", named, COLUMNS),)

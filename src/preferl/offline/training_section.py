@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from preferl.errors import StorageError
-from preferl.evaluation.page import Figure, Section
 from preferl.evaluation.plots import Curve, learning_curves
+from preferl.evaluation.report import Figure, Section
 from preferl.offline.arms import MEANING
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs

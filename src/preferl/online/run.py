@@ -293,8 +293,8 @@ def _clips(
 def _write_page(
     folder: RunFolder, config: OnlineConfig, report: OnlineReport, judgement: Judgement
 ) -> None:
-    from preferl.evaluation.page import Clip, Fact, Report, Section, write_report
     from preferl.evaluation.plots import Curve
+    from preferl.evaluation.report import Fact, Report, Section, Video, write_report
     from preferl.evaluation.summary import reward_figure, run_report
 
     title = f"{config.env}, taught by {_count(report)} comparisons"
@@ -316,7 +316,7 @@ def _write_page(
         controls=judgement.controls,
         curves=[learned],
         clips=[
-            Clip(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
             for when, mp4 in judgement.clips.items()
         ],
         reward_figures=[
