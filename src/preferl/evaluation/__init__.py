@@ -1,6 +1,6 @@
-"""How good is it, and is it more than luck: rewards and policies against controls, and a page.
+"""Evaluation of rewards and policies against controls, and reports.
 
-`plots` and `page` are imported by name, since they load matplotlib and Jinja2.
+`plots` and `report` are imported by name, since they load matplotlib and Jinja2.
 """
 
 from preferl.data.tasks import normalised_score

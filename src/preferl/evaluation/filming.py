@@ -24,12 +24,9 @@ MOST_STEPS = 500
 @final
 @dataclass(frozen=True, eq=False)
 class FilmedEpisode:
-    """An episode to look at.
+    """A single episode, and a frame `[height, width, 3]` of each step if it can be drawn.
 
-    Attributes:
-        episode: the only one in it.
-        frames: `[T, height, width, 3]` bytes, one per step; None where nothing can be drawn.
-        rate: frames per second at which it is meant to be watched.
+    The `rate` is the frames per second at which it is meant to be watched.
     """
 
     episode: Episodes
@@ -117,13 +114,9 @@ def _metadata(env: EnvSource) -> dict[str, Any]:
 
 
 def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:
-    """Let a policy act for an episode, and film it where the environment can draw.
+    """Let a policy act for an episode of a task, and film it where the environment can draw.
 
-    Args:
-        policy: acts a second time to be drawn, and has to do the same then.
-        env_id: the environment, as its task defines it.
-        seed: of the episode.
-        max_steps: of the task.
+    The policy acts a second time to be drawn, and has to do the same then.
     """
     env, steps = task_env(env_id), min(MOST_STEPS, max_steps or MOST_STEPS)
     stage = env()

@@ -110,13 +110,7 @@ def learning_curves(
     x_label: str = "environment steps",
     y_label: str = "return",
 ) -> str:
-    """Draw returns over steps, with dashed lines for what bounds them, such as random and oracle.
-
-    Args:
-        curves: at least one.
-        references: names to heights of dashed lines.
-        x_label: with the unit.
-        y_label: with the unit.
+    """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
 
     Raises:
         DataError: no curve, or steps and values of different length.
@@ -142,11 +136,8 @@ def learning_curves(
 def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
     """Draw the reward of each step of a clip, the members' range around it, and the true reward.
 
-    A learned reward has no unit, so the true one is moved and stretched to its mean and deviation.
-
-    Args:
-        learned: `[L]`, or `[E, L]` of which the mean is drawn.
-        true: `[L]` or None.
+    Of `[E, L]` learned rewards the mean is drawn. They have no unit, so the true one `[L]` is moved
+    and stretched to their mean and deviation.
 
     Raises:
         DataError: lengths that do not agree.
@@ -195,11 +186,7 @@ def calibration_diagram(calibration: Calibration) -> str:
 
 
 def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str:
-    """Draw accuracies as bars with their intervals; the first is the one that is emphasised.
-
-    Args:
-        shares: at least one, drawn from top to bottom.
-        chance: where the dashed line is; None for none.
+    """Draw accuracies as bars with their intervals, emphasise the first, and dash a line at chance.
 
     Raises:
         DataError: nothing to draw.
@@ -230,12 +217,7 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
 def episode_returns(
     returns: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
 ) -> str:
-    """Draw each episode as a dot, with the mean of each policy and its 95 % interval.
-
-    Args:
-        returns: names of policies to `[K]` returns, drawn from top to bottom.
-        emphasis: the policy that the figure is about; the others are grey.
-        x_label: with the unit.
+    """Draw each of the `[K]` episodes of a policy as a dot, with their mean and its 95 % interval.
 
     Raises:
         DataError: nothing to draw.
@@ -253,12 +235,7 @@ def episode_returns(
 def condition_scores(
     scores: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
 ) -> str:
-    """Draw each seed as a dot, with the mean of each condition of an experiment.
-
-    Args:
-        scores: names of conditions to `[S]` scores, drawn from top to bottom.
-        emphasis: the condition that the figure is about; the others are grey.
-        x_label: with the unit.
+    """Draw each of the `[S]` seeds of a condition as a dot, with their mean.
 
     Raises:
         DataError: nothing to draw.
@@ -279,7 +256,7 @@ def _draw_rows(
     emphasis: str | None,
     x_label: str,
 ) -> str:
-    """Draw a row of `height` pixels for each name, with a mark at the mean of its values."""
+    """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
     _require_some(what, named)
     with _canvas(WIDE, 76 + height * len(named)) as axes:
         for row, (name, values) in enumerate(named.items()):
@@ -294,10 +271,7 @@ def _draw_rows(
 
 
 def attention_map(attention: FloatArray) -> str:
-    """Draw the attention of each step (row) to each step (column) of a segment, darker for more.
-
-    Args:
-        attention: `[L, L]` shares, each row of which sums to 1.
+    """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more.
 
     Raises:
         DataError: not a square.
@@ -317,11 +291,7 @@ def attention_map(attention: FloatArray) -> str:
 
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
-    """Draw the share of each step in a segment's score, as a bar to put under its clip.
-
-    Args:
-        weights: `[L]` shares that sum to 1; the dashed line is an equal share.
-        offset: number of the first step.
+    """Draw the `[L]` shares of steps in a segment's score under its clip; an equal share is dashed.
 
     Raises:
         DataError: no axis of steps, or no steps.
@@ -365,15 +335,8 @@ def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
     place = -np.inf
     for name, height in sorted(references.items(), key=lambda item: item[1]):
         place = max((height - low) / (high - low), place + 0.065)
-        axes.annotate(
-            name,
-            (1, place),
-            xycoords="axes fraction",
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            color=MUTED,
-        )
+        offset: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(name, (1, place), xycoords="axes fraction", color=MUTED, **offset)
     axes.set_ylim(low, high)
 
 
@@ -383,8 +346,8 @@ def _require_some(what: str, things: Sequence[object] | Mapping[str, object]) ->
 
 
 def _like(values: FloatArray, model: FloatArray) -> FloatArray:
-    deviation = values.std() or 1.0
-    return np.asarray((values - values.mean()) / deviation * model.std() + model.mean())
+    scaled = (values - values.mean()) / (values.std() or 1.0)
+    return np.asarray(scaled * model.std() + model.mean())
 
 
 def _ticks(axis: Axis, most: int, formatter: Any = None, **settings: Any) -> None:
@@ -411,7 +374,6 @@ def _counted(value: float, _position: float | None = None) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    """Put the legend above the figure."""
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.03), ncols=4, labelcolor=INK)
 
 

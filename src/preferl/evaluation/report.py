@@ -16,13 +16,7 @@ from preferl.files import write_text
 @final
 @dataclass(frozen=True)
 class Fact:
-    """A number to see at first glance.
-
-    Attributes:
-        label: what it is.
-        value: formatted.
-        note: what to compare it with.
-    """
+    """A formatted number to see at first glance, and a note on what to compare it with."""
 
     label: str
     value: str
@@ -61,14 +55,10 @@ class ReportTable:
 @final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """A drawing, with its message in words (`alt`); two `half` ones share a row.
 
-    Attributes:
-        svg: put into the report as it is, so it must come from `preferl.evaluation.plots` or
-            another source that is trusted.
-        alt: the message of the drawing in words, for those who do not see it.
-        caption: below it.
-        half: whether two such figures share a row.
+    The `svg` is put into the report as it is, so it must come from `preferl.evaluation.plots` or
+    another source that is trusted.
     """
 
     svg: str
@@ -80,14 +70,7 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Video:
-    """A video.
-
-    Attributes:
-        mp4: as `preferl.video.encode` returns it.
-        title: above it, such as "Before".
-        alt: what is seen, in words.
-        caption: below it.
-    """
+    """A video as `preferl.video.encode` returns it, with what is seen in words (`alt`)."""
 
     mp4: bytes = field(repr=False)
     title: str
@@ -118,14 +101,9 @@ class Section:
 @final
 @dataclass(frozen=True)
 class Report:
-    """The whole report.
+    """The whole report: title, one or two sentences, three or four facts, and sections.
 
-    Attributes:
-        title: of the page.
-        lead: one or two sentences below it.
-        facts: three or four numbers.
-        sections: from top to bottom.
-        details: names to nested settings, folded away at the end.
+    The `details` are names to nested settings, folded away at the end.
     """
 
     title: str

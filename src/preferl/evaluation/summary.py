@@ -107,14 +107,7 @@ def _percent_range(interval: tuple[float, float]) -> str:
 
 
 def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
-    """Draw the scaled learned reward of each step of an episode beside the true one.
-
-    Args:
-        reward: learned.
-        episode: the only one in it.
-        alt: the message in words.
-        caption: below it.
-    """
+    """Draw the scaled learned reward of each step of a single episode beside the true one."""
     rewards = reward.member_rewards(episode)
     scaled = rewards if reward.scaler is None else reward.scaler(rewards)
     return Figure(reward_over_clip(scaled, episode.rewards), alt, caption)
@@ -123,19 +116,11 @@ def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: 
 def accuracy_figure(
     accuracies: Mapping[str, Sequence[float] | FloatArray], alt: str, caption: str
 ) -> Figure:
-    """Draw the accuracy of a reward over the epochs of its fit.
-
-    Args:
-        accuracies: names of answers to a share for each epoch; those without a finite one are
-            left out.
-        alt: the message in words.
-        caption: below it.
-    """
-    named = {label: np.array(values, float) for label, values in accuracies.items()}
+    """Draw the accuracy of a reward on several answers over the epochs of its fit, where known."""
     curves = [
-        Curve(label, np.arange(1, len(values) + 1), values)
-        for label, values in named.items()
-        if np.isfinite(values).any()
+        Curve(label, np.arange(1, len(values) + 1), np.array(values, float))
+        for label, values in accuracies.items()
+        if np.isfinite(np.array(values, float)).any()
     ]
     return Figure(learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
 
@@ -145,13 +130,7 @@ def rewards_table(
     rewards: Mapping[str, RewardReport],
     columns: Mapping[str, Callable[[RewardReport], str]],
 ) -> ReportTable:
-    """Several rewards on the same answers, the learned one first.
-
-    Args:
-        caption: which answers.
-        rewards: names to reports.
-        columns: heads to functions that format the cells below them.
-    """
+    """A row for each reward, the learned one first; `columns` are heads to formats of cells."""
     rows = [
         (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
     ]
@@ -261,12 +240,9 @@ class StepAttention(NamedTuple):
 def preference_attention(
     reward: RewardFunction, episodes: Episodes, rows: slice
 ) -> StepAttention | None:
-    """Preference attention of a reward in one segment; None if it has none.
+    """Preference attention of a reward in the segment at `rows`, at most as long as its context.
 
-    Args:
-        reward: a `PreferenceTransformer` with that head, or an ensemble of such.
-        episodes: hold the segment.
-        rows: of its steps, no more than the reward's context.
+    None unless it is a `PreferenceTransformer` with that head, or an ensemble of such.
     """
     model = reward.model.eval()
     parts = [

@@ -16,7 +16,7 @@ import numpy as np
 from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
-from preferl.store.combine import DawidSkene, fit_dawid_skene
+from preferl.store.combine import fit_dawid_skene
 from preferl.store.votes import EQUAL, Votes
 
 _RANDOM_MISS = 0.5
@@ -104,13 +104,13 @@ def evidence_on_repeats(votes: Votes) -> Evidence:
     return Evidence(votes.annotator[repeats[kept]], miss[kept], chances=2)
 
 
-def evidence_on_others(votes: Votes, fit: DawidSkene | None = None) -> list[Evidence]:
+def evidence_on_others(votes: Votes) -> list[Evidence]:
     """Distances of answers from all others' answers, from divided to united others.
 
     Known queries are left out. Where others are divided a random answer hardly shows, and where
     they are united it does, so these are kinds of evidence of their own.
     """
-    others = (fit or fit_dawid_skene(votes)).preference_of_others(votes)
+    others = fit_dawid_skene(votes).preference_of_others(votes)
     kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
     unity = np.digitize(np.abs(2 * others[kept] - 1), _UNITED)
     miss = np.abs(votes.preference - others)
@@ -118,9 +118,7 @@ def evidence_on_others(votes: Votes, fit: DawidSkene | None = None) -> list[Evid
     return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
 
 
-def estimate_carelessness(
-    votes: Votes, config: CarelessConfig | None = None, *, fit: DawidSkene | None = None
-) -> Carelessness:
+def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) -> Carelessness:
     """Estimate everybody's share of random answers from known pairs, repeats and other people.
 
     Everyone is compared with all others that are not flagged, so people have to be given pairs of
@@ -129,14 +127,9 @@ def estimate_carelessness(
     are careless they pass for normal, and where the usual answer misses by half, nothing is
     estimated: never are more than half of several annotators flagged. On pairs so hard that careful
     people agree on fewer than three in four, one careful person in ten is flagged.
-
-    Args:
-        votes: of several people.
-        config: when to flag; the defaults if None.
-        fit: of the same votes, where there is one; fitted here if None.
     """
     config = config or CarelessConfig()
-    others = evidence_on_others(votes, fit)
+    others = evidence_on_others(votes)
     evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
     people = np.concatenate([kind.annotator for kind in evidence])
     answers = np.bincount(people, minlength=votes.annotators)
@@ -302,10 +295,6 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     careful people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500
     answers nearly all of these, with 100 six or seven in 10. People of little skill look like
     people of little care. Nobody's answers are left out: that is for a person to decide.
-
-    Args:
-        votes: of all annotators of a project.
-        config: when to flag; the defaults if None.
 
     >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
     >>> report = annotator_report(votes)

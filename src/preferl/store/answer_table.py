@@ -109,12 +109,10 @@ def timestamp(seconds: float | None) -> str | None:
 def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A row with every cell of its kind and the cells going together.
 
-    Args:
-        raw: as it was read; columns that are not `NEEDED` may be missing, unknown ones are dropped.
-        where: file and row, for errors.
+    Columns that are not `NEEDED` may be missing, unknown ones are dropped.
 
     Raises:
-        DataError: naming file, row and column.
+        DataError: naming file, row (`where`) and column.
     """
     row = {name: cell_of(raw, name, kind, where) for name, kind in COLUMNS.items()}
     for name in NEEDED:
@@ -162,11 +160,8 @@ def read_answers(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows and where they are, each right by itself and agreeing with those before.
 
-    Args:
-        path: the table.
-        wanted: its format, if not the one that `path` ends in.
-        owner: name for answers in the owner's name, which are refused without one.
-        without_same: leave out answers about a clip and itself, which are refused otherwise.
+    Answers in the owner's name get the name `owner`, and those about a clip and itself are left out
+    `without_same`; both are refused otherwise.
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}

@@ -107,11 +107,8 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
 
     Truths are first, equal and second; equal is possible only where someone has answered so or
     where it is known. Known answers stay as they are. Cannot-tell answers and planned repeats are
-    left out. The estimate does not change when clips of a pair swap places.
-
-    Args:
-        votes: of several people; the more queries they share, the surer the estimate.
-        config: priors and when to stop; the defaults if None.
+    left out. The estimate does not change when clips of a pair swap places. The more queries people
+    share, the surer it is.
 
     >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
     >>> fit = fit_dawid_skene(votes)

@@ -157,11 +157,9 @@ def _bytes(picture: Array) -> Array:
 
 @final
 class FunctionFrames:
-    """Pictures from a function of yours.
+    """Pictures from a function of segments and the row of one of them.
 
-    Args:
-        function: segments and the row of one of them to its pictures, one per real step:
-            `[real, height, width, 3]` bytes, or pictures one after another.
+    It returns one per real step: `[real, height, width, 3]` bytes, or one picture after another.
 
     >>> import numpy as np
     >>> def black(segments, row):
@@ -408,11 +406,9 @@ def frame_source(
 
 
 def spec_for(observations: Observations, env_id: str | None = None) -> dict[str, Any]:
-    """Describe how clips of these observations become pictures, as `frame_source` reads it.
+    """Describe how clips of observations `[T, *obs]` become pictures, as `frame_source` reads it.
 
-    Args:
-        observations: `[T, *obs]`; pixels among them are shown as they are.
-        env_id: otherwise, the environment that draws them.
+    Pixels among them are shown as they are; otherwise the environment draws.
 
     Raises:
         ConfigError: neither pixels nor an environment.

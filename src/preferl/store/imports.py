@@ -38,14 +38,7 @@ KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENC
 @final
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import found and did.
-
-    Attributes:
-        new: answers that were added.
-        known: answers that an earlier import had added.
-        clips: different clips that they are about.
-        annotators: names under which they were imported.
-    """
+    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
 
     new: int
     known: int
@@ -65,15 +58,8 @@ def import_labels(
 ) -> ImportReport:
     """Import the answers of a folder of Uni-RLHF or of the Preference Transformer.
 
-    Args:
-        store: where to.
-        project_id: which project.
-        folder: holds one file of labels and two of rows.
-        episodes: the data set that the labels were made for, with `states` if people are to see
-            its clips.
-        name: the annotator; the folder's name by default.
-        length: steps per segment, if the file names do not contain it.
-        crossing: what becomes of segments across an episode's end, as `load_labels` has it.
+    They are about `episodes`, with `states` if people are to see the clips. The annotator is `name`
+    or else the folder's; `length` and `crossing` are those of `load_labels`.
 
     Raises:
         ConfigError: no such project.
@@ -101,16 +87,8 @@ def import_table(
     Both hold either the steps of a clip, `{"observations": [[...], ...], "actions": [[...], ...]}`
     with `rewards` if they are known, or where it lies in `episodes`: `{"episode": 3, "start": 20}`,
     with `length` if it is not that of the import. CSV has such objects as text. Further columns
-    may be `annotator`, and `equal`, true where neither was better.
-
-    Args:
-        store: where to.
-        project_id: which project.
-        path: a file of JSON lines, CSV or Parquet.
-        episodes: what references count in.
-        name: the annotator where the table names none; the file's name by default.
-        length: steps per referenced clip.
-        format: if it is not the end of the file's name.
+    may be `equal`, true where neither was better, and `annotator`, otherwise `name` or else the
+    file's. The format is JSON lines, CSV or Parquet, by the end of the file's name if not given.
 
     Raises:
         ConfigError: no such project, or an unknown format.
@@ -129,11 +107,8 @@ def import_drlhp(
 ) -> ImportReport:
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
-    Args:
-        store: where to.
-        project_id: which project.
-        path: the file; nothing in it is executed, see `load_drlhp_preferences`.
-        name: the annotator, who is not in the file; the file's name by default.
+    Nothing in it is executed, see `load_drlhp_preferences`. The annotator, who is not in the file,
+    is `name` or else the file's.
 
     Raises:
         ConfigError: no such project.
@@ -154,18 +129,11 @@ def import_comparisons(
     *,
     source: str,
 ) -> ImportReport:
-    """Import comparisons as answers, each with `imported` and its source in its detail.
+    """Import comparisons as answers of their annotators, with the `source` in their detail.
 
-    Several answers of one person to one pair of clips go to queries of their own, so that all of
-    them count; those of several people about it are answers to one query. An import that is
-    repeated adds nothing.
-
-    Args:
-        store: where to.
-        project_id: which project.
-        comparisons: with preferences 1, 0, 0.5, or NaN where somebody could not tell.
-        annotators: who answered each.
-        source: name that the detail of queries and answers keeps.
+    Preferences are 1, 0, 0.5, or NaN where somebody could not tell. Several answers of one person
+    to one pair of clips go to queries of their own, so that all of them count; those of several
+    people about it are answers to one query. An import that is repeated adds nothing.
 
     Raises:
         ConfigError: no such project.
@@ -272,12 +240,6 @@ def read_chosen(
     """Read the comparisons of a table for `import_table`, and the annotators that it names.
 
     The order of the clips in a pair follows their content and is independent of the answer.
-
-    Args:
-        path: a table.
-        episodes: what references count in.
-        length: steps of clips that are referred to without one.
-        wanted: format, if it is not the end of the file's name.
 
     Raises:
         DataError: a cell that is wrong, naming file, row and column; clips of different kinds.

@@ -191,9 +191,6 @@ def serve_rendering(
         poll_seconds: how often to look for clips when there were none.
         once: end when there is nothing left to draw.
 
-    Returns:
-        How many were drawn, and how many could not be.
-
     Raises:
         ConfigError: no such store or function.
         StorageError: videos cannot be written, or the database is gone.
@@ -217,13 +214,6 @@ def serve_rendering(
 
 def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
     """Draw one segment to an MP4 that is either whole or not there.
-
-    Args:
-        source: draws it.
-        segments: of which one is drawn.
-        row: which.
-        path: the file.
-        fps: pictures per second.
 
     Raises:
         DataError: the source did not give one picture per real step.

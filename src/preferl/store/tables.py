@@ -63,10 +63,7 @@ def writing_table(
 ) -> Iterator[Write]:
     """Yield a function that adds rows; the file is there once the block has ended well.
 
-    Args:
-        path: the file.
-        columns: names and what they hold, in order; None is an empty cell everywhere.
-        wanted: the format, if not the one that `path` ends in.
+    Rows are cells in the order of `columns`; None is an empty cell everywhere.
 
     Raises:
         ConfigError: an unknown format.

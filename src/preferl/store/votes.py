@@ -107,13 +107,8 @@ class Votes:
     ) -> Self:
         """Make votes from some columns, converted to the types of `Votes`.
 
-        Args:
-            query: `[R]`
-            annotator: `[R]`
-            preference: `[R]`
-            names: of the annotators; `"0"`, `"1"` and so on by default.
-            **columns: any others. By default no clips are `swapped`, times and known answers are
-                NaN, `answered_at` is the order of the rows, and there are no repeats.
+        By default annotators are called `"0"`, `"1"` and so on, no clips are `swapped`, times and
+        known answers are NaN, `answered_at` is the order of the rows, and there are no repeats.
 
         >>> votes = Votes.of([0, 0, 1], [0, 1, 0], [1.0, 0.5, np.nan])
         >>> len(votes), votes.names, votes.category.tolist()
@@ -185,10 +180,9 @@ class Votes:
         return np.bincount(self.annotator[rows], minlength=self.annotators)
 
     def counts_by_query(self) -> tuple[IntArray, IntArray]:
-        """Count the categories of answers, all of which have to count, by query.
+        """`[R]` the place of each answer's query by rising number, and `[Q, 3]` its categories.
 
-        Returns:
-            `[R]` the place of each answer's query by rising number, and `[Q, 3]` the counts.
+        All answers have to count.
         """
         _, unit = np.unique(self.query, return_inverse=True)
         return unit, value_counts(unit, self.category, 3)
@@ -281,13 +275,8 @@ def krippendorff_alpha(votes: Votes, *, ties: bool = True) -> float:
     beside it. Chance counts how often the first and the second were preferred, so the order of
     clips in a pair must not depend on which is the better one.
 
-    Args:
-        votes: of several people.
-        ties: whether a tie is an answer like the others (the default) or a missing value.
-
-    Returns:
-        1 for perfect agreement, 0 for chance, below 0 for less than that; NaN where no query has
-        two answers or all answers are the same.
+    It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no query
+    has two answers or all answers are the same. Without `ties`, a tie is a missing value.
 
     >>> votes = Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0])
     >>> krippendorff_alpha(votes)
@@ -320,11 +309,9 @@ def chance_agreement(votes: Votes, *, ties: bool = True) -> float:
 
 
 def agreement_matrix(votes: Votes) -> tuple[FloatArray, IntArray]:
-    """How often each two annotators gave the same answer, and to how many queries.
+    """`[A, A]` shares of the queries of two annotators that they answered alike, and their number.
 
-    Returns:
-        `(share, queries)`, both `[A, A]`; the share is NaN where two share no query, and on the
-        diagonal it is 1.
+    The share is NaN where two have no query in common, and 1 on the diagonal.
 
     >>> share, queries = agreement_matrix(Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 1]))
     >>> share.tolist(), queries.tolist()
@@ -345,11 +332,7 @@ def agreement_report(
 ) -> AgreementReport:
     """Alpha with its interval, raw agreement, chance, and how much data they rest on.
 
-    Args:
-        votes: of several people.
-        rng: where the resamples of queries come from.
-        ties: whether a tie is an answer (the default) or a missing value.
-        resamples: enough that the ends of the interval are steady to about 0.01.
+    With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
 
     >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
     >>> report.alpha, report.raw, report.note
