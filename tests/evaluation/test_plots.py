@@ -41,7 +41,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "calibration": lambda: calibration_diagram(Calibration((0.2, 0.9), (0.3, 1.0), (5, 50), 0.1)),
     "uncalibrated": lambda: calibration_diagram(Calibration((), (), (), None)),
     "accuracy": lambda: accuracy_bars([Share("learned", 0.9, (0.8, 0.95))]),
-    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)], chance=None),
+    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)]),
     "returns": lambda: episode_returns({"random": VALUES, "taught": VALUES[:1]}, emphasis="taught"),
     "conditions": lambda: condition_scores(
         {"learned": VALUES, "zero": VALUES[:1]}, emphasis="learned"

@@ -4,7 +4,6 @@
 """
 
 from preferl.data.tasks import normalised_score
-from preferl.evaluation.epic import epic_distance, markovian
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import (
     Policy,
@@ -17,7 +16,9 @@ from preferl.evaluation.reward_report import (
     Calibration,
     RewardReport,
     calibration,
+    epic_distance,
     evaluate_reward,
+    markovian,
 )
 from preferl.evaluation.rollout import (
     CORRECTIONS,

@@ -51,18 +51,13 @@ STYLE: Any = {
     "axes.linewidth": 1,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
+    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
     "axes.labelpad": 7,
     "grid.color": GRID,
     "grid.linewidth": 1,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.major.pad": 7,
-    "ytick.major.pad": 7,
+    **dict.fromkeys(("xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
+    **dict.fromkeys(("xtick.major.pad", "ytick.major.pad"), 7),
     "lines.linewidth": 2.25,
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
@@ -71,8 +66,7 @@ STYLE: Any = {
     "legend.columnspacing": 1.6,
     "svg.fonttype": "none",
     "figure.constrained_layout.use": True,
-    "figure.constrained_layout.h_pad": 0.04,
-    "figure.constrained_layout.w_pad": 0.04,
+    **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.04),
 }
 
 
@@ -110,11 +104,7 @@ def learning_curves(
     x_label: str = "environment steps",
     y_label: str = "return",
 ) -> str:
-    """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
-
-    Raises:
-        DataError: no curve, or steps and values of different length.
-    """
+    """Draw returns over steps, with dashed lines at `references`, such as random and oracle."""
     _require_some("curves", curves)
     with _canvas(WIDE, 300) as axes:
         for number, curve in enumerate(curves):
@@ -138,9 +128,6 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
 
     Of `[E, L]` learned rewards the mean is drawn. They have no unit, so the true one `[L]` is moved
     and stretched to their mean and deviation.
-
-    Raises:
-        DataError: lengths that do not agree.
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
@@ -185,12 +172,8 @@ def calibration_diagram(calibration: Calibration) -> str:
         return _svg(axes)
 
 
-def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str:
-    """Draw accuracies as bars with their intervals, emphasise the first, and dash a line at chance.
-
-    Raises:
-        DataError: nothing to draw.
-    """
+def accuracy_bars(shares: Sequence[Share]) -> str:
+    """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed."""
     _require_some("accuracies", shares)
     rows, places = np.arange(len(shares)), max(4, len(shares))
     values = np.array([share.value for share in shares])
@@ -203,8 +186,7 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
         for row, share in enumerate(shares):
             place, text = share.interval[1] + 0.03, f"{100 * share.value:.0f} %"
             axes.text(place, row, text, va="center", ha="left", color=INK, fontsize=13)
-        if chance is not None:
-            axes.axvline(chance, **DASHED, zorder=1)
+        axes.axvline(0.5, **DASHED, zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
         axes.set_yticks(rows, [share.label for share in shares], color=INK)
         axes.spines.bottom.set_visible(False)
@@ -214,14 +196,8 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
         return _svg(axes)
 
 
-def episode_returns(
-    returns: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
-) -> str:
-    """Draw each of the `[K]` episodes of a policy as a dot, with their mean and its 95 % interval.
-
-    Raises:
-        DataError: nothing to draw.
-    """
+def episode_returns(returns: Mapping[str, FloatArray], *, emphasis: str | None = None) -> str:
+    """Draw the `[K]` episodes of each policy as dots, with their mean and its 95 % interval."""
     rng = np.random.default_rng(0)
 
     def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
@@ -229,17 +205,13 @@ def episode_returns(
         axes.scatter(values, scatter, 26, color=colour, alpha=0.4, linewidths=0)
         axes.hlines(row, *bootstrap_interval(values, rng), color=colour, linewidth=7, alpha=0.35)
 
-    return _draw_rows("returns", returns, draw, 54, emphasis, x_label)
+    return _draw_rows("returns", returns, draw, 54, emphasis)
 
 
 def condition_scores(
     scores: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
 ) -> str:
-    """Draw each of the `[S]` seeds of a condition as a dot, with their mean.
-
-    Raises:
-        DataError: nothing to draw.
-    """
+    """Draw each of the `[S]` seeds of a condition as a dot, with their mean."""
 
     def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
         axes.hlines(row, values.min(), values.max(), color=colour, linewidth=7, alpha=0.2)
@@ -254,7 +226,7 @@ def _draw_rows(
     draw: Callable[[Axes, int, FloatArray, str], None],
     height: int,
     emphasis: str | None,
-    x_label: str,
+    x_label: str = "return",
 ) -> str:
     """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
     _require_some(what, named)
@@ -271,11 +243,7 @@ def _draw_rows(
 
 
 def attention_map(attention: FloatArray) -> str:
-    """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more.
-
-    Raises:
-        DataError: not a square.
-    """
+    """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
     shares = _shares("attention", attention, 2)
     if shares.shape[0] != shares.shape[1]:
         raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
@@ -291,11 +259,7 @@ def attention_map(attention: FloatArray) -> str:
 
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
-    """Draw the `[L]` shares of steps in a segment's score under its clip; an equal share is dashed.
-
-    Raises:
-        DataError: no axis of steps, or no steps.
-    """
+    """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
     shares = _shares("importance weights", weights, 1)
     steps = offset + np.arange(len(shares))
     with _canvas(WIDE, 170) as axes:

@@ -26,7 +26,6 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions, and what to pass as `state` next."""
-        ...
 
 
 @runtime_checkable
@@ -35,7 +34,6 @@ class ReturnConditionedPolicy(Policy, Protocol):
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
         """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
-        ...
 
 
 class Normaliser(Protocol):
@@ -46,7 +44,6 @@ class Normaliser(Protocol):
 
     def normalize_obs(self, obs: Any) -> Any:
         """Observations `[V, *obs]` as the policy knows them; no statistics change."""
-        ...
 
 
 @runtime_checkable
@@ -57,7 +54,6 @@ class HasNormaliser(Policy, Protocol):
 
     def get_vec_normalize_env(self) -> Normaliser | None:
         """The normaliser of its environment, or None."""
-        ...
 
 
 @final

@@ -76,14 +76,13 @@ class PolicyReport:
     def to_json(self) -> dict[str, Any]:
         """Summary and episodes as plain numbers and lists."""
         arrays = {"returns": self.returns, "lengths": self.lengths, "success": self.success}
+        summary = ("episodes", "mean", "median", "std")
         return {
-            "episodes": self.episodes,
-            "mean": self.mean,
-            "median": self.median,
-            "std": self.std,
+            **{name: getattr(self, name) for name in summary},
             "interval": list(self.interval),
             "success_rate": self.success_rate,
-        } | {name: None if array is None else array.tolist() for name, array in arrays.items()}
+            **{name: None if array is None else array.tolist() for name, array in arrays.items()},
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -133,9 +132,9 @@ def evaluate_policy(
         ConfigError: less than one episode, environment or step.
         SpaceError: statistics of other observations than the policy's.
     """
-    require_in("episodes", episodes, 1, inf)
-    require_in("parallel", parallel, 1, inf)
-    require_in("max_steps", max_steps or 1, 1, inf)
+    settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
+    for name, value in settings.items():
+        require_in(name, value, 1, inf)
     envs = [make_env(env) for _ in range(min(parallel, episodes))]
     try:
         seeded = SeededEpisodes(envs, seed, episodes=episodes, max_steps=max_steps)
@@ -184,21 +183,13 @@ def evaluate_policies(
 
     One process evaluates a policy from its first to its last episode, so the reports do not depend
     on how many processes there are. New processes begin by importing the program that was started:
-    a script that asks for more than one needs `if __name__ == "__main__":`.
+    a script that asks for more than one needs `if __name__ == "__main__":`. They get the policies
+    and the function that makes the environment by pickle. More `processes` than processor cores are
+    of no use; 1 stays in this process.
 
-    Args:
-        policies: names to policies; with several processes pickle must be able to send them and
-            the function that makes the environment.
-        env: the id of an environment, or a function without arguments that makes one.
-        episodes: `K` per policy.
-        seed: of the first episode of each policy, so that all begin alike.
-        deterministic: passed to the policies.
-        parallel: `V`, environments that one policy sees as a batch. With 20 a policy costs little
-            beside the environments.
-        max_steps: cut episodes off after this many.
-        processes: how many work at once; 1 stays in this process. More than processor cores are
-            of no use.
-        on_report: called with each report as it is done, in any order.
+    The settings are those of `evaluate_policy`, with the same seeds for each policy. With 20
+    environments in `parallel` a policy costs little beside them. `on_report` is called with each
+    report as it is done, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.

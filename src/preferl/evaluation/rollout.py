@@ -38,11 +38,9 @@ class Environments(Protocol):
 
     def reset(self) -> Any:
         """Begin an episode in each; `[V, *obs]` the first observations."""
-        ...
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
         """Take `[V, *act]` actions; observations, rewards, dones and infos, `[V]` each."""
-        ...
 
 
 @final

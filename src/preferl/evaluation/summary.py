@@ -1,7 +1,7 @@
 """Blocks that reports share, and the usual report of a run that acted while it learned.
 
-The attention that a preference transformer pays to the steps of a segment is that of Kim et al.
-2023, "Preference Transformer", section 4.2: importance weights.
+The attention of a preference transformer to the steps of a segment is that of Kim et al. 2023,
+"Preference Transformer", section 4.2: importance weights.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -264,11 +264,7 @@ def preference_attention(
 
 
 def best_window(rewards: FloatArray, length: int) -> slice:
-    """The `length` steps in a row with the highest sum; all steps if there are no more.
-
-    >>> best_window(np.array([0.0, 1, 5, 2, 0]), 2)
-    slice(2, 4, None)
-    """
+    """The `length` steps in a row with the highest sum; all steps if there are no more."""
     if len(rewards) <= length:
         return slice(0, len(rewards))
     sums = np.cumsum(np.concatenate([[0.0], rewards]))

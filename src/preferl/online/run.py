@@ -17,11 +17,10 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
 from preferl.errors import require_in
-from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import draws, film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
-from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.evaluation.reward_report import RewardReport, TransitionReward, evaluate_reward
 from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher

@@ -302,7 +302,8 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     ([3], [0.5], [False])
     """
     config = config or AnnotatorConfig()
-    answers, counted = votes.tally(np.full(len(votes), True)), votes.tally(votes.counts)
+    answers = np.bincount(votes.annotator, minlength=votes.annotators)
+    counted = votes.tally(votes.counts)
     tied = votes.category == EQUAL
     lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])

@@ -26,6 +26,9 @@ from preferl.store.schema import Clip, Query
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
+CLIPS_AT_ONCE: Final = 2_000
+"""Clips that an import puts into one shard."""
+
 EPISODES_KEPT: Final = 4
 """The newest whole episodes; one that is being drawn is still there when the next ones come."""
 

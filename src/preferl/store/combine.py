@@ -185,10 +185,7 @@ CombineMethod = Literal["mean", "majority", "dawid_skene"]
 
 
 def combine_answers(
-    votes: Votes,
-    method: CombineMethod = "mean",
-    *,
-    config: DawidSkeneConfig | None = None,
+    votes: Votes, method: CombineMethod = "mean", *, config: DawidSkeneConfig | None = None
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Combine the answers to each query into one preference and weight.
 

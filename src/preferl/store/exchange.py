@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Select, case, select, union
@@ -38,7 +38,7 @@ from preferl.store.answer_table import (
     recount,
     timestamp,
 )
-from preferl.store.clips import clip_ids
+from preferl.store.clips import CLIPS_AT_ONCE, clip_ids
 from preferl.store.combine import CombineMethod
 from preferl.store.feedback import StoredFeedback
 from preferl.store.names import require_name
@@ -46,9 +46,6 @@ from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
 from preferl.store.tables import BATCH, writing_table, wrong_cell
-
-CLIPS_AT_ONCE: Final = 2_000
-"""Clips that go into one shard."""
 
 Origin = Callable[[str, int], tuple[int, ...]]
 """Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
@@ -74,12 +71,9 @@ def export_answers(
     Skipped, retracted and changed answers are there, too; those with `counts` are the current
     ones. `docs/annotate/data.md` explains every column.
 
-    Args:
-        store: where they are.
-        project_id: whose.
-        path: the file, replaced if it exists.
-        format: `"jsonl"`, `"csv"` or `"parquet"`; by the end of the file's name if None.
-        anonymous: write a digest instead of each name, the same in every export of this store.
+    The file is replaced if it exists. Its format is `"jsonl"`, `"csv"` or `"parquet"`, by the end
+    of its name if None. An `anonymous` export has a digest instead of each name, the same in every
+    export of this store.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -89,10 +83,7 @@ def export_answers(
     project = store.projects.get(project_id)
     origin = _origins(store, project_id)
     count = 0
-    with (
-        writing_table(Path(path), COLUMNS, format) as write,
-        store.database.read() as session,
-    ):
+    with writing_table(Path(path), COLUMNS, format) as write, store.database.read() as session:
         found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in found.partitions():
@@ -202,12 +193,13 @@ def import_answers(
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
     Answers whose key is there already are skipped, so that an import can be repeated. Missing
-    queries and people are made; people need an invitation before they can go on.
+    queries and people are made; people need an invitation before they can go on. The project may
+    have another name than in the file, all of which is held in memory.
 
     Args:
         store: where to.
-        project_id: which project; its own name does not have to be the one in the file.
-        path: the file; all of its rows are held in memory.
+        project_id: which project.
+        path: the file.
         clips: the folder that `export_segments` wrote beside it; None where they are here already.
         format: as for `export_answers`.
         owner: name for answers in the owner's name, who is somebody else in every store; they are
@@ -259,11 +251,7 @@ def export_segments(
     the name of each segment in the table of answers, and `cut`, the episode and first step of
     each and the episode of its last step, -1 where they are not known.
 
-    Args:
-        store: where they are.
-        project_id: whose.
-        path: the folder, replaced if it is one of preferl's.
-        combine: how several answers become one; comparisons without an answer are left out.
+    Comparisons without an answer are left out. A folder of preferl's is replaced.
 
     Raises:
         ConfigError: no such project.

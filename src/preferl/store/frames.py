@@ -160,14 +160,6 @@ class FunctionFrames:
     """Pictures from a function of segments and the row of one of them.
 
     It returns one per real step: `[real, height, width, 3]` bytes, or one picture after another.
-
-    >>> import numpy as np
-    >>> def black(segments, row):
-    ...     return np.zeros((segments.real[row], 64, 64), np.uint8)
-    >>> block = np.zeros((3, 1))
-    >>> one = Segments(block, block, np.zeros(3), np.array([0]), np.array([3]), 3)
-    >>> [picture.shape for picture in FunctionFrames(black)(one, 0)]
-    [(64, 64), (64, 64), (64, 64)]
     """
 
     def __init__(self, function: Callable[[Segments, int], Iterable[Array]]) -> None:
@@ -378,12 +370,7 @@ def frame_source(
     Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`
     with the arguments of `PixelFrames`, and `{"kind": "env", "env_id": ...}` with those of
     `EnvFrames`. An id such as `module:Id` is refused unless its module is of `trust` or belongs to
-    `preferl.trust.ALLOWED`.
-
-    Args:
-        spec: as a project has it.
-        trust: modules that whoever runs this trusts.
-        source: where the spec comes from, for messages.
+    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
 
     Raises:
         ConfigError: another kind, an argument that it does not have, or a module that nobody
@@ -412,10 +399,6 @@ def spec_for(observations: Observations, env_id: str | None = None) -> dict[str,
 
     Raises:
         ConfigError: neither pixels nor an environment.
-
-    >>> import numpy as np
-    >>> spec_for(np.zeros((5, 3)), "Pendulum-v1")
-    {'kind': 'env', 'env_id': 'Pendulum-v1'}
     """
     if holds_pixels(observations):
         return {"kind": "pixels"}

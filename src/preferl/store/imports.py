@@ -21,15 +21,12 @@ from preferl.errors import DataError
 from preferl.reading import parse_json
 from preferl.shapes import Array, IntArray
 from preferl.store.answer_table import add_answers, add_queries, known_answers, people_named
-from preferl.store.clips import clip_ids, known_clips
+from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
 from preferl.store.database import clock
 from preferl.store.names import require_name
 from preferl.store.queue import PREFERENCE
 from preferl.store.store import Store
 from preferl.store.tables import cell, cell_of, read_table, wrong_cell
-
-CLIPS_AT_ONCE = 2_000
-"""Clips that go into one shard."""
 
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
 """Kinds of answers by the preference that they come to."""
@@ -193,11 +190,7 @@ def import_comparisons(
 
 
 def occurrence(rows: IntArray) -> IntArray:
-    """`[R]` how often each row of `[R, C]` was there before.
-
-    >>> occurrence(np.array([[1, 2], [3, 4], [1, 2]])).tolist()
-    [0, 0, 1]
-    """
+    """`[R]` how often each row of `[R, C]` was there before."""
     group = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     order = np.argsort(group, kind="stable")
     count = np.empty(len(rows), np.int64)

@@ -196,10 +196,7 @@ def serve_rendering(
         StorageError: videos cannot be written, or the database is gone.
     """
     source = None if function is None else FunctionFrames.at(function)
-    with (
-        Store.open(location, files) as store,
-        RenderWorker(store, source, trust=trust) as worker,
-    ):
+    with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
         with _stopped_by_signals(worker):

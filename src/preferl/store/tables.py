@@ -46,9 +46,6 @@ def table_format(path: Path, wanted: str | None = None) -> Format:
 
     Raises:
         ConfigError: neither is a known one.
-
-    >>> table_format(Path("answers.csv"))
-    'csv'
     """
     found = wanted or Path(path).suffix.removeprefix(".").lower()
     if found not in get_args(Format):
@@ -63,12 +60,8 @@ def writing_table(
 ) -> Iterator[Write]:
     """Yield a function that adds rows; the file is there once the block has ended well.
 
-    Rows are cells in the order of `columns`; None is an empty cell everywhere.
-
-    Raises:
-        ConfigError: an unknown format.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: the file cannot be written.
+    Rows are cells in the order of `columns`; None is an empty cell everywhere. It raises as
+    `table_format` and `writing` do, and `MissingExtraError` for Parquet without `pyarrow`.
     """
     writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path, wanted)]
     with writing(Path(path)) as draft, writer(draft, columns) as write:

@@ -66,16 +66,14 @@ class Votes:
             raise _wrong("swapped", "bool", self.swapped.dtype)
         if len(set(self.names)) != len(self.names):
             raise _wrong("names", "different names", self.names)
-        for name, low, high in (
-            ("annotator", 0, self.annotators - 1),
-            ("query", 0, math.inf),
-            ("repeat_of", -1, math.inf),
-        ):
+        last = self.annotators - 1
+        ranges = {"annotator": (0, last), "query": (0, None), "repeat_of": (-1, None)}
+        for name, (low, high) in ranges.items():
             values = getattr(self, name)
             if not np.issubdtype(values.dtype, np.integer):
                 raise _wrong(name, "whole numbers", values.dtype)
-            expected = f"at least {low}" if high == math.inf else f"{low} to {high}"
-            _refuse(name, expected, values[(values < low) | (values > high)])
+            expected = f"at least {low}" if high is None else f"{low} to {high}"
+            _refuse(name, expected, values[np.clip(values, low, high) != values])
         for name in ("preference", "known"):
             values = getattr(self, name)
             allowed = np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0))
@@ -191,10 +189,6 @@ class Votes:
         """Rows of repeats, and of the same annotator's answers to the queries that they repeat.
 
         Repeats whose first answer is not among the votes are left out.
-
-        >>> votes = Votes.of([4, 7, 8], [0, 0, 0], [1, 0, 1], repeat_of=np.array([-1, 4, 5]))
-        >>> [rows.tolist() for rows in votes.repeated()]
-        [[1], [0]]
         """
         keys = self._keys(self.query)
         order = np.argsort(keys)
@@ -223,21 +217,13 @@ def _wrong(name: str, expected: str, got: object) -> DataError:
 
 
 def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
-    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`.
-
-    >>> value_counts(np.array([0, 0, 1]), np.array([2, 2, 0]), 3).tolist()
-    [[0, 0, 2], [1, 0, 0]]
-    """
+    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`."""
     units = int(unit.max(initial=-1)) + 1
     return np.bincount(unit * values + value, minlength=units * values).reshape(units, values)
 
 
 def categories(preference: FloatArray) -> IntArray:
-    """Preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`.
-
-    >>> categories(np.array([1, 0.5, 0, np.nan])).tolist()
-    [0, 1, 2, -1]
-    """
+    """Preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`."""
     return np.asarray(np.rint(2 - 2 * np.nan_to_num(preference, nan=1.5)), np.int64)
 
 
@@ -282,7 +268,8 @@ def krippendorff_alpha(votes: Votes, *, ties: bool = True) -> float:
     >>> krippendorff_alpha(votes)
     1.0
     """
-    return nominal_alpha(_answer_counts(votes, ties))
+    first = votes.first_answers
+    return nominal_alpha(first[ties | (first.category != EQUAL)].counts_by_query()[1])
 
 
 def nominal_alpha(counts: IntArray) -> float:
@@ -290,20 +277,20 @@ def nominal_alpha(counts: IntArray) -> float:
     return float(_alpha(_coincidences(counts).sum(0)))
 
 
-def raw_agreement(votes: Votes, *, ties: bool = True) -> float:
+def raw_agreement(votes: Votes) -> float:
     """Share of the pairs of answers to one query that are the same; NaN without such pairs.
 
     >>> raw_agreement(Votes.of([0, 0, 0], [0, 1, 2], [1, 1, 0]))
     0.3333333333333333
     """
-    counts = _answer_counts(votes, ties)
+    counts = votes.first_answers.counts_by_query()[1]
     pairs = _pairs(counts.sum(1)).sum()
     return float(_pairs(counts).sum() / pairs) if pairs else math.nan
 
 
-def chance_agreement(votes: Votes, *, ties: bool = True) -> float:
+def chance_agreement(votes: Votes) -> float:
     """Share of pairs that would be the same by chance: two answers drawn from all that count."""
-    totals = _coincidences(_answer_counts(votes, ties)).sum((0, 1))
+    totals = _coincidences(votes.first_answers.counts_by_query()[1]).sum((0, 1))
     count = totals.sum()
     return float(_pairs(totals).sum() / _pairs(count)) if count else math.nan
 
@@ -328,7 +315,7 @@ def agreement_matrix(votes: Votes) -> tuple[FloatArray, IntArray]:
 
 
 def agreement_report(
-    votes: Votes, rng: np.random.Generator, *, ties: bool = True, resamples: int = 2000
+    votes: Votes, rng: np.random.Generator, *, resamples: int = 2000
 ) -> AgreementReport:
     """Alpha with its interval, raw agreement, chance, and how much data they rest on.
 
@@ -338,7 +325,7 @@ def agreement_report(
     >>> report.alpha, report.raw, report.note
     (None, 1.0, 'not enough data: 1 of at least 10 pairs with two answers')
     """
-    counts = _answer_counts(votes, ties)
+    counts = votes.first_answers.counts_by_query()[1]
     counts = counts[counts.sum(1) > 1]
     queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
     alpha = nominal_alpha(counts)
@@ -352,18 +339,12 @@ def agreement_report(
         alpha=None if note else alpha,
         low=low,
         high=high,
-        raw=raw_agreement(votes, ties=ties) if pairs else None,
-        chance=chance_agreement(votes, ties=ties) if pairs else None,
+        raw=raw_agreement(votes) if pairs else None,
+        chance=chance_agreement(votes) if pairs else None,
         queries=queries,
         pairs=pairs,
         note=note,
     )
-
-
-def _answer_counts(votes: Votes, ties: bool) -> IntArray:
-    """`[Q, 3]` how often each answer was given to each query, by different people."""
-    first = votes.first_answers
-    return first[ties | (first.category != EQUAL)].counts_by_query()[1]
 
 
 def _coincidences(counts: IntArray) -> FloatArray:
