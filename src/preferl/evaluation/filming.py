@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, final
 
 import gymnasium
@@ -62,39 +61,30 @@ def film(
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
     draw_off_screen()
-    stage = _Filmed(make_env(env, render_mode="rgb_array"), every)
+    stage, frames = make_env(env, render_mode="rgb_array"), []
     try:
         draw_plainly(stage)
-        acting = rollout(policy, SeededEpisodes([stage], seed), deterministic=deterministic)
-        for _ in islice(acting, steps):
-            pass
-        return np.stack(stage.frames)
+        envs = SeededEpisodes([stage], seed)
+        acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
+        for step in range(steps):
+            if step % every == 0:
+                frames.append(_picture(stage))
+            next(acting)
     finally:
         stage.close()
+    return np.stack(frames)
 
 
-@final
-class _Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Takes a picture before every so many steps."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
-        super().__init__(env)
-        self._every, self._steps = every, 0
-        self.frames: list[Array] = []
-
-    def step(self, action: Any) -> Any:
-        if self._steps % self._every == 0:
-            frame: Any = self.env.render()
-            if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-                raise ConfigError.mismatch(
-                    "what the environment renders",
-                    expected="a picture [height, width, 3]",
-                    got=type(frame).__name__,
-                    fix="Film an environment that supports render_mode='rgb_array'.",
-                )
-            self.frames.append(frame.astype(np.uint8))
-        self._steps += 1
-        return self.env.step(action)
+def _picture(env: gymnasium.Env[Any, Any]) -> Array:
+    frame: Any = env.render()
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
+        raise ConfigError.mismatch(
+            "what the environment renders",
+            expected="a picture [height, width, 3]",
+            got=type(frame).__name__,
+            fix="Film an environment that supports render_mode='rgb_array'.",
+        )
+    return frame.astype(np.uint8)
 
 
 def draws(env: EnvSource) -> bool:

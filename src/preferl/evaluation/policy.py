@@ -13,6 +13,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from preferl.configs import plain
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
@@ -75,14 +76,9 @@ class PolicyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Summary and episodes as plain numbers and lists."""
-        arrays = {"returns": self.returns, "lengths": self.lengths, "success": self.success}
-        summary = ("episodes", "mean", "median", "std")
-        return {
-            **{name: getattr(self, name) for name in summary},
-            "interval": list(self.interval),
-            "success_rate": self.success_rate,
-            **{name: None if array is None else array.tolist() for name, array in arrays.items()},
-        }
+        summary = ("episodes", "mean", "median", "std", "interval", "success_rate")
+        names = (*summary, "returns", "lengths", "success")
+        return plain({name: getattr(self, name) for name in names})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

@@ -47,20 +47,12 @@ def run_report(
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Report:
-    """Put a report together, ready for `write_report`.
+    """Put the report of a run together, ready for `write_report`.
 
-    Args:
-        title: of the report.
-        policies: names to evaluated policies in the order to show, such as random, taught, oracle.
-        taught: which of them the run is about.
-        reward: the learned reward on held-out answers.
-        controls: names to other rewards on the same answers.
-        curves: returns over environment steps while learning.
-        clips: such as before and after.
-        reward_figures: more drawings of the reward, such as `reward_over_clip`.
-        lead: one or two sentences below the title.
-        facts: numbers beside return and accuracy, such as how many answers were asked for.
-        details: names to settings and versions, folded away.
+    It shows the `policies` in their order, such as random, taught, oracle, and is about the
+    `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
+    answers; `reward_figures` are more drawings of it. The `curves` are returns over environment
+    steps. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
     Raises:
         DataError: `taught` is not one of the policies.

@@ -194,18 +194,12 @@ def import_answers(
 
     Answers whose key is there already are skipped, so that an import can be repeated. Missing
     queries and people are made; people need an invitation before they can go on. The project may
-    have another name than in the file, all of which is held in memory.
+    have another name than in the file, all of which is held in memory. Unless its `clips` are here
+    already, they come from the folder that `export_segments` wrote beside it.
 
-    Args:
-        store: where to.
-        project_id: which project.
-        path: the file.
-        clips: the folder that `export_segments` wrote beside it; None where they are here already.
-        format: as for `export_answers`.
-        owner: name for answers in the owner's name, who is somebody else in every store; they are
-            refused without one.
-        without_same: leave out answers about a clip and itself, which earlier versions asked for;
-            they are refused otherwise, since they hold no information.
+    Answers in the owner's name, who is somebody else in every store, get the name `owner`; without
+    one they are refused. Answers about a clip and itself, which earlier versions asked for, hold no
+    information: they are refused, or left out `without_same`.
 
     Raises:
         ConfigError: an unknown format or project.

@@ -56,12 +56,8 @@ def import_labels(
     """Import the answers of a folder of Uni-RLHF or of the Preference Transformer.
 
     They are about `episodes`, with `states` if people are to see the clips. The annotator is `name`
-    or else the folder's; `length` and `crossing` are those of `load_labels`.
-
-    Raises:
-        ConfigError: no such project.
-        DataError: labels that `load_labels` refuses, or that are neither for a side nor equal.
-        StorageError: the folder cannot be read, or the store not written to.
+    or else the folder's; `length` and `crossing` are those of `load_labels`, whose errors are
+    raised, beside those of `import_comparisons`.
     """
     folder = Path(folder)
     found = load_labels(folder, episodes, length=length, crossing=crossing).comparisons
@@ -86,12 +82,7 @@ def import_table(
     with `length` if it is not that of the import. CSV has such objects as text. Further columns
     may be `equal`, true where neither was better, and `annotator`, otherwise `name` or else the
     file's. The format is JSON lines, CSV or Parquet, by the end of the file's name if not given.
-
-    Raises:
-        ConfigError: no such project, or an unknown format.
-        DataError: a cell that is wrong, naming file, row and column.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: a file cannot be read, or the store not written to.
+    The errors of `read_chosen` and `import_comparisons` are raised.
     """
     path = Path(path)
     comparisons, named = read_chosen(path, episodes, length=length, wanted=format)
@@ -104,13 +95,9 @@ def import_drlhp(
 ) -> ImportReport:
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
-    Nothing in it is executed, see `load_drlhp_preferences`. The annotator, who is not in the file,
-    is `name` or else the file's.
-
-    Raises:
-        ConfigError: no such project.
-        DataError: the file is cut, holds something else, or asks for code to run.
-        StorageError: the store cannot be written to.
+    `load_drlhp_preferences` reads it and executes nothing in it, and `import_comparisons` stores
+    it. The annotator, who is not in the file,
+    is `name` or else the file's. The errors of both functions are raised.
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)
@@ -235,7 +222,10 @@ def read_chosen(
     The order of the clips in a pair follows their content and is independent of the answer.
 
     Raises:
+        ConfigError: an unknown format.
         DataError: a cell that is wrong, naming file, row and column; clips of different kinds.
+        MissingExtraError: Parquet without the extra `parquet`.
+        StorageError: the file cannot be read.
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal, people = [], []

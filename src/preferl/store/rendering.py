@@ -182,14 +182,10 @@ def serve_rendering(
 
     Clips that failed before are tried again, since what was missing may be there by now.
 
-    Args:
-        location: a store's folder or database, as `Store.open` takes it.
-        files: its folder of clips and videos, where that is another.
-        function: `module:function` that draws every clip, instead of the projects' `frames`.
-        trust: modules that the `frames` of projects may import (see `preferl.trust`).
-        parent: the process to end with; None goes on alone.
-        poll_seconds: how often to look for clips when there were none.
-        once: end when there is nothing left to draw.
+    The store is opened as `Store.open` does. A `function`, named `module:function`, draws every
+    clip instead of the projects' `frames`, which may import modules of `trust` (see
+    `preferl.trust`). It ends with the `parent` process, if one is given, and `once` there is
+    nothing left to draw; otherwise it looks for clips every `poll_seconds`.
 
     Raises:
         ConfigError: no such store or function.
