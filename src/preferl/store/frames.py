@@ -122,23 +122,21 @@ def _wide(leaf: Array) -> bool:
 
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
-    fix = f"Name {'one' if key is None else 'another'} as `key`, or let the environment draw."
-    found: Mapping[str, Array | None]
-    if isinstance(observations, Mapping):
-        found = _pictures(observations) if key is None else {key: observations.get(key)}
-        names = f"one of {[*observations]}"
-    else:
-        found, names = {"": observations}, "an array"
-    if len(found) != 1:
-        got = f"{[*found] or 'none'} among {[*observations]}"
-        expected = "one observation that holds them"
-        raise DataError.mismatch("pictures", expected=expected, got=got, fix=fix)
-    (pixels,) = found.values()
-    if pixels is None or not _wide(pixels):
-        expected = f"{names} with pictures [T, height, width, channels]"
-        got = f"{key!r} of shape {None if pixels is None else pixels.shape}"
-        raise DataError.mismatch("pictures", expected=expected, got=got, fix=fix)
-    return pixels
+    """The only array of pictures, or the one that is named."""
+    named = observations if isinstance(observations, Mapping) else {key or "": observations}
+    found = named if key is None else {name: leaf for name, leaf in named.items() if name == key}
+    if key is None and isinstance(observations, Mapping):
+        found = _pictures(observations)
+    wide = [leaf for leaf in found.values() if _wide(leaf)]
+    if len(wide) != 1:
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+        raise DataError.mismatch(
+            "pictures" if key is None else f"pictures {key!r}",
+            expected="one array [T, height, width, channels]",
+            got=f"{len(wide) or 'none'} among {shapes}",
+            fix="Name the one to show as `key`, or let the environment draw.",
+        )
+    return wide[0]
 
 
 def _bytes(picture: Array) -> Array:
