@@ -176,7 +176,7 @@ def test_modules_are_imported_and_programs_started_in_few_places():
         "_optional.py",  # tables of our own names, as the next
         "cli/main.py",
         "registry.py",  # by a table of our own names, what a module adds to it, or `admitted`
-        "store/simulation.py",  # mujoco
+        "store/frames.py",  # mujoco
         "training/state_files.py",  # by a table of our own names as well
         "trust.py",
     ]

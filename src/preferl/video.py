@@ -1,4 +1,4 @@
-"""Frames to a video that every browser plays and steps through."""
+"""Encode frames as a video that every browser plays and steps through."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -13,7 +13,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
 
 SMALLEST = 256
-"""Pixels of the shorter side below which a picture is hard to judge, and is scaled up."""
+"""Pixels of the shorter side below which a picture is too small to see, and is scaled up."""
 
 LARGEST = 2048
 """Pixels of the longer side that scaling up never passes."""
@@ -23,7 +23,7 @@ KEYFRAME_EVERY = 10
 
 
 def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> bytes:
-    """Frames as an H.264 MP4 that begins to play before it is loaded.
+    """Encode frames as an H.264 MP4 that begins to play before it is loaded.
 
     The constrained baseline profile has no frames that refer to later ones, so that frame `t`
     is shown at exactly `t / fps` seconds, on telephones, too. Equal frames give equal bytes.
@@ -45,14 +45,14 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     """
     if fps < 1:
         raise ConfigError.mismatch("fps", expected="at least 1", got=fps)
-    pictures = _colour(frames)
+    pictures = (_fit(picture, smallest) for picture in _colour(frames))
     first = next(pictures, None)
     if first is None:
         raise DataError.mismatch("frames", expected="one or more", got="none")
     # The index can only move to the front of a file that has a name.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
-        _write(file, (_fit(picture, smallest) for picture in chain([first], pictures)), fps)
+        _write(file, first, pictures, fps)
         return file.read_bytes()
 
 
@@ -62,19 +62,12 @@ def _colour(frames: Iterable[Array]) -> Iterator[Array]:
     for frame in frames:
         picture = frame[..., None] if frame.ndim == 2 else frame
         size = size or picture.shape
-        if (
-            picture.ndim != 3
-            or picture.shape[-1] not in (1, 3)
-            or picture.dtype != np.uint8
-            or picture.shape != size
-            or not picture.size
-        ):
-            raise DataError.mismatch(
-                "frames",
-                expected="[T, height, width, 3 or 1] of uint8"
-                + ("" if picture.shape == size else f", each {size} like the first"),
-                got=f"one of {frame.shape} of {frame.dtype}",
-            )
+        is_colour = picture.ndim == 3 and picture.shape[-1] in (1, 3) and picture.size
+        if not is_colour or picture.dtype != np.uint8 or picture.shape != size:
+            alike = "" if picture.shape == size else f", each {size} like the first"
+            expected = f"[T, height, width, 3 or 1] of uint8{alike}"
+            got = f"one of {frame.shape} of {frame.dtype}"
+            raise DataError.mismatch("frames", expected=expected, got=got)
         yield np.broadcast_to(picture, (*picture.shape[:2], 3))
 
 
@@ -88,20 +81,15 @@ def _fit(picture: Array, smallest: int) -> Array:
     return np.pad(large, (*odd, (0, 0)), mode="edge") if any(map(any, odd)) else large
 
 
-def _write(file: Path, frames: Iterator[Array], fps: int) -> None:
+def _write(file: Path, first: Array, rest: Iterator[Array], fps: int) -> None:
     with av.open(str(file), "w", options={"movflags": "+faststart"}) as container:
         stream: Any = container.add_stream("libx264", rate=fps)
         stream.pix_fmt = "yuv420p"
-        stream.options = {
-            "preset": "veryfast",
-            "crf": "23",
-            "profile": "baseline",
-            "g": str(KEYFRAME_EVERY),
-        }
+        keyframes = {"g": str(KEYFRAME_EVERY)}
+        stream.options = {"preset": "veryfast", "crf": "23", "profile": "baseline"} | keyframes
         stream.thread_count = 1  # with more, the bytes differ from machine to machine
-        first = next(frames)
         stream.height, stream.width = first.shape[:2]
-        for frame in chain([first], frames):
+        for frame in chain([first], rest):
             picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
             container.mux(stream.encode(picture))
         container.mux(stream.encode(None))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from preferl.evaluation import RandomPolicy, evaluate_policy
-from preferl.evaluation.environments import (
+from preferl.evaluation.rollout import (
     CORRECTIONS,
     make_task_env,
     task_env,

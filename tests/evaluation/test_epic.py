@@ -6,7 +6,7 @@ import pytest
 from preferl.data import Episodes, window_indices
 from preferl.errors import ConfigError
 from preferl.evaluation import epic_distance, markovian, oracle, step_rewards
-from preferl.evaluation.epic import _following
+from preferl.evaluation.reward_report import _following
 from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
 
@@ -109,7 +109,7 @@ class Lookback:
 def test_step_rewards_give_each_step_its_history(
     episodes: Episodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preferl.evaluation.epic.CHUNK", 7)
+    monkeypatch.setattr("preferl.evaluation.reward_report.CHUNK", 7)
     rows, mask = window_indices(episodes.start_of_step, 3)
     expected = Lookback()(episodes.observations, episodes.actions[rows], mask)
     np.testing.assert_allclose(step_rewards(Lookback(), episodes), expected)

@@ -11,15 +11,15 @@ import pytest
 
 from preferl.errors import DataError
 from preferl.evaluation import Calibration
-from preferl.evaluation.drawing import VARIABLES
 from preferl.evaluation.plots import (
+    VARIABLES,
     Curve,
     Share,
     _like,
     accuracy_bars,
-    arm_scores,
     attention_map,
     calibration_diagram,
+    condition_scores,
     episode_returns,
     importance_bar,
     learning_curves,
@@ -41,9 +41,11 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "calibration": lambda: calibration_diagram(Calibration((0.2, 0.9), (0.3, 1.0), (5, 50), 0.1)),
     "uncalibrated": lambda: calibration_diagram(Calibration((), (), (), None)),
     "accuracy": lambda: accuracy_bars([Share("learned", 0.9, (0.8, 0.95))]),
-    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)], chance=None),
+    "many": lambda: accuracy_bars([Share(str(i), 0.5, (0.4, 0.6)) for i in range(9)]),
     "returns": lambda: episode_returns({"random": VALUES, "taught": VALUES[:1]}, emphasis="taught"),
-    "arms": lambda: arm_scores({"learned": VALUES, "zero": VALUES[:1]}, emphasis="learned"),
+    "conditions": lambda: condition_scores(
+        {"learned": VALUES, "zero": VALUES[:1]}, emphasis="learned"
+    ),
     "attention": lambda: attention_map(np.array([[0.5, 0.5], [0.0, 1.0]])),
     "importance": lambda: importance_bar(np.array([0.1, 0.2, 0.7]), offset=10),
 }
@@ -139,14 +141,14 @@ def png(encoded: str) -> np.ndarray:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: arm_scores({}),
+        lambda: condition_scores({}),
         lambda: attention_map(np.zeros((2, 3))),
         lambda: attention_map(np.zeros(3)),
         lambda: importance_bar(np.zeros(0)),
         lambda: importance_bar(np.zeros((2, 2))),
     ],
 )
-def test_what_cannot_be_drawn_of_arms_and_attention(draw: Callable[[], str]) -> None:
+def test_what_cannot_be_drawn_of_conditions_and_attention(draw: Callable[[], str]) -> None:
     with pytest.raises(DataError):
         draw()
 

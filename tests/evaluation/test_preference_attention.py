@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from preferl.evaluation.attention import preference_attention
+from preferl.evaluation.summary import preference_attention
 from preferl.models import (
     Ensemble,
     MLPReward,

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.evaluation import PaidPolicy, RandomPolicy, SeededEpisodes, rollout, step_rewards
+from preferl.evaluation import (
+    RandomPolicy,
+    ReturnConditionedPolicy,
+    SeededEpisodes,
+    rollout,
+    step_rewards,
+)
 from preferl.evaluation.filming import show
 from preferl.models import LSTMReward
 from preferl.testing import FadingModel, PointWorld
@@ -81,7 +87,7 @@ def test_what_a_step_holds():
 
 def test_a_policy_that_goes_by_what_it_earns_learns_of_it():
     policy = Earning()
-    assert isinstance(policy, PaidPolicy)
+    assert isinstance(policy, ReturnConditionedPolicy)
     list(islice(rollout(policy, Worlds()), 2))
     assert policy.earnings == [[1, 2, 3], [2, 3, 4]]
     policy = Earning()

@@ -3,8 +3,8 @@
 import gymnasium
 import numpy as np
 
-from preferl.evaluation.attention import best_window
 from preferl.evaluation.filming import show
+from preferl.evaluation.summary import best_window
 from preferl.offline import BehaviourCloning, OfflinePolicy
 
 

@@ -27,7 +27,7 @@ from preferl.data import (
     save_comparisons,
     save_episodes,
 )
-from preferl.data.arrays import load_segments, save_segments
+from preferl.data.arrays import load_arrays, load_segments, save_segments
 from preferl.data.sources import (
     load_d4rl,
     load_demonstrations,
@@ -60,8 +60,7 @@ from preferl.online import PPOConfig, build_algorithm
 from preferl.online.saving import _Spaces, load_policy, save_policy
 from preferl.reporting import read_jsonl
 from preferl.store.answer_table import COLUMNS, read_answers
-from preferl.store.chosen import read_chosen
-from preferl.store.clip_folder import load_arrays
+from preferl.store.imports import read_chosen
 from preferl.store.store import Store
 from preferl.store.tables import writing_table
 from preferl.testing import make_episodes

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
-from preferl.evaluation import PaidPolicy, evaluate_policy
+from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_policy import DecisionTransformerPolicy
 from preferl.offline.learner_configs import DTRConfig
@@ -143,7 +143,7 @@ def test_a_learned_reward_is_spent_in_place_of_the_environments(policy, rng) -> 
 
 
 def test_evaluation_tells_it_what_it_earned(policy) -> None:
-    assert isinstance(policy, PaidPolicy)
+    assert isinstance(policy, ReturnConditionedPolicy)
     one = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=1)
     four = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=4)
     np.testing.assert_allclose(one.returns, four.returns, rtol=1e-4)

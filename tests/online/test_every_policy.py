@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from preferl.evaluation import PaidPolicy, evaluate_policies, evaluate_policy, film
+from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evaluate_policy, film
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline import report as offline_report
@@ -109,7 +109,7 @@ def expected(policy) -> Any:
             shown = policy.get_vec_normalize_env().normalize_obs(shown)
         action, state = policy.predict(shown, state, start, deterministic=True)
         seen, reward, *_ = env.step(action[0])
-        if isinstance(policy, PaidPolicy):
+        if isinstance(policy, ReturnConditionedPolicy):
             policy.earned(state, np.array([reward]))
         actions.append(float(action[0, 0]))
     assert np.ptp(actions) > 1e-3, "a policy that always does the same would hide mistakes"

@@ -7,15 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.agreement import (
+from preferl.store.votes import (
+    Votes,
     agreement_matrix,
     agreement_report,
     chance_agreement,
     krippendorff_alpha,
     nominal_alpha,
     raw_agreement,
+    value_counts,
 )
-from preferl.store.votes import Votes, value_counts
 
 NAN = np.nan
 KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal alpha .743
@@ -135,7 +136,7 @@ def test_who_agrees_with_whom() -> None:
 @pytest.mark.parametrize("queries", [0, 9])
 def test_little_data_says_so(queries: int, rng: np.random.Generator) -> None:
     report = agreement_report(votes_of(rng.integers(2, size=(2, queries)) * 1.0), rng)
-    assert (report.alpha, report.low, report.high, report.enough) == (None, None, None, False)
+    assert (report.alpha, report.low, report.high) == (None, None, None)
     assert report.note.startswith(f"not enough data: {queries} of at least 10")
     assert report.queries == report.pairs == queries
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.carelessness import (
+from preferl.store.annotators import (
     CarelessConfig,
     estimate_carelessness,
     evidence_on_known,

@@ -12,8 +12,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.store.answer_table import COLUMNS
-from preferl.store.clip_folder import export_segments, import_segments
-from preferl.store.exchange import export_answers, import_answers
+from preferl.store.exchange import export_answers, export_segments, import_answers, import_segments
 from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Annotator, Answer, Query
 from preferl.store.store import Store

@@ -30,7 +30,7 @@ def test_answers_in_a_notebook_are_answers_like_any_other(dots):
     assert "Which is &lt;b&gt;better" in queue.html
     assert len(re.findall(r'src="data:video/mp4;base64,', queue.html)) == 2
     first = queue.question
-    queue.say("left")
+    queue.answer("left")
     assert queue.question.query_id != first.query_id
     votes = store.questions.votes(project.id)
     assert votes.names == ("Ann",)
@@ -40,11 +40,11 @@ def test_answers_in_a_notebook_are_answers_like_any_other(dots):
     queue.undo()
     assert queue.question.query_id == first.query_id
     assert (queue.question.left, queue.question.right) == (first.left, first.right)
-    queue.say("equal")
-    queue.say("cannot_tell")
+    queue.answer("equal")
+    queue.answer("cannot_tell")
     assert queue.question is None
     assert "annotate render" in queue.html
-    queue.say("left")  # nothing is asked, so nothing is said
+    queue.answer("left")  # nothing is asked, so nothing is stored
     assert len(store.questions.votes(project.id).query) == 2
 
 
@@ -53,7 +53,7 @@ def test_what_was_answered_on_the_page_is_told(dots):
     queue = NotebookQueue(store, project)
     assert queue.person.role == "admin"
     store.queue.answer(queue.person.id, queue.question.token, "on-the-page", "left")
-    queue.say("right")
+    queue.answer("right")
     assert "answered already" in queue.html
     assert queue.question is not None
     again = NotebookQueue(store, project)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.agreement import raw_agreement
+from preferl.store.votes import raw_agreement
 from preferl.testing import CrowdConfig, simulate_crowd
 
 

@@ -17,12 +17,11 @@ from preferl.annotate.pages import page
 from preferl.annotate.progress import moment, program_words, reward_words, statement
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.shapes import FloatArray
-from preferl.store.agreement import agreement_report
 from preferl.store.annotators import annotator_report
 from preferl.store.people import LONGEST_NAME
 from preferl.store.schema import Annotator, RewardVersion, Role
 from preferl.store.store import Store
-from preferl.store.votes import Votes
+from preferl.store.votes import Votes, agreement_report
 
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]

@@ -167,8 +167,8 @@ def run_serve(config: ServeConfig) -> None:
     from preferl.cli.console import echo
 
     echo("Starting the page ...")  # what follows takes seconds
-    from preferl.annotate.serve import serve
     from preferl.annotate.app import AnnotateSettings
+    from preferl.annotate.serve import serve
     from preferl.store.status import STATUS_FILE
     from preferl.trust import trust_options
 
@@ -251,8 +251,7 @@ def run_invite(config: InviteConfig) -> None:
 def run_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
     from preferl.cli.console import echo
-    from preferl.store.clip_folder import export_segments
-    from preferl.store.exchange import export_answers
+    from preferl.store.exchange import export_answers, export_segments
 
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)

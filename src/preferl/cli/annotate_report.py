@@ -69,8 +69,8 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
     import numpy as np
 
     from preferl.configs import plain
-    from preferl.store.agreement import agreement_report
     from preferl.store.annotators import annotator_report
+    from preferl.store.votes import agreement_report
 
     votes = store.questions.votes(project.id)
     kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}
@@ -156,7 +156,7 @@ def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
-    from preferl.evaluation.page import Fact, Report, Section, Table, write_report
+    from preferl.evaluation.report import Fact, Report, ReportTable, Section, write_report
 
     progress, agreement = numbers["progress"], numbers["agreement"]
     raw, chance = _percent(agreement["raw"]), f"{_percent(agreement['chance'])} by chance"
@@ -166,7 +166,7 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
         Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
     )
     sections = [
-        Section(title, tables=(Table(title, heads or ("", ""), rows),))
+        Section(title, tables=(ReportTable(title, heads or ("", ""), rows),))
         for title, rows, heads in grids
     ]
     if remarks := _remarks(numbers):

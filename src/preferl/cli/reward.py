@@ -253,7 +253,7 @@ def _write_report(
 ) -> None:
     """How the fit went, and the rewards of the episode with the highest true return."""
     from preferl.configs import to_json
-    from preferl.evaluation.page import Fact, Report, Section, write_report
+    from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import accuracy_figure, reward_figure
     from preferl.runs import versions
 

@@ -203,7 +203,7 @@ def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> No
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, _arrays_of(segments, _SEGMENTS), about, durable=durable)
+    save_arrays(path, segment_arrays(segments), about, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
@@ -215,7 +215,7 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    arrays = _arrays_of(comparisons.segments, _SEGMENTS) | _arrays_of(comparisons, _ANSWERS)
+    arrays = segment_arrays(comparisons.segments) | _arrays_of(comparisons, _ANSWERS)
     save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
@@ -267,6 +267,11 @@ _EPISODES: Final = (
 _SEGMENTS: Final = ("observations", "actions", "rewards", "start", "real", "origin", "states")
 _ANSWERS: Final = ("pairs", "preference", "weight", "annotator")
 _OPTIONAL: Final = {"states", "origin", "annotator"}
+
+
+def segment_arrays(segments: Segments) -> dict[str, Array]:
+    """The arrays of segments by their names in a folder."""
+    return _arrays_of(segments, _SEGMENTS)
 
 
 def _arrays_of(table: Any, names: Collection[str]) -> dict[str, Array]:

@@ -10,16 +10,11 @@ from preferl.evaluation.rollout import rollout as rollout
 
 if TYPE_CHECKING:
     from preferl.data.tasks import normalised_score as normalised_score
-    from preferl.evaluation.environments import CORRECTIONS as CORRECTIONS
-    from preferl.evaluation.environments import make_task_env as make_task_env
-    from preferl.evaluation.environments import task_env as task_env
-    from preferl.evaluation.epic import epic_distance as epic_distance
-    from preferl.evaluation.epic import markovian as markovian
     from preferl.evaluation.filming import film as film
     from preferl.evaluation.filming import frame_rate as frame_rate
-    from preferl.evaluation.policies import PaidPolicy as PaidPolicy
     from preferl.evaluation.policies import Policy as Policy
     from preferl.evaluation.policies import RandomPolicy as RandomPolicy
+    from preferl.evaluation.policies import ReturnConditionedPolicy as ReturnConditionedPolicy
     from preferl.evaluation.policies import on_raw_observations as on_raw_observations
     from preferl.evaluation.policy import PolicyReport as PolicyReport
     from preferl.evaluation.policy import evaluate_policies as evaluate_policies
@@ -27,9 +22,14 @@ if TYPE_CHECKING:
     from preferl.evaluation.reward_report import Calibration as Calibration
     from preferl.evaluation.reward_report import RewardReport as RewardReport
     from preferl.evaluation.reward_report import calibration as calibration
+    from preferl.evaluation.reward_report import epic_distance as epic_distance
     from preferl.evaluation.reward_report import evaluate_reward as evaluate_reward
+    from preferl.evaluation.reward_report import markovian as markovian
+    from preferl.evaluation.rollout import CORRECTIONS as CORRECTIONS
     from preferl.evaluation.rollout import SeededEpisodes as SeededEpisodes
     from preferl.evaluation.rollout import Step as Step
+    from preferl.evaluation.rollout import make_task_env as make_task_env
+    from preferl.evaluation.rollout import task_env as task_env
     from preferl.feedback.step_rewards import CONTROLS as CONTROLS
     from preferl.feedback.step_rewards import Reward as Reward
     from preferl.feedback.step_rewards import negated as negated

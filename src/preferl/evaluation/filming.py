@@ -1,8 +1,7 @@
-"""A policy at work, as pictures, and one episode of it with all its steps."""
+"""Film a policy, and record one episode of it with all its steps."""
 
 import logging
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, final
 
 import gymnasium
@@ -10,27 +9,23 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout, task_env
 from preferl.shapes import Array, map_observations
 from preferl.simulators import draw_off_screen, draw_plainly
 
 logger = logging.getLogger(__name__)
 
 MOST_STEPS = 500
-"""An episode that is shown is cut off here: longer ones are not watched, and weigh on the page."""
+"""A filmed episode is cut off here: longer ones are not watched, and make the report large."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Shown:
-    """An episode to look at.
+class FilmedEpisode:
+    """A single episode, and a frame `[height, width, 3]` of each step if it can be drawn.
 
-    Attributes:
-        episode: the only one in it.
-        frames: `[T, height, width, 3]` bytes, one per step; None where nothing can be drawn.
-        rate: frames per second at which it is meant to be watched.
+    The `rate` is the frames per second at which it is meant to be watched.
     """
 
     episode: Episodes
@@ -47,7 +42,7 @@ def film(
     every: int = 1,
     deterministic: bool = True,
 ) -> Array:
-    """Frames of a policy; when an episode ends, the next one follows.
+    """Film a policy; when an episode ends, the next one follows.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -66,43 +61,34 @@ def film(
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
     draw_off_screen()
-    stage = _Filmed(make_env(env, render_mode="rgb_array"), every)
+    stage, frames = make_env(env, render_mode="rgb_array"), []
     try:
         draw_plainly(stage)
-        acting = rollout(policy, SeededEpisodes([stage], seed), deterministic=deterministic)
-        for _ in islice(acting, steps):
-            pass
-        return np.stack(stage.frames)
+        envs = SeededEpisodes([stage], seed)
+        acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
+        for step in range(steps):
+            if step % every == 0:
+                frames.append(_picture(stage))
+            next(acting)
     finally:
         stage.close()
+    return np.stack(frames)
 
 
-@final
-class _Filmed(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Takes a picture before every so many steps."""
-
-    def __init__(self, env: gymnasium.Env[Any, Any], every: int) -> None:
-        super().__init__(env)
-        self._every, self._steps = every, 0
-        self.frames: list[Array] = []
-
-    def step(self, action: Any) -> Any:
-        if self._steps % self._every == 0:
-            frame: Any = self.env.render()
-            if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-                raise ConfigError.mismatch(
-                    "what the environment renders",
-                    expected="a picture [height, width, 3]",
-                    got=type(frame).__name__,
-                    fix="Film an environment that supports render_mode='rgb_array'.",
-                )
-            self.frames.append(frame.astype(np.uint8))
-        self._steps += 1
-        return self.env.step(action)
+def _picture(env: gymnasium.Env[Any, Any]) -> Array:
+    frame: Any = env.render()
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
+        raise ConfigError.mismatch(
+            "what the environment renders",
+            expected="a picture [height, width, 3]",
+            got=type(frame).__name__,
+            fix="Film an environment that supports render_mode='rgb_array'.",
+        )
+    return frame.astype(np.uint8)
 
 
 def draws(env: EnvSource) -> bool:
-    """Whether the environment says that it can draw pictures."""
+    """Whether the environment declares that it can draw pictures."""
     return "rgb_array" in (_metadata(env).get("render_modes") or ())
 
 
@@ -117,14 +103,10 @@ def _metadata(env: EnvSource) -> dict[str, Any]:
     return stage.metadata
 
 
-def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> Shown:
-    """Let a policy act for an episode; it is drawn where the environment can.
+def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:
+    """Let a policy act for an episode of a task, and film it where the environment can draw.
 
-    Args:
-        policy: acts a second time to be drawn, and then does the same.
-        env_id: the environment, as its task defines it.
-        seed: of the episode.
-        max_steps: of the task.
+    The policy acts a second time to be drawn, and has to do the same then.
     """
     env, steps = task_env(env_id), min(MOST_STEPS, max_steps or MOST_STEPS)
     stage = env()
@@ -140,7 +122,7 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
         # of training are not lost for want of a picture.
         except Exception as error:
             logger.warning("%s cannot be drawn here: %r", env_id, error)
-    return Shown(episode, frames, frame_rate(env))
+    return FilmedEpisode(episode, frames, frame_rate(env))
 
 
 def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
@@ -150,19 +132,17 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
         steps.append(step)
         if step.dones[0]:
             break
-    last = steps[-1].infos[0]
+    seen, last = [step.observations for step in steps], steps[-1].infos[0]
+    final = last["terminal_observation"]
     terminated = np.zeros(len(steps), bool)
     terminated[-1] = not last["TimeLimit.truncated"]
-    seen = [step.observations for step in steps]
     return Episodes(
         observations=map_observations(lambda *rows: np.concatenate(rows), *seen),
         actions=np.concatenate([step.actions for step in steps]),
         rewards=np.concatenate([step.rewards for step in steps]),
         terminated=terminated,
         final_observations=map_observations(
-            lambda rows, final: np.asarray(final, rows.dtype)[None],
-            seen[0],
-            last["terminal_observation"],
+            lambda a, b: np.asarray(b, a.dtype)[None], seen[0], final
         ),
         lengths=np.array([len(steps)]),
     )

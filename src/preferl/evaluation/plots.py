@@ -1,33 +1,73 @@
-"""Charts of runs and rewards, as SVG for a page."""
+"""Charts of runs and rewards, as SVG that sits inside a page and takes on its colours and font.
 
-from collections.abc import Callable, Mapping, Sequence
+Every colour is written as `var(--plot-..., fallback)`: alone a figure looks right on white, and on
+a page that defines the variables it follows light and dark. The series colours are those of Okabe
+and Ito (2008), which people with any colour vision can tell apart. Each figure is as wide as its
+number of pixels at full size, so that text is read at 13 px.
+"""
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Final, cast, final
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from preferl.errors import DataError
-from preferl.evaluation.drawing import (
-    HALF,
-    INK,
-    MUTED,
-    SERIES,
-    STYLE,
-    WIDE,
-    canvas,
-    colours,
-    counted,
-    legend,
-    thousands,
-    to_svg,
-)
 from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
 from preferl.statistics import bootstrap_interval, wilson_interval
+
+INK, MUTED, GRID = "#24292f", "#667080", "#e3e6ea"
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+"""Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again."""
+
+VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
+    colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
+}
+
+WIDE, HALF = 620, 400
+"""Widths in pixels: one figure to a row, or two."""
+
+DASHED: Final[Mapping[str, Any]] = {
+    "color": MUTED, "linewidth": 1.25, "linestyle": (0, (4, 4)),
+}  # fmt: skip
+
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 13,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": GRID,
+    "axes.facecolor": "none",
+    "axes.linewidth": 1,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
+    "axes.labelpad": 7,
+    "grid.color": GRID,
+    "grid.linewidth": 1,
+    **dict.fromkeys(("xtick.color", "ytick.color"), MUTED),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
+    **dict.fromkeys(("xtick.major.pad", "ytick.major.pad"), 7),
+    "lines.linewidth": 2.25,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.handlelength": 1.2,
+    "legend.borderaxespad": 0,
+    "legend.columnspacing": 1.6,
+    "svg.fonttype": "none",
+    "figure.constrained_layout.use": True,
+    **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.04),
+}
 
 
 @final
@@ -36,7 +76,7 @@ class Curve:
     """One line of learning curves, of one run or several.
 
     Attributes:
-        label: what it is called in the legend.
+        label: its name in the legend.
         steps: `[n]` environment steps.
         values: `[n]`, or `[runs, n]` of which the mean is drawn over the thin lines of the runs.
             NaN leaves a gap.
@@ -64,113 +104,81 @@ def learning_curves(
     x_label: str = "environment steps",
     y_label: str = "return",
 ) -> str:
-    """Returns over steps, with dashed lines for what bounds them, such as random and oracle.
-
-    Args:
-        curves: at least one.
-        references: names to heights of dashed lines.
-        x_label: with the unit.
-        y_label: with the unit.
-
-    Raises:
-        DataError: no curve, or steps and values of different length.
-    """
+    """Draw returns over steps, with dashed lines at `references`, such as random and oracle."""
     _require_some("curves", curves)
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 300)
-        for curve, colour in zip(curves, colours(len(curves)), strict=True):
-            _draw_curve(axes, curve, colour)
+    with _canvas(WIDE, 300) as axes:
+        for number, curve in enumerate(curves):
+            _draw_curve(axes, curve, SERIES[number % len(SERIES)])
         axes.margins(x=0.01)
         steps = np.unique(np.concatenate([curve.steps for curve in curves]))
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
-        _references(axes, references or {})
+        _draw_references(axes, references or {})
         axes.set(xlabel=x_label, ylabel=y_label)
-        axes.xaxis.set_major_formatter(counted)
-        # There is no epoch 2.5, but a return asked for may lie anywhere.
-        whole = all(np.equal(np.rint(curve.steps), curve.steps).all() for curve in curves)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=whole))
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(thousands)
+        # There is no epoch 2.5, but a target return may lie anywhere.
+        _ticks(axes.xaxis, 6, _counted, integer=bool(np.equal(np.rint(steps), steps).all()))
+        _ticks(axes.yaxis, 5, _thousands)
         if len(curves) > 1:
-            legend(axes)
-        return to_svg(figure)
+            _legend(axes)
+        return _svg(axes)
 
 
 def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
-    """The reward of each step of a clip, the members' range around it, and the true reward.
+    """Draw the reward of each step of a clip, the members' range around it, and the true reward.
 
-    A learned reward has no unit, so the true one is moved and stretched to its mean and deviation.
-
-    Args:
-        learned: `[L]`, or `[E, L]` of which the mean is drawn.
-        true: `[L]` or None.
-
-    Raises:
-        DataError: lengths that do not agree.
+    Of `[E, L]` learned rewards the mean is drawn. They have no unit, so the true one `[L]` is moved
+    and stretched to their mean and deviation.
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
     if true is not None and np.shape(true) != mean.shape:
         raise DataError.mismatch("true reward", expected=mean.shape, got=np.shape(true))
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 250)
+    with _canvas(WIDE, 250) as axes:
+        label = "learned"
         if len(members) > 1:
             low, high = members.min(0), members.max(0)
             axes.fill_between(steps, low, high, color=SERIES[0], alpha=0.18, linewidth=0)
-        several = f" (range of {len(members)} members)" if len(members) > 1 else ""
-        axes.plot(steps, mean, color=SERIES[0], label=f"learned{several}")
+            label = f"learned (range of {len(members)} members)"
+        axes.plot(steps, mean, color=SERIES[0], label=label)
         if true is not None:
             scaled = _like(np.asarray(true, np.float64), mean)
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
         axes.set(xlabel="step of the clip", ylabel="reward")
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(4))
-        legend(axes)
-        return to_svg(figure)
+        _ticks(axes.xaxis, 6, integer=True)
+        _ticks(axes.yaxis, 4)
+        _legend(axes)
+        return _svg(axes)
 
 
 def calibration_diagram(calibration: Calibration) -> str:
-    """What was predicted against what was observed; larger dots stand for more answers.
+    """Draw observed against predicted preferences; larger dots stand for more answers.
 
-    On the dashed line, clips said to be preferred with 80 % are preferred eight times in ten.
+    On the dashed line, clips predicted to be preferred with 80 % are preferred eight times in ten.
     """
     predicted, observed = np.array(calibration.predicted), np.array(calibration.observed)
     count = np.array(calibration.count, float)
     intervals = [wilson_interval(o * n, int(n)) for o, n in zip(observed, count, strict=True)]
     low, high = np.array(intervals).reshape(-1, 2).T
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(HALF, 380)
-        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+    with _canvas(HALF, 380) as axes:
+        axes.plot([0, 1], [0, 1], **DASHED)
         axes.vlines(predicted, low, high, color=SERIES[0], alpha=0.45, linewidth=2)
         area = 30 + 170 * count / max(1.0, count.max(initial=0))
         axes.scatter(predicted, observed, area, color=SERIES[0], linewidths=0, zorder=3)
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         axes.set(xlabel="predicted preference for the first clip", ylabel="observed")
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(PercentFormatter(1, symbol=" %"))
-            axis.set_major_locator(MaxNLocator(4, steps=[2.5, 5, 10]))
-        return to_svg(figure)
+            _ticks(axis, 4, PercentFormatter(1, symbol=" %"), steps=[2.5, 5, 10])
+        return _svg(axes)
 
 
-def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str:
-    """Accuracies as bars with their intervals; the first is what the figure is about.
-
-    Args:
-        shares: at least one, drawn from top to bottom.
-        chance: where the dashed line is; None for none.
-
-    Raises:
-        DataError: nothing to draw.
-    """
+def accuracy_bars(shares: Sequence[Share]) -> str:
+    """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed."""
     _require_some("accuracies", shares)
-    rows = np.arange(len(shares))
+    rows, places = np.arange(len(shares)), max(4, len(shares))
     values = np.array([share.value for share in shares])
     low, high = np.array([share.interval for share in shares]).T
-    with matplotlib.rc_context(STYLE):
-        places = max(4, len(shares))
-        figure, axes = canvas(HALF, max(380, 78 + 48 * places))
+    with _canvas(HALF, max(380, 78 + 48 * places)) as axes:
         colours = [SERIES[0], *[MUTED] * (len(shares) - 1)]
         axes.barh(rows, values, height=0.42, color=colours, alpha=0.32, linewidth=0)
         axes.hlines(rows, low, high, color=colours, linewidth=2)
@@ -178,31 +186,18 @@ def accuracy_bars(shares: Sequence[Share], *, chance: float | None = 0.5) -> str
         for row, share in enumerate(shares):
             place, text = share.interval[1] + 0.03, f"{100 * share.value:.0f} %"
             axes.text(place, row, text, va="center", ha="left", color=INK, fontsize=13)
-        if chance is not None:
-            axes.axvline(chance, color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)), zorder=1)
+        axes.axvline(0.5, **DASHED, zorder=1)
         axes.set(xlim=(0, 1.2), ylim=(places - 0.5, -0.5))
         axes.set_yticks(rows, [share.label for share in shares], color=INK)
         axes.spines.bottom.set_visible(False)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
         axes.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
         axes.grid(visible=False, axis="y")
-        return to_svg(figure)
+        return _svg(axes)
 
 
-def episode_returns(
-    returns: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
-) -> str:
-    """Each episode a dot, with the mean of each policy and its 95 % interval.
-
-    Args:
-        returns: names of policies to `[K]` returns, drawn from top to bottom.
-        emphasis: the policy that the figure is about; the others are grey.
-        x_label: with the unit.
-
-    Raises:
-        DataError: nothing to draw.
-    """
-    _require_some("returns", returns)
+def episode_returns(returns: Mapping[str, FloatArray], *, emphasis: str | None = None) -> str:
+    """Draw the `[K]` episodes of each policy as dots, with their mean and its 95 % interval."""
     rng = np.random.default_rng(0)
 
     def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
@@ -210,101 +205,72 @@ def episode_returns(
         axes.scatter(values, scatter, 26, color=colour, alpha=0.4, linewidths=0)
         axes.hlines(row, *bootstrap_interval(values, rng), color=colour, linewidth=7, alpha=0.35)
 
-    return _rows(returns, draw, 54, emphasis, x_label)
+    return _draw_rows("returns", returns, draw, 54, emphasis)
 
 
-def arm_scores(
+def condition_scores(
     scores: Mapping[str, FloatArray], *, emphasis: str | None = None, x_label: str = "return"
 ) -> str:
-    """Each seed a dot, with the mean of each arm of an experiment.
-
-    Args:
-        scores: names of arms to `[S]` scores, drawn from top to bottom.
-        emphasis: the arm that the figure is about; the others are grey.
-        x_label: with the unit.
-
-    Raises:
-        DataError: nothing to draw.
-    """
-    _require_some("scores", scores)
+    """Draw each of the `[S]` seeds of a condition as a dot, with their mean."""
 
     def draw(axes: Axes, row: int, values: FloatArray, colour: str) -> None:
         axes.hlines(row, values.min(), values.max(), color=colour, linewidth=7, alpha=0.2)
         axes.scatter(values, np.full(len(values), row), 40, color=colour, alpha=0.6, lw=0)
 
-    return _rows(scores, draw, 40, emphasis, x_label)
+    return _draw_rows("scores", scores, draw, 40, emphasis, x_label)
 
 
-def _rows(
+def _draw_rows(
+    what: str,
     named: Mapping[str, FloatArray],
     draw: Callable[[Axes, int, FloatArray, str], None],
     height: int,
     emphasis: str | None,
-    x_label: str,
+    x_label: str = "return",
 ) -> str:
-    """A row of `height` pixels for each name, with a mark at the mean of its values."""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 76 + height * len(named))
+    """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
+    _require_some(what, named)
+    with _canvas(WIDE, 76 + height * len(named)) as axes:
         for row, (name, values) in enumerate(named.items()):
             colour = SERIES[0] if name == emphasis else MUTED
             draw(axes, row, values, colour)
             axes.vlines(values.mean(), row - 0.3, row + 0.3, color=colour, linewidth=3)
         axes.set_yticks(np.arange(len(named)), list(named), color=INK)
-        axes.set_ylim(len(named) - 0.5, -0.5)
-        axes.set_xlabel(x_label)
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        axes.xaxis.set_major_formatter(thousands)
+        axes.set(ylim=(len(named) - 0.5, -0.5), xlabel=x_label)
+        _ticks(axes.xaxis, 6, _thousands)
         axes.grid(visible=False, axis="y")
-        return to_svg(figure)
+        return _svg(axes)
 
 
 def attention_map(attention: FloatArray) -> str:
-    """Where each step of a segment looks: rows that ask, columns that are seen, darker for more.
-
-    Args:
-        attention: `[L, L]` shares, each row of which sums to 1.
-
-    Raises:
-        DataError: not a square.
-    """
+    """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
     shares = _shares("attention", attention, 2)
     if shares.shape[0] != shares.shape[1]:
         raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(HALF, 380)
+    with _canvas(HALF, 380) as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
         axes.imshow(picture, interpolation="nearest", aspect="equal", origin="upper")
         axes.set(xlabel="step that is looked at", ylabel="step that looks")
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        _ticks(axes.xaxis, 5, integer=True)
+        _ticks(axes.yaxis, 5, integer=True)
         axes.grid(visible=False)
-        return to_svg(figure)
+        return _svg(axes)
 
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
-    """What share of a segment's score each step has, as a bar to put under its clip.
-
-    Args:
-        weights: `[L]` shares that sum to 1; the dashed line is an equal share.
-        offset: number of the first step.
-
-    Raises:
-        DataError: no axis of steps, or no steps.
-    """
+    """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
     shares = _shares("importance weights", weights, 1)
     steps = offset + np.arange(len(shares))
-    with matplotlib.rc_context(STYLE):
-        figure, axes = canvas(WIDE, 170)
+    with _canvas(WIDE, 170) as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
-        axes.axhline(1 / len(shares), color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+        axes.axhline(1 / len(shares), **DASHED)
         axes.set(xlabel="step of the clip", ylabel="importance")
         axes.set_xlim(steps[0] - 0.5, steps[-1] + 0.5)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.yaxis.set_major_locator(MaxNLocator(3))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1, symbol=" %"))
+        _ticks(axes.xaxis, 6, integer=True)
+        _ticks(axes.yaxis, 3, PercentFormatter(1, decimals=1, symbol=" %"))
         axes.grid(visible=False, axis="x")
-        return to_svg(figure)
+        return _svg(axes)
 
 
 def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
@@ -317,34 +283,24 @@ def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     if runs.shape[1] != len(curve.steps):
-        raise DataError.mismatch(
-            f"curve {curve.label!r}",
-            expected=f"{len(curve.steps)} values, one per step",
-            got=runs.shape[1],
-        )
+        expected = f"{len(curve.steps)} values, one per step"
+        raise DataError.mismatch(f"curve {curve.label!r}", expected=expected, got=runs.shape[1])
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
     axes.plot(curve.steps, runs.mean(0), color=colour, label=curve.label, marker=mark)
 
 
-def _references(axes: Axes, references: Mapping[str, float]) -> None:
-    """Dashed lines with their names to the right, moved apart where they would overlap."""
+def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
+    """Draw dashed lines with their names to the right, moved apart where they would overlap."""
     for height in references.values():
-        axes.axhline(height, color=MUTED, linewidth=1.25, linestyle=(0, (4, 4)))
+        axes.axhline(height, **DASHED)
     low, high = axes.get_ylim()
     place = -np.inf
     for name, height in sorted(references.items(), key=lambda item: item[1]):
         place = max((height - low) / (high - low), place + 0.065)
-        axes.annotate(
-            name,
-            (1, place),
-            xycoords="axes fraction",
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            color=MUTED,
-        )
+        offset: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(name, (1, place), xycoords="axes fraction", color=MUTED, **offset)
     axes.set_ylim(low, high)
 
 
@@ -354,5 +310,64 @@ def _require_some(what: str, things: Sequence[object] | Mapping[str, object]) ->
 
 
 def _like(values: FloatArray, model: FloatArray) -> FloatArray:
-    deviation = values.std() or 1.0
-    return np.asarray((values - values.mean()) / deviation * model.std() + model.mean())
+    scaled = (values - values.mean()) / (values.std() or 1.0)
+    return np.asarray(scaled * model.std() + model.mean())
+
+
+def _ticks(axis: Axis, most: int, formatter: Any = None, **settings: Any) -> None:
+    axis.set_major_locator(MaxNLocator(most, **settings))
+    if formatter is not None:
+        axis.set_major_formatter(formatter)
+
+
+def _thousands(value: float, _position: float | None = None) -> str:
+    """Numbers on an axis, with a true minus sign."""
+    return f"{value:,g}".replace("-", "−")
+
+
+def _counted(value: float, _position: float | None = None) -> str:
+    """Counts on an axis: thousands as k, millions as M.
+
+    >>> _counted(0.5), _counted(20_000), _counted(-1_500_000)
+    ('0.5', '20k', '−1.5M')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return _thousands(value / size) + letter
+    return _thousands(value)
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.03), ncols=4, labelcolor=INK)
+
+
+@contextmanager
+def _canvas(width: int, height: int) -> Iterator[Axes]:
+    """Axes on a figure of so many pixels, and our style for the block."""
+    with matplotlib.rc_context(STYLE):
+        yield Figure(figsize=(width / 72, height / 72), facecolor="none").subplots()
+
+
+def _svg(axes: Axes) -> str:
+    """The figure without what only a file of its own needs, and with names for its colours."""
+    file, figure = io.StringIO(), cast("Figure", axes.figure)
+    # Marks are named by a hash of their drawing, so equal names on one page are equal marks.
+    with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    svg = file.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
+    svg = re.sub(r'width="([\d.]+)pt" height="[\d.]+pt"', _root_attributes, svg, count=1)
+    for colour, name in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--plot-{name}, {colour})")
+    return svg.strip()
+
+
+def _root_attributes(match: re.Match[str]) -> str:
+    width = float(match[1])
+    return (
+        f'style="width: 100%; max-width: {1.2 * width:g}px; height: auto; font-family: system-ui, '
+        'sans-serif" stroke-linejoin="round" aria-hidden="true"'
+    )

@@ -1,8 +1,8 @@
-"""What policies do, and random ones and those that learned from normalised observations.
+"""The protocol of policies, random ones, and those that learned from normalised observations.
 
 stable-baselines3's `VecNormalize` subtracts running means and divides by running deviations before
-a policy sees anything, and the policy's own `predict` knows nothing of it. Whoever shows such a
-policy an environment's own observations has to do the same, with the same numbers.
+a policy sees anything, and the policy's own `predict` does not. To show such a policy an
+environment's own observations, normalise them with the same numbers: `on_raw_observations`.
 """
 
 from copy import deepcopy
@@ -26,27 +26,24 @@ class Policy(Protocol):
         deterministic: bool = False,
     ) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions, and what to pass as `state` next."""
-        ...
 
 
 @runtime_checkable
-class PaidPolicy(Policy, Protocol):
-    """A policy that goes by what its actions earn, as a Decision Transformer does."""
+class ReturnConditionedPolicy(Policy, Protocol):
+    """A policy that acts by the rewards it has had so far, as a Decision Transformer does."""
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
-        """Take in, between two calls of `predict`, what its actions earned, `[V]`."""
-        ...
+        """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
 
 
 class Normaliser(Protocol):
-    """What observations go through; `VecNormalize` is one."""
+    """Normalises observations, as `VecNormalize` does."""
 
     norm_obs: bool
     observation_space: spaces.Space[Any]
 
     def normalize_obs(self, obs: Any) -> Any:
         """Observations `[V, *obs]` as the policy knows them; no statistics change."""
-        ...
 
 
 @runtime_checkable
@@ -56,8 +53,7 @@ class HasNormaliser(Policy, Protocol):
     observation_space: spaces.Space[Any]
 
     def get_vec_normalize_env(self) -> Normaliser | None:
-        """What its environment normalises by; None where it does not."""
-        ...
+        """The normaliser of its environment, or None."""
 
 
 @final
@@ -80,7 +76,7 @@ class RandomPolicy:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[Any, Any]:
-        """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` cannot be had."""
+        """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
         del episode_start, deterministic
         count = len(leaves(observation)[0])
         return np.stack([self._space.sample() for _ in range(count)]), state
@@ -92,7 +88,7 @@ class NormalisedPolicy:
 
     Args:
         policy: learned from normalised observations.
-        normaliser: by which; its statistics are read, and never changed.
+        normaliser: its statistics are read, and never changed.
     """
 
     def __init__(self, policy: Policy, normaliser: Normaliser) -> None:
@@ -119,9 +115,9 @@ class NormalisedPolicy:
 def on_raw_observations(policy: Policy) -> Policy:
     """A policy as it acts on the environment's own observations.
 
-    An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets what that makes
-    of them, with its statistics as they are when it acts. Every other policy comes back itself.
-    `rollout`, and so everything that evaluates, films and records, calls this.
+    An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets observations
+    normalised by its statistics of that moment. Every other policy is returned itself. `rollout`,
+    and so everything that evaluates, films and records, calls this.
 
     Args:
         policy: anything with stable-baselines3's `predict`.
@@ -155,7 +151,7 @@ def shape_of(space: spaces.Space[Any]) -> Any:
 
 
 def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
-    """The same, with pictures turned channels first where the statistics are."""
+    """The same, with pictures channels first where the statistics are."""
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array, shape = np.asarray(observation), space.shape or ()

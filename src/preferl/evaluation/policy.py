@@ -1,4 +1,4 @@
-"""How good policies are by the environment's own reward: one, or many in several processes."""
+"""Evaluate policies by the environment's own reward: one, or many in several processes."""
 
 import multiprocessing
 import signal
@@ -13,9 +13,11 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from preferl.configs import plain
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout
+from preferl.reading import reading
 from preferl.shapes import BoolArray, FloatArray, IntArray
 from preferl.statistics import bootstrap_interval
 from preferl.threads import torch_threads
@@ -25,13 +27,13 @@ from preferl.trust import safe_children
 @final
 @dataclass(frozen=True, eq=False)
 class PolicyReport:
-    """The episodes a policy was judged by.
+    """The episodes a policy was evaluated by.
 
     Attributes:
         returns: `[K]` undiscounted sums of the environment's reward.
         lengths: `[K]` steps.
         success: `[K]` whether the environment's `info["success"]` was true at any step; None
-            where it does not say.
+            where it has none.
 
     >>> report = PolicyReport(np.array([1.0, 3.0]), np.array([5, 5]))
     >>> report.mean, report.median
@@ -49,12 +51,12 @@ class PolicyReport:
 
     @property
     def mean(self) -> float:
-        """Of the returns."""
+        """Mean return."""
         return float(self.returns.mean())
 
     @property
     def median(self) -> float:
-        """Of the returns."""
+        """Median return."""
         return float(np.median(self.returns))
 
     @property
@@ -74,15 +76,9 @@ class PolicyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Summary and episodes as plain numbers and lists."""
-        arrays = {"returns": self.returns, "lengths": self.lengths, "success": self.success}
-        return {
-            "episodes": self.episodes,
-            "mean": self.mean,
-            "median": self.median,
-            "std": self.std,
-            "interval": list(self.interval),
-            "success_rate": self.success_rate,
-        } | {name: None if array is None else array.tolist() for name, array in arrays.items()}
+        summary = ("episodes", "mean", "median", "std", "interval", "success_rate")
+        names = (*summary, "returns", "lengths", "success")
+        return plain({name: getattr(self, name) for name in names})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -91,17 +87,14 @@ class PolicyReport:
         Raises:
             DataError: no such report.
         """
-        try:
+        expected = "returns, lengths and success"
+        with reading("policy report", expected=expected, error=DataError):
             success = data["success"]
             return cls(
                 np.array(data["returns"], float),
                 np.array(data["lengths"], np.int64),
                 None if success is None else np.array(success, bool),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError.mismatch(
-                "policy report", expected="returns, lengths and success", got=repr(error)
-            ) from error
 
 
 def evaluate_policy(
@@ -114,7 +107,7 @@ def evaluate_policy(
     parallel: int = 4,
     max_steps: int | None = None,
 ) -> PolicyReport:
-    """Let a policy play whole episodes and sum up the environment's own reward.
+    """Evaluate a policy by the returns of whole episodes in the environment's own reward.
 
     Episode `k` begins with `seed + k` and counts once, whether short or long. So for a policy that
     draws nothing the result does not depend on `parallel`.
@@ -126,7 +119,7 @@ def evaluate_policy(
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
         seed: of the first episode; choose one that training did not use.
-        deterministic: passed to the policy; the default judges what it has learned rather than
+        deterministic: passed to the policy; the default evaluates what it has learned rather than
             how it explores.
         parallel: `V`, environments stepped side by side so that the policy sees batches.
         max_steps: cut episodes off after this many, for environments that never end.
@@ -135,9 +128,9 @@ def evaluate_policy(
         ConfigError: less than one episode, environment or step.
         SpaceError: statistics of other observations than the policy's.
     """
-    require_in("episodes", episodes, 1, inf)
-    require_in("parallel", parallel, 1, inf)
-    require_in("max_steps", max_steps or 1, 1, inf)
+    settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
+    for name, value in settings.items():
+        require_in(name, value, 1, inf)
     envs = [make_env(env) for _ in range(min(parallel, episodes))]
     try:
         seeded = SeededEpisodes(envs, seed, episodes=episodes, max_steps=max_steps)
@@ -182,25 +175,17 @@ def evaluate_policies(
     processes: int = 2,
     on_report: OnReport | None = None,
 ) -> dict[str, PolicyReport]:
-    """Judge several policies by whole episodes, as `evaluate_policy` judges each of them.
+    """Evaluate several policies by whole episodes, as `evaluate_policy` does each of them.
 
-    A policy is judged by one process from its first to its last episode, so the reports do not
-    depend on how many processes there are. New processes begin by importing the program that was
-    started: a script that asks for more than one needs `if __name__ == "__main__":`.
+    One process evaluates a policy from its first to its last episode, so the reports do not depend
+    on how many processes there are. New processes begin by importing the program that was started:
+    a script that asks for more than one needs `if __name__ == "__main__":`. They get the policies
+    and the function that makes the environment by pickle. More `processes` than processor cores are
+    of no use; 1 stays in this process.
 
-    Args:
-        policies: names to policies; with several processes they, and what makes the environment,
-            must be such that pickle can send them.
-        env: the id of an environment, or a function without arguments that makes one.
-        episodes: `K` per policy.
-        seed: of the first episode of each policy, so that all begin alike.
-        deterministic: passed to the policies.
-        parallel: `V`, environments that one policy sees as a batch. 20 makes what a policy
-            costs small beside what the environments do.
-        max_steps: cut episodes off after this many.
-        processes: how many work at once; 1 stays in this process. More than processor cores are
-            of no use.
-        on_report: called with each report as it is done, in any order.
+    The settings are those of `evaluate_policy`, with the same seeds for each policy. With 20
+    environments in `parallel` a policy costs little beside them. `on_report` is called with each
+    report as it is done, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.
@@ -218,13 +203,13 @@ def evaluate_policies(
         parallel=parallel,
         max_steps=max_steps,
     )
-    tell = on_report or (lambda *_: None)
+    on_report = on_report or (lambda *_: None)
     if min(processes, len(policies)) > 1:
-        return _spread(policies, evaluate, min(processes, len(policies)), tell)
+        return _spread(policies, evaluate, min(processes, len(policies)), on_report)
     reports = {}
     for name, policy in policies.items():
         reports[name] = evaluate(policy)
-        tell(name, reports[name])
+        on_report(name, reports[name])
     return reports
 
 
@@ -237,7 +222,7 @@ def _spread(
     policies: Mapping[str, Policy],
     evaluate: Callable[[Policy], PolicyReport],
     processes: int,
-    tell: OnReport,
+    on_report: OnReport,
 ) -> dict[str, PolicyReport]:
     for name, policy in policies.items():
         try:
@@ -252,7 +237,7 @@ def _spread(
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     with safe_children():  # its queues start a process that looks after them
-        # Ctrl-C ends a worker at once and without a word; the first process words it.
+        # Ctrl-C ends a worker at once and silently; the first process reports it.
         end_at_once = (signal.SIGINT, signal.SIG_DFL)
         pool = ProcessPoolExecutor(
             processes, mp_context=context, initializer=signal.signal, initargs=end_at_once
@@ -260,14 +245,14 @@ def _spread(
     reports = {}
     try:
         with safe_children():  # a worker begins with the first thing to do
-            waiting = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
-        for done in as_completed(waiting):
-            reports[waiting[done]] = done.result()
-            tell(waiting[done], reports[waiting[done]])
+            names = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
+        for done in as_completed(names):
+            reports[names[done]] = done.result()
+            on_report(names[done], reports[names[done]])
     except BrokenProcessPool as error:
         raise ConfigError.mismatch(
             "processes",
-            expected=f"{processes} that judge policies",
+            expected=f"{processes} that evaluate policies",
             got="one that ended",
             fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
         ) from error

@@ -1,20 +1,43 @@
-"""How well a reward explains answers it was not fitted to, and how near it is to the true one."""
+"""Evaluate a reward on answers it was not fitted to, and compare it with the true reward.
 
+EPIC is a distance between rewards that no policy has to be trained for (Gleave et al. 2021).
+Rewards that differ by a positive factor, a constant or potential shaping have the same optimal
+policies, and distance 0. The distance is `sqrt((1 - r) / 2)`, where `r` is the correlation of the
+two *canonically shaped* rewards over transitions:
+
+    C(R)(s, a, s') = R(s, a, s') + E[g R(s', A, S') - R(s, A, S') - g R(S, A, S')]
+
+with discount `g` and `S`, `A`, `S'` drawn independently of each other. Opposite rewards have
+distance 1, unrelated ones about 0.71.
+
+A learned reward sees `(s, a)` and not `s'`. Its canonical form
+`R(s, a) + g E[R(s', A)] - E[R(s, A)]`, up to a constant, compares an action with the average action
+in the same state. Such a reward cannot express `g F(s') - F(s)` except through the dynamics, so a
+distance above 0 to a true reward that depends on `s'` may come from its inputs, not its training.
+"""
+
+import inspect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.errors import require_in
-from preferl.evaluation.epic import TransitionReward, epic_distance
+from preferl.errors import ConfigError, require_in
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward, step_rewards
-from preferl.shapes import FloatArray
-from preferl.statistics import spearman, wilson_interval
+from preferl.shapes import Array, FloatArray, IntArray, Observations, leaves, map_observations, take
+from preferl.statistics import pearson, spearman, wilson_interval
+
+TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
+"""`[B, *obs]`, `[B, *act]` and the `[B, *obs]` that followed, to `[B]` rewards."""
+
+CHUNK = 4096
+"""Rows per call, so that memory does not grow with the data."""
 
 
 @final
@@ -39,7 +62,7 @@ class Calibration:
 @final
 @dataclass(frozen=True)
 class RewardReport:
-    """What is known about a reward. None stands where a number cannot be had; `notes` says why.
+    """The evaluation of a reward; `notes` give the reason of each number that is None.
 
     Attributes:
         accuracy: share of decided answers on the side the reward expects, in [0, 1]; 0.5 is
@@ -85,7 +108,7 @@ def evaluate_reward(
     bins: int = 10,
     seed: int = 0,
 ) -> RewardReport:
-    """Judge a reward by answers it has not seen and, where it is known, by the true reward.
+    """Evaluate a reward on answers it has not seen and, where it is known, by the true reward.
 
     An ensemble answers with the mean of its members' probabilities under the likelihood that the
     reward was fitted with. Each answer counts once: weights belong to fitting.
@@ -95,9 +118,9 @@ def evaluate_reward(
         comparisons: held out.
         episodes: steps with their true rewards, for `spearman` and `epic`.
         true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
-            rewards do not tell what other actions would have earned.
-        likelihood: instead of the reward's own, by which its probabilities are shown. A reward
-            that knows of none, such as a control, has no noise.
+            rewards do not include those of other actions.
+        likelihood: instead of the reward's own. A reward without one, such as a control, has no
+            noise.
         discount: of the policies in mind, for `epic`.
         bins: of equal width in [0, 1], for `calibration`.
         seed: which transitions `epic` compares.
@@ -121,7 +144,7 @@ def evaluate_reward(
         accuracy=accuracy,
         decided=decided,
         ties=int((comparisons.preference == 0.5).sum()),
-        declined=int((~comparisons.answered).sum()),
+        declined=int((~answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
         log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
@@ -184,12 +207,10 @@ def _against_truth(
     """`(spearman, epic, notes)`."""
     if episodes is None or not episodes.steps:
         return None, None, ("spearman and epic: no episodes with true rewards were given.",)
-    notes = []
-    ranks: float | None = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
-    if ranks != ranks:
-        ranks = None
+    notes, distance = [], math.nan
+    ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
+    if math.isnan(ranks):
         notes.append("spearman: the learned or the true reward is the same at every step.")
-    distance: float | None = None
     if true_reward is None:
         notes.append("epic: the true reward was not given as a function of transitions.")
     elif reward.context != 1:
@@ -199,7 +220,120 @@ def _against_truth(
     else:
         rng = np.random.default_rng(seed)
         distance = epic_distance(reward, true_reward, episodes, discount=discount, rng=rng)
-        if distance != distance:
-            distance = None
+        if math.isnan(distance):
             notes.append("epic: one of the rewards is constant up to shaping.")
-    return ranks, distance, tuple(notes)
+    rank, far = (None if math.isnan(value) else value for value in (ranks, distance))
+    return rank, far, tuple(notes)
+
+
+def epic_distance(
+    first: TransitionReward | AnyReward,
+    second: TransitionReward | AnyReward,
+    episodes: Episodes,
+    *,
+    discount: float = 0.99,
+    transitions: int = 512,
+    shaping: int = 128,
+    rng: np.random.Generator,
+) -> float:
+    """Distance in [0, 1] of two rewards over the transitions of `episodes`.
+
+    Args:
+        first: one reward: learned, a control, or a function of observations and actions, and
+            perhaps of the observations that followed.
+        second: the other.
+        episodes: transitions to compare on, and the states and actions of the expectations.
+        discount: `g`, that of the policies in mind.
+        transitions: how many are compared; drawn without replacement while there are enough.
+        shaping: how many `(A, S')` stand for the expectations. All transitions meet the same
+            ones, so shaping cancels exactly however few there are.
+        rng: where these draws come from.
+
+    Returns:
+        The distance, or NaN where one of the rewards is constant up to shaping.
+
+    Raises:
+        ConfigError: a discount outside [0, 1].
+
+    >>> blocks = np.arange(8.0)[:, None]
+    >>> episodes = Episodes(blocks, blocks % 3, np.zeros(8), np.zeros(8, bool), blocks[:1],
+    ...                     np.array([8]))
+    >>> reward = lambda s, a, following: (s * a)[:, 0]
+    >>> shaped = lambda s, a, following: (2 * s * a + 0.99 * following - s)[:, 0] + 5
+    >>> round(epic_distance(reward, shaped, episodes, rng=np.random.default_rng(0)), 6)
+    0.0
+    """
+    require_in("discount", discount, 0, 1)
+    rows = rng.choice(episodes.steps, min(transitions, episodes.steps), replace=False)
+    actions = episodes.actions[rng.integers(episodes.steps, size=shaping)]
+    follow = _following(episodes, rng.integers(episodes.steps, size=shaping))
+    batch = take(episodes.observations, rows), episodes.actions[rows], _following(episodes, rows)
+
+    def canonical(reward: TransitionReward) -> FloatArray:
+        now = _expected(reward, batch[0], actions, follow)
+        later = _expected(reward, batch[2], actions, follow)
+        return np.asarray(reward(*batch) + discount * later - now)
+
+    correlation = pearson(*(canonical(of_transitions(reward)) for reward in (first, second)))
+    return math.sqrt(max(0.0, (1 - correlation) / 2)) if correlation == correlation else math.nan
+
+
+def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
+    """Any reward as a function of transitions; plain functions of three arguments stay as they are.
+
+    Raises:
+        ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
+    """
+    if not isinstance(reward, Reward) and callable(reward):
+        try:
+            inspect.signature(reward).bind(None, None, None)
+        except (TypeError, ValueError):
+            pass  # it does not take the observations that followed
+        else:
+            return cast("TransitionReward", reward)
+    return markovian(cast("AnyReward", reward))
+
+
+def markovian(reward: AnyReward) -> TransitionReward:
+    """A learned reward as a function of transitions, which uses observation and action only.
+
+    Raises:
+        ConfigError: a reward that needs a history, which a lone transition does not have.
+    """
+    reward = as_reward(reward)
+    if reward.context != 1:
+        raise ConfigError.mismatch("context of a reward for EPIC", expected=1, got=reward.context)
+
+    def of_lone_steps(observations: Observations, actions: Array, _: Observations) -> FloatArray:
+        windows = map_observations(lambda o: o[:, None], observations)
+        return reward(windows, actions[:, None], np.ones((len(actions), 1), bool))
+
+    return of_lone_steps
+
+
+def _expected(
+    reward: TransitionReward, states: Observations, actions: Array, following: Observations
+) -> FloatArray:
+    """`[B]` means of `reward(s, A, S')` over the same `(A, S')` for each state."""
+    count, draws = len(leaves(states)[0]), len(actions)
+    means, size = np.empty(count), max(1, CHUNK // draws)
+    for begin in range(0, count, size):
+        rows = np.arange(begin, min(begin + size, count))
+        draw = np.tile(np.arange(draws), len(rows))
+        values = reward(take(states, np.repeat(rows, draws)), actions[draw], take(following, draw))
+        means[rows] = np.asarray(values).reshape(len(rows), draws).mean(1)  # [rows, draws]
+    return means
+
+
+def _following(episodes: Episodes, rows: IntArray) -> Observations:
+    """Observations after the steps `rows`, without a copy of the whole block."""
+    episode = np.searchsorted(episodes.ends, rows, side="right")
+    last = rows == episodes.ends[episode] - 1
+
+    def pick(observations: Array, final: Array) -> Array:
+        following = np.array(observations[np.minimum(rows + 1, len(observations) - 1)])
+        following[last] = final[episode[last]]
+        return following
+
+    return map_observations(pick, episodes.observations, episodes.final_observations)

@@ -1,13 +1,17 @@
-"""One rollout: a policy acts in environments, and whoever wants to know takes step after step.
+"""Rollouts: a policy acts in environments, and the caller takes step after step.
 
-Whatever evaluates, films, shows or records a policy takes its steps from `rollout`, so that hidden
-states, beginnings of episodes and rewards reach every kind of policy alike.
+Everything that evaluates, films, shows or records a policy takes its steps from `rollout`, so that
+hidden states, beginnings of episodes and rewards reach every kind of policy alike. Environments of
+recorded data have known faults corrected, since the scores of Fu et al. 2020 ("D4RL: Datasets for
+Deep Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any, Protocol, final
+from types import MappingProxyType
+from typing import Any, Protocol, SupportsFloat, final
 
 import gymnasium
 import numpy as np
@@ -15,26 +19,28 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from preferl.data.windows import History
 from preferl.errors import require_in
-from preferl.evaluation.policies import PaidPolicy, Policy, on_raw_observations
+from preferl.evaluation.policies import Policy, ReturnConditionedPolicy, on_raw_observations
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
+from preferl.simulators import Environment, make_registered
 
 EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 """The id of a registered environment, or a function that makes one."""
 
+REACH_WEIGHT = 0.1
+"""What a metre between palm and object costs in the original hand environments."""
+
 
 class Environments(Protocol):
-    """`V` environments that begin anew where an episode ends; a `VecEnv` of SB3 is such."""
+    """`V` environments that restart where an episode ends, such as a `VecEnv` of SB3."""
 
     num_envs: int
 
     def reset(self) -> Any:
         """Begin an episode in each; `[V, *obs]` the first observations."""
-        ...
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any]:
         """Take `[V, *act]` actions; observations, rewards, dones and infos, `[V]` each."""
-        ...
 
 
 @final
@@ -44,7 +50,7 @@ class Step:
 
     Attributes:
         observations: `[V, *obs]` that the policy acted on, as the environments gave them.
-        actions: `[V, *act]` what it did.
+        actions: `[V, *act]` of the policy.
         state: of the policy, after it acted; None where it has none.
         starts: `[V]` where this step is the first of its episode.
         episodes: `[V]` numbers of the episodes, in the order in which they began.
@@ -77,8 +83,8 @@ def rollout(
 ) -> Iterator[Step]:
     """Let a policy act, one step of all environments at a time, for as long as steps are taken.
 
-    Each call of `predict` gets the state that the call before handed back and the beginnings of
-    episodes. A policy that goes by what it earns (`PaidPolicy`) learns of it after each step.
+    Each call of `predict` gets the state that the call before returned and the beginnings of
+    episodes. A `ReturnConditionedPolicy` gets the rewards of each step after it.
 
     Args:
         policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
@@ -86,7 +92,7 @@ def rollout(
         envs: with their own observations; reset first, unless `observations` is given.
         deterministic: passed to the policy.
         reward: learned, a control, or a plain function of a step: computed for each step, with
-            the history that its episode has here. A `PaidPolicy` then goes by it.
+            the history that its episode has here. A `ReturnConditionedPolicy` then goes by it.
         observations: `[V, *obs]` what the environments show already; episodes count from here.
 
     Raises:
@@ -111,7 +117,7 @@ def rollout(
         if learned_reward is not None:
             history.forget(starts)
             learned = np.array(learned_reward(*history.append(seen, actions)))
-        if isinstance(policy, PaidPolicy):
+        if isinstance(policy, ReturnConditionedPolicy):
             policy.earned(state, rewards if learned is None else learned)
         yield Step(
             seen, actions, state, starts, episodes, rewards, learned, dones, infos, following
@@ -126,8 +132,8 @@ def rollout(
 class SeededEpisodes:
     """Environments of gymnasium side by side, whose episodes begin with one seed after the other.
 
-    Steps and infos are those of SB3's `VecEnv`. An environment that finds no episode left rests: it
-    shows what it showed last, and earns nothing.
+    Steps and infos are those of SB3's `VecEnv`. An environment without an episode left rests: it
+    repeats its last observation, with reward 0.
 
     Args:
         envs: `V` of one kind.
@@ -191,6 +197,68 @@ class SeededEpisodes:
         return concatenate(self._space, self._seen, batch)
 
 
+@final
+class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A hand environment that charges for the distance to its object, which it had rewarded.
+
+    The dense rewards of gymnasium-robotics' door, hammer and relocate environments add 0.1 times
+    the distance from the palm to the object, where the original environments (Rajeswaran et al.
+    2018), and so the reference scores of D4RL, subtract it. Twice that term is taken off again,
+    from the observation after the step. The random policy then returns about as much as in D4RL:
+    -56.6 in the door environment instead of -45.9 (D4RL: -56.5), -275.2 with the hammer instead
+    of -267.8 (-274.9), -5.7 in relocate instead of 10.9 (-6.4).
+
+    Args:
+        env: one of the three.
+        reach: an observation `[O]` to the vector `[3]` from the object to the palm, in metres.
+    """
+
+    def __init__(self, env: Environment, reach: Callable[[Array], FloatArray]) -> None:
+        super().__init__(env)
+        self._reach = reach
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; everything but the reward is the environment's."""
+        observation, reward, *ends = self.env.step(action)
+        distance = float(np.linalg.norm(self._reach(observation)))
+        return observation, float(reward) - 2 * REACH_WEIGHT * distance, *ends
+
+
+CORRECTIONS: Mapping[str, Callable[[Environment], Environment]] = MappingProxyType(
+    {
+        "AdroitHandDoor-v1": partial(ReachTermCorrected, reach=lambda seen: seen[35:38]),
+        "AdroitHandHammer-v1": partial(
+            ReachTermCorrected, reach=lambda seen: seen[33:36] - seen[36:39]
+        ),
+        "AdroitHandRelocate-v1": partial(ReachTermCorrected, reach=lambda seen: seen[30:33]),
+    }
+)
+"""Ids to corrections of their environments; others are taken as they are."""
+
+
 def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of an id, or what the function makes of `options`."""
     return gymnasium.make(env, **options) if isinstance(env, str) else env(**options)
+
+
+def make_task_env(env_id: str, **options: Any) -> Environment:
+    """The environment of an id as the scores of its task are defined.
+
+    Args:
+        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
+        **options: passed to `gymnasium.make`, such as `render_mode`.
+
+    Raises:
+        ConfigError: no such environment; the message lists ids that look alike.
+        MissingExtraError: the package that has it is not installed.
+
+    >>> make_task_env("Pendulum-v1").spec.max_episode_steps
+    200
+    """
+    env = make_registered(env_id, **options)
+    return CORRECTIONS[env_id](env) if env_id in CORRECTIONS else env
+
+
+def task_env(env_id: str) -> Callable[..., Environment]:
+    """A function that makes the environment of an id; it can be sent to other processes."""
+    return partial(make_task_env, env_id)

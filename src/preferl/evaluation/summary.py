@@ -1,13 +1,17 @@
-"""Blocks that reports share, and the usual report of a run that acted while it learned."""
+"""Blocks that reports share, and the usual report of a run that acted while it learned.
+
+The attention of a preference transformer to the steps of a segment is that of Kim et al. 2023,
+"Preference Transformer", section 4.2: importance weights.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
-from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table
 from preferl.evaluation.plots import (
     Curve,
     Share,
@@ -18,8 +22,12 @@ from preferl.evaluation.plots import (
     reward_over_clip,
 )
 from preferl.evaluation.policy import PolicyReport
+from preferl.evaluation.report import Fact, Figure, Report, ReportTable, Section, Video
 from preferl.evaluation.reward_report import RewardReport
-from preferl.shapes import FloatArray
+from preferl.models.ensemble import Ensemble
+from preferl.models.transformer import PreferenceTransformer
+from preferl.shapes import FloatArray, take
+from preferl.training.batches import to_tensor, to_tensors
 from preferl.training.reward_function import RewardFunction
 
 MISSING = "–"
@@ -33,51 +41,36 @@ def run_report(
     reward: RewardReport,
     controls: Mapping[str, RewardReport] | None = None,
     curves: Sequence[Curve] = (),
-    clips: Sequence[Clip] = (),
+    clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
     lead: str = "",
     facts: Sequence[Fact] = (),
     details: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Report:
-    """Put a page together, ready for `write_report`.
+    """Put the report of a run together, ready for `write_report`.
 
-    Args:
-        title: of the page.
-        policies: names to judged policies in the order to show, such as random, taught, oracle.
-        taught: which of them the run is about.
-        reward: the learned reward on held-out answers.
-        controls: names to other rewards on the same answers.
-        curves: returns over environment steps while learning.
-        clips: such as before and after.
-        reward_figures: more drawings of the reward, such as `reward_over_clip`.
-        lead: one or two sentences below the title.
-        facts: numbers beside return and accuracy, such as how many answers were asked for.
-        details: names to settings and versions, folded away.
+    It shows the `policies` in their order, such as random, taught, oracle, and is about the
+    `taught` one. The learned `reward` and the `controls` were evaluated on the same held-out
+    answers; `reward_figures` are more drawings of it. The `curves` are returns over environment
+    steps. The `facts` stand beside return and accuracy, and `details` are settings, folded away.
 
     Raises:
         DataError: `taught` is not one of the policies.
     """
     if taught not in policies:
         raise DataError.mismatch("taught policy", expected=f"one of {list(policies)}", got=taught)
+    others = {name: report.mean for name, report in policies.items() if name != taught}
     sections = [_behaviour(policies, taught)]
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
-    sections += [_learning(policies, taught, curves)] if curves else []
+    sections += [_learning(others, curves)] if curves else []
     sections += [_reward({"learned": reward, **(controls or {})}, reward_figures)]
-    others = " · ".join(
-        f"{name}\u00a0{number(report.mean)}" for name, report in policies.items() if name != taught
-    )
+    beside = " · ".join(f"{name}\u00a0{number(mean)}" for name, mean in others.items())
     decided = f"{_percent_range(reward.interval)} with 95 % confidence"
     known = (
-        Fact("Return", number(policies[taught].mean), others),
+        Fact("Return", number(policies[taught].mean), beside),
         Fact("Held-out accuracy", percent(reward.accuracy), decided),
     )
-    return Report(
-        title=title,
-        lead=lead,
-        facts=(*known, *facts),
-        sections=tuple(sections),
-        details=details or {},
-    )
+    return Report(title, lead, (*known, *facts), tuple(sections), details or {})
 
 
 def number(value: float, digits: int | None = None) -> str:
@@ -92,24 +85,21 @@ def number(value: float, digits: int | None = None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """Three digits after the point, or that there are none."""
+    """Three digits after the point, or `MISSING`."""
     return MISSING if value is None else number(value, 3)
 
 
 def percent(value: float | None, digits: int = 0) -> str:
-    """A share in [0, 1] as percent, or that there is none."""
+    """A share in [0, 1] as percent, or `MISSING`."""
     return MISSING if value is None else f"{100 * value:.{digits}f} %"
 
 
-def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
-    """The learned reward of each step of an episode, scaled as agents get it, beside the true one.
+def _percent_range(interval: tuple[float, float]) -> str:
+    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
 
-    Args:
-        reward: learned.
-        episode: the only one in it.
-        alt: the message in words.
-        caption: below it.
-    """
+
+def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: str) -> Figure:
+    """Draw the scaled learned reward of each step of a single episode beside the true one."""
     rewards = reward.member_rewards(episode)
     scaled = rewards if reward.scaler is None else reward.scaler(rewards)
     return Figure(reward_over_clip(scaled, episode.rewards), alt, caption)
@@ -118,19 +108,11 @@ def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: 
 def accuracy_figure(
     accuracies: Mapping[str, Sequence[float] | FloatArray], alt: str, caption: str
 ) -> Figure:
-    """Accuracy of a reward over the epochs of its fit.
-
-    Args:
-        accuracies: which answers, to a share of them for each epoch; those of which nothing is
-            known are left out.
-        alt: the message in words.
-        caption: below it.
-    """
-    named = {label: np.array(values, float) for label, values in accuracies.items()}
+    """Draw the accuracy of a reward on several answers over the epochs of its fit, where known."""
     curves = [
-        Curve(label, np.arange(1, len(values) + 1), values)
-        for label, values in named.items()
-        if np.isfinite(values).any()
+        Curve(label, np.arange(1, len(values) + 1), np.array(values, float))
+        for label, values in accuracies.items()
+        if np.isfinite(np.array(values, float)).any()
     ]
     return Figure(learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
 
@@ -139,18 +121,12 @@ def rewards_table(
     caption: str,
     rewards: Mapping[str, RewardReport],
     columns: Mapping[str, Callable[[RewardReport], str]],
-) -> Table:
-    """Several rewards on the same answers, the learned one first.
-
-    Args:
-        caption: which answers.
-        rewards: names to reports.
-        columns: heads to what is below them.
-    """
-    rows = tuple(
+) -> ReportTable:
+    """A row for each reward, the learned one first; `columns` are heads to formats of cells."""
+    rows = [
         (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
-    )
-    return Table(caption, ("reward", *columns), rows, 0)
+    ]
+    return ReportTable(caption, ("reward", *columns), tuple(rows), 0)
 
 
 def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
@@ -159,46 +135,34 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
             name,
             number(report.mean),
             f"{number(report.interval[0])} to {number(report.interval[1])}",
-            number(report.median),
-            number(report.std),
-            number(float(report.lengths.mean())),
+            *(number(value) for value in (report.median, report.std, report.lengths.mean())),
             str(report.episodes),
         )
         for name, report in policies.items()
     )
     heads = ("policy", "mean", "95 % interval", "median", "deviation", "steps", "episodes")
+    emphasis = list(policies).index(taught)
     means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
-    return Section(
-        "What the policy earns",
-        ("Judged by the environment's own reward.",),
-        tables=(Table("Returns of whole episodes", heads, rows, list(policies).index(taught)),),
-        figures=(
-            Figure(
-                episode_returns(returns, emphasis=taught),
-                f"Returns of single episodes by policy. Means: {means}.",
-                "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
-            ),
-        ),
+    drawing = Figure(
+        episode_returns(returns, emphasis=taught),
+        f"Returns of single episodes by policy. Means: {means}.",
+        "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
     )
+    table = ReportTable("Returns of whole episodes", heads, rows, emphasis)
+    text = ("Evaluated by the environment's own reward.",)
+    return Section("What the policy earns", text, tables=(table,), figures=(drawing,))
 
 
-def _learning(
-    policies: Mapping[str, PolicyReport], taught: str, curves: Sequence[Curve]
-) -> Section:
-    references = {name: report.mean for name, report in policies.items() if name != taught}
+def _learning(references: Mapping[str, float], curves: Sequence[Curve]) -> Section:
     names = " and ".join(curve.label for curve in curves)
     lines = ", ".join(f"{name} at {number(height)}" for name, height in references.items())
-    return Section(
-        "How it learned",
-        figures=(
-            Figure(
-                learning_curves(curves, references=references),
-                f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
-                "Return while learning; dashed lines are the other policies' means.",
-            ),
-        ),
+    drawing = Figure(
+        learning_curves(curves, references=references),
+        f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
+        "Return while learning; dashed lines are the other policies' means.",
     )
+    return Section("How it learned", figures=(drawing,))
 
 
 def _reward(reports: Mapping[str, RewardReport], figures: Sequence[Figure]) -> Section:
@@ -252,5 +216,49 @@ def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
     )
 
 
-def _percent_range(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.0f} to {100 * interval[1]:.0f} %"
+class StepAttention(NamedTuple):
+    """Attention in one segment, mean over the members that have it.
+
+    Attributes:
+        shares: `[L, L]` attention of each step (row) to each (column); rows sum to 1.
+        importance: `[L]` share of each step in the score, the mean of the columns.
+    """
+
+    shares: FloatArray
+    importance: FloatArray
+
+
+@torch.inference_mode()
+def preference_attention(
+    reward: RewardFunction, episodes: Episodes, rows: slice
+) -> StepAttention | None:
+    """Preference attention of a reward in the segment at `rows`, at most as long as its context.
+
+    None unless it is a `PreferenceTransformer` with that head, or an ensemble of such.
+    """
+    model = reward.model.eval()
+    parts = [
+        part
+        for part in (model.models if isinstance(model, Ensemble) else [model])
+        if isinstance(part, PreferenceTransformer) and part.config.head == "preference"
+    ]
+    if not parts:
+        return None
+    features = model.encoder(
+        to_tensors(take(episodes.observations, rows), model.device),
+        to_tensor(episodes.actions[rows], model.device),
+    )[None]
+    mask = torch.ones(features.shape[:2], dtype=torch.bool, device=model.device)
+    maps = [part.attention(features, mask) for part in parts]
+    shares = torch.cat([one.preference for one in maps if one.preference is not None])
+    importance = torch.cat([one.importance for one in maps])
+    return StepAttention(shares.mean(0).cpu().numpy(), importance.mean(0).cpu().numpy())
+
+
+def best_window(rewards: FloatArray, length: int) -> slice:
+    """The `length` steps in a row with the highest sum; all steps if there are no more."""
+    if len(rewards) <= length:
+        return slice(0, len(rewards))
+    sums = np.cumsum(np.concatenate([[0.0], rewards]))
+    first = int((sums[length:] - sums[:-length]).argmax())
+    return slice(first, first + length)

@@ -9,7 +9,9 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.offline.config import OfflineConfig as OfflineConfig
-    from preferl.offline.decision_policy import DecisionTransformerPolicy as DecisionTransformerPolicy
+    from preferl.offline.decision_policy import (
+        DecisionTransformerPolicy as DecisionTransformerPolicy,
+    )
     from preferl.offline.decision_transformer import DecisionTransformer as DecisionTransformer
     from preferl.offline.hub import load_decision_transformer as load_decision_transformer
     from preferl.offline.iql import IQL as IQL

@@ -13,9 +13,9 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, SpaceError, StorageError
-from preferl.evaluation.environments import make_task_env
 from preferl.evaluation.policies import shape_of
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.evaluation.rollout import make_task_env
 from preferl.feedback.step_rewards import Reward, control_rewards
 from preferl.files import write_json
 from preferl.models.spaces import check_spaces, infer_spaces
@@ -24,9 +24,8 @@ from preferl.reading import read_object, reading
 from preferl.runs import RunFolder
 from preferl.shapes import FloatArray, leaves, map_observations
 from preferl.statistics import spearman
-from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
 from preferl.training.reward_presets import RewardPreset
-from preferl.training.reward_function import load_reward, save_reward
 from preferl.training.scaling import RewardScaler
 
 OnProgress = Callable[[int, int], None]

@@ -13,9 +13,9 @@ from typing import Any, Final, final
 import numpy as np
 
 from preferl.errors import require_in
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
+from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.models.build import build_reward_model
 from preferl.models.spaces import infer_spaces

@@ -12,23 +12,32 @@ import numpy as np
 
 from preferl.configs import to_json
 from preferl.errors import StorageError
-from preferl.evaluation.attention import best_window, preference_attention
-from preferl.evaluation.filming import Shown, show
-from preferl.evaluation.page import Clip, Fact, Figure, Report, Section, Table, write_report
+from preferl.evaluation.filming import FilmedEpisode, show
 from preferl.evaluation.plots import (
     Curve,
-    arm_scores,
     attention_map,
+    condition_scores,
     importance_bar,
     learning_curves,
+)
+from preferl.evaluation.report import (
+    Fact,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    Video,
+    write_report,
 )
 from preferl.evaluation.reward_report import RewardReport
 from preferl.evaluation.summary import (
     MISSING,
     accuracy_figure,
+    best_window,
     decimal,
     number,
     percent,
+    preference_attention,
     reward_figure,
     rewards_table,
 )
@@ -146,10 +155,10 @@ def _returns(
     return Section(
         "Returns of the policies",
         (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
-        tables=(Table("By the reward that the agents learned from", heads, rows, 0),),
+        tables=(ReportTable("By the reward that the agents learned from", heads, rows, 0),),
         figures=(
             Figure(
-                arm_scores(shown, emphasis=next(iter(shown)), x_label=unit),
+                condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
                 f"Scores by condition and seed. Means: {means}.",
                 "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
             ),
@@ -184,7 +193,7 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
             f"Rank correlation of both: {decimal(sweep['rank_correlation'])}, of means over "
             f"seeds. It does not show how much: {spread}.",
         ),
-        tables=(Table("By target return", ("quantile", "target", "achieved"), rows, None),),
+        tables=(ReportTable("By target return", ("quantile", "target", "achieved"), rows, None),),
         figures=(
             Figure(
                 learning_curves(
@@ -204,16 +213,16 @@ def _shown(
     inputs: Inputs,
     result: Mapping[str, Any],
     learned: LearnedReward,
-) -> Shown:
+) -> FilmedEpisode:
     """An episode of the first policy of the learned reward, or else the best recorded one."""
     if config.episodes and config.env_id is not None:
         policy = load_agent(folder, LEARNED, result["seeds"][0], learned.reward)
         return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
     best = int(inputs.episodes.returns.argmax())
-    return Shown(inputs.episodes[best : best + 1], None, 30)
+    return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
 
 
-def _along(learned: LearnedReward, shown: Shown, *, evaluated: bool) -> Section:
+def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> Section:
     whose = "an episode of the policy" if evaluated else "the best recorded episode"
     unseen = ", which no reward was fitted to and no policy evaluated by" if evaluated else ""
     return Section(
@@ -230,7 +239,7 @@ def _along(learned: LearnedReward, shown: Shown, *, evaluated: bool) -> Section:
     )
 
 
-def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
+def _attention(learned: LearnedReward, shown: FilmedEpisode) -> Section | None:
     """The attention of the reward in the segment of the episode with the highest reward."""
     rewards = learned.reward.combine(learned.reward.member_rewards(shown.episode))
     rows = best_window(rewards, learned.reward.context)
@@ -261,13 +270,13 @@ def _attention(learned: LearnedReward, shown: Shown) -> Section | None:
     )
 
 
-def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Clip, ...]:
+def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
     """One clip, or none where the environment cannot be drawn."""
     if frames is None:
         return ()
     from preferl.video import encode
 
-    return (Clip(encode(frames, rate), title, f"Pictures of {what}."),)
+    return (Video(encode(frames, rate), title, f"Pictures of {what}."),)
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:

@@ -9,9 +9,8 @@ import numpy as np
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
-from preferl.evaluation.environments import make_task_env
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import rollout
+from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
 from preferl.online.feedback_env import RecordsStates, outcomes, present_infos, stack_states
 from preferl.online.recording import Recording

@@ -19,9 +19,9 @@ from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
 from preferl.errors import ConfigError
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import evaluate_policy
+from preferl.evaluation.rollout import task_env
 from preferl.online.acting import act, task_environments, tells_states
 from preferl.online.dataset_config import DatasetConfig, Tier
 from preferl.online.expert import (

@@ -15,8 +15,8 @@ from stable_baselines3.common.logger import Logger
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.errors import ConfigError, StorageError
-from preferl.evaluation.environments import task_env
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
+from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.online.acting import task_environments
 from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConfig

@@ -17,11 +17,10 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
 from preferl.errors import require_in
-from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import draws, film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
-from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.evaluation.reward_report import RewardReport, TransitionReward, evaluate_reward
 from preferl.feedback.protocols import Feedback, Teacher
 from preferl.feedback.sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
@@ -293,8 +292,8 @@ def _clips(
 def _write_page(
     folder: RunFolder, config: OnlineConfig, report: OnlineReport, judgement: Judgement
 ) -> None:
-    from preferl.evaluation.page import Clip, Fact, Report, Section, write_report
     from preferl.evaluation.plots import Curve
+    from preferl.evaluation.report import Fact, Report, Section, Video, write_report
     from preferl.evaluation.summary import reward_figure, run_report
 
     title = f"{config.env}, taught by {_count(report)} comparisons"
@@ -316,7 +315,7 @@ def _write_page(
         controls=judgement.controls,
         curves=[learned],
         clips=[
-            Clip(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
             for when, mp4 in judgement.clips.items()
         ],
         reward_figures=[

@@ -1,15 +1,178 @@
-"""What can be said of each annotator, and who should be looked at; nothing is thrown away."""
+"""How carefully each annotator answers, and who should be looked at; nothing is thrown away.
+
+The share of answers that seem to be given at random pools three kinds of evidence, each a list of
+misses between 0 and 1: answers that differ from a known right answer, repeats that differ from the
+first answer, and answers that differ from those of other people. A miss is the distance of two
+preferences, so that whoever presses keys at random misses by 1/2 on average, whatever the keys and
+however hard the pairs. Careful people miss less, by an amount that depends on the pairs and is
+taken from the other annotators.
+"""
 
 from dataclasses import dataclass, field
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
-from preferl.store.carelessness import CarelessConfig, estimate_carelessness, evidence_on_known
+from preferl.store.combine import fit_dawid_skene
 from preferl.store.votes import EQUAL, Votes
+
+_RANDOM_MISS = 0.5
+"""How far a random answer is from any preference, on average."""
+
+_INFORMATIVE_MISS = 0.4
+"""Usual misses from which on a kind of evidence is left out: care is too close to chance."""
+
+_UNITED = (0.5, 0.9)
+"""Differences of the others' probabilities at which they count as leaning, and as united."""
+
+
+@final
+@dataclass(frozen=True)
+class CarelessConfig:
+    """When answers are so often random that somebody should look.
+
+    Attributes:
+        tolerated: share of random answers that is accepted; 0.03.
+        deviations: standard errors by which the estimate has to be above that; 1.645, so that
+            about 5 % of those who answer just the tolerated share at random are flagged.
+        expected_miss: what careful people are believed to miss before there is data; 0.1.
+        belief: how many known answers, and how many repeats, that belief counts as; 10.
+        fewest: known answers, repeats and shared answers of an annotator, together, below which
+            nobody is flagged; 30, since the errors are those of many answers.
+        rounds: how often those who are flagged are taken out of what others are compared with;
+            5, more than which is seldom needed.
+    """
+
+    tolerated: float = 0.03
+    deviations: float = 1.645
+    expected_miss: float = 0.1
+    belief: float = 10.0
+    fewest: int = 30
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        require_in("CarelessConfig.tolerated", self.tolerated, 0, 1)
+        require_in("CarelessConfig.expected_miss", self.expected_miss, 0.001, 0.49)
+        for name, least in (("deviations", 0), ("belief", 1), ("fewest", 0), ("rounds", 1)):
+            require_in(f"CarelessConfig.{name}", getattr(self, name), least, float("inf"))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Carelessness:
+    """Estimated shares of random answers.
+
+    Attributes:
+        share: `[A]` of answers given at random, relative to the others; below 0 for those who
+            do better than the others, NaN without evidence.
+        error: `[A]` its standard error, infinite without evidence.
+        flagged: `[A]` whether `share` is above what is tolerated beyond chance.
+    """
+
+    share: FloatArray
+    error: FloatArray
+    flagged: BoolArray
+
+
+class Evidence(NamedTuple):
+    """Misses `[M]` between 0 and 1, the annotators `[M]` who made them, and random answers in each.
+
+    A miss on a repeat can come from either of `chances = 2` answers. Evidence from `others` is not
+    held against the belief from before the data.
+    """
+
+    annotator: IntArray
+    miss: FloatArray
+    chances: int = 1
+    others: bool = False
+
+
+def evidence_on_known(votes: Votes) -> Evidence:
+    """Distances of answers from known right answers, repeats left out."""
+    rows = votes.counts & ~votes.is_repeat & ~np.isnan(votes.known)
+    return Evidence(votes.annotator[rows], np.abs(votes.preference - votes.known)[rows])
+
+
+def evidence_on_repeats(votes: Votes) -> Evidence:
+    """Distances of second answers from the same annotator's first."""
+    repeats, originals = votes.repeated()
+    miss = np.abs(votes.preference[repeats] - votes.preference[originals])
+    kept = ~np.isnan(miss)
+    return Evidence(votes.annotator[repeats[kept]], miss[kept], chances=2)
+
+
+def evidence_on_others(votes: Votes) -> list[Evidence]:
+    """Distances of answers from all others' answers, from divided to united others.
+
+    Known queries are left out. Where others are divided a random answer hardly shows, and where
+    they are united it does, so these are kinds of evidence of their own.
+    """
+    others = fit_dawid_skene(votes).preference_of_others(votes)
+    kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
+    unity = np.digitize(np.abs(2 * others[kept] - 1), _UNITED)
+    miss = np.abs(votes.preference - others)
+    rows = [kept[unity == level] for level in range(len(_UNITED) + 1)]
+    return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
+
+
+def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) -> Carelessness:
+    """Estimate everybody's share of random answers from known pairs, repeats and other people.
+
+    Everyone is compared with all others that are not flagged, so people have to be given pairs of
+    the same kind; somebody who takes more care but finds pairs harder than others looks careless.
+    Of two people who disagree, only known pairs and repeats show who is careless. Where most people
+    are careless they pass for normal, and where the usual answer misses by half, nothing is
+    estimated: never are more than half of several annotators flagged. On pairs so hard that careful
+    people agree on fewer than three in four, one careful person in ten is flagged.
+    """
+    config = config or CarelessConfig()
+    others = evidence_on_others(votes)
+    evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
+    people = np.concatenate([kind.annotator for kind in evidence])
+    answers = np.bincount(people, minlength=votes.annotators)
+    flagged = np.zeros(votes.annotators, bool)
+    share, error = _estimate(evidence, flagged, config)
+    for _ in range(config.rounds):
+        found = (answers >= config.fewest) & (share - config.deviations * error > config.tolerated)
+        if (found == flagged).all() or found.sum() > max(1, (answers > 0).sum() / 2):
+            break
+        flagged = found
+        share, error = _estimate(evidence, flagged, config)
+    return Carelessness(share, error, flagged)
+
+
+def _estimate(
+    evidence: list[Evidence], flagged: BoolArray, config: CarelessConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
+    weighted, precision = np.zeros((2, len(flagged)))
+
+    def of_others(own: Array) -> Array:
+        kept = np.where(flagged, 0, own)
+        return np.asarray(kept.sum() - kept)
+
+    for kind in evidence:
+        count, total, squares = (
+            np.bincount(kind.annotator, kind.miss**power, minlength=len(flagged))
+            for power in (0, 1, 2)
+        )
+        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        belief = 1 if kind.others else config.belief
+        rest = of_others(count) + belief
+        usual = (of_others(total) + belief * config.expected_miss) / rest
+        spread = (of_others(squares) + belief * config.expected_miss) / rest - usual**2
+        # What a random answer adds to the miss, and the variance of mean and comparison.
+        effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
+        variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
+        excess = total / np.maximum(count, 1) - usual
+        weighted += np.where(count > 0, effect * excess / variance, 0)
+        precision += np.where(count > 0, effect**2 / variance, 0)
+    known, divisor = precision > 0, np.where(precision > 0, precision, 1)
+    error = np.where(known, 1 / np.sqrt(divisor), np.inf)
+    return np.where(known, weighted / divisor, np.nan), error
 
 
 @final
@@ -19,12 +182,12 @@ class AnnotatorConfig:
 
     Attributes:
         careless: when answers are random too often.
-        known_right: share of known pairs that everybody should get right; 0.7. Flagged is whose
-            whole 95 % interval is below, whatever others do.
-        too_fast: share of answers in less time than the clips take that nobody minds; 0.03. Flagged
-            is whose whole 95 % interval is above.
+        known_right: share of known pairs that everybody should get right; 0.7. An annotator is
+            flagged if the whole 95 % interval is below, whatever others do.
+        too_fast: accepted share of answers in less time than the clips take; 0.03. An annotator is
+            flagged if the whole 95 % interval is above.
         side_alarm: how often a person without a preference for a side may be flagged for one; one
-            in a thousand, since it is asked of everybody again and again.
+            in a thousand, since everybody is tested again and again.
         streak_alarm: how often a person may be flagged for a long run of one side by chance; the
             same.
     """
@@ -55,7 +218,7 @@ class AnnotatorReport:
             those to a pair that the annotator had before.
         too_fast: `[A]` share of them without: in less time than the longer clip takes at the page's
             greatest speed, twice its own.
-        known: `[A]` answers to queries whose answer is known.
+        known: `[A]` answers to queries whose right answer is known.
         known_accuracy: `[A]` of these, a tie with a side counting half.
         known_low: `[A]` lower end of its 95 % Wilson interval.
         known_high: `[A]` upper end.
@@ -115,12 +278,9 @@ class AnnotatorReport:
             if name not in ("names", "reasons")
         }
         return [
-            {
-                "name": name,
-                **{key: column[row] for key, column in columns.items()},
-                "reasons": list(self.reasons[row]),
-                "flagged": bool(self.reasons[row]),
-            }
+            {"name": name}
+            | {key: column[row] for key, column in columns.items()}
+            | {"reasons": list(self.reasons[row]), "flagged": bool(self.reasons[row])}
             for row, name in enumerate(self.names)
         ]
 
@@ -136,27 +296,34 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     answers nearly all of these, with 100 six or seven in 10. People of little skill look like
     people of little care. Nobody's answers are left out: that is for a person to decide.
 
-    Args:
-        votes: of all annotators of a project.
-        config: when to flag; the defaults if None.
-
     >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
     >>> report = annotator_report(votes)
     >>> report.answers.tolist(), report.tie_rate.tolist(), report.flagged.tolist()
     ([3], [0.5], [False])
     """
     config = config or AnnotatorConfig()
-    answers, counted = votes.tally(np.full(len(votes), True)), votes.tally(votes.counts)
+    answers = np.bincount(votes.annotator, minlength=votes.annotators)
+    counted = votes.tally(votes.counts)
     tied = votes.category == EQUAL
     lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
-    streak = _longest_runs(votes)
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
+    streak = _longest_runs(votes)
     streak_p = _streak_bound(streak, sided)
     careless = estimate_carelessness(votes, config.careless)
-    known = _known(votes)
+    misses = evidence_on_known(votes)
+    known = np.bincount(misses.annotator, minlength=votes.annotators)
+    right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
+    known_low, known_high = _intervals(right, known)
+    timed = votes.tally(~np.isnan(votes.response_ms) & ~np.isnan(votes.least_ms))
+    fast = votes.tally(votes.too_fast)
     agreeing, overlap = _agreement_with_others(votes)
-    timed, fast = votes.tally(votes.timed), votes.tally(votes.too_fast)
-    fast_low, _ = _intervals(fast, timed)
+    flags = {
+        "careless": careless.flagged,
+        "known pairs": known_high < config.known_right,
+        "too fast": _intervals(fast, timed)[0] > config.too_fast,
+        "one side": side_p < config.side_alarm,
+        "streak": streak_p < config.streak_alarm,
+    }
     return AnnotatorReport(
         names=votes.names,
         answers=answers,
@@ -165,7 +332,10 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
         median_ms=_medians(votes),
         timed=timed,
         too_fast=_share(fast, timed),
-        **known,
+        known=known,
+        known_accuracy=_share(right, known),
+        known_low=known_low,
+        known_high=known_high,
         **_consistency(votes),
         left_rate=_share(lefts, sided),
         side_p=side_p,
@@ -175,37 +345,11 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
         overlap=overlap,
         careless_share=careless.share,
         careless_error=careless.error,
-        reasons=_reasons(
-            careless=careless.flagged,
-            known_pairs=known["known_high"] < config.known_right,
-            too_fast=fast_low > config.too_fast,
-            one_side=side_p < config.side_alarm,
-            streak=streak_p < config.streak_alarm,
+        reasons=tuple(
+            tuple(name for name, flag in flags.items() if flag[row])
+            for row in range(votes.annotators)
         ),
     )
-
-
-def _reasons(**found: BoolArray) -> tuple[tuple[str, ...], ...]:
-    """Of each annotator, the names of the flags `[A]` that are set."""
-    names = {name: name.replace("_", " ") for name in found}
-    return tuple(
-        tuple(names[name] for name, flag in zip(found, flags, strict=True) if flag)
-        for flags in zip(*found.values(), strict=True)
-    )
-
-
-def _known(votes: Votes) -> dict[str, Array]:
-    """Answers to known queries, with a Wilson interval of their accuracy."""
-    evidence = evidence_on_known(votes)
-    count = np.bincount(evidence.annotator, minlength=votes.annotators)
-    right = np.bincount(evidence.annotator, 1 - evidence.miss, minlength=votes.annotators)
-    low, high = _intervals(right, count)
-    return {
-        "known": count,
-        "known_accuracy": _share(right, count),
-        "known_low": low,
-        "known_high": high,
-    }
 
 
 def _intervals(part: Array, whole: Array) -> Array:
@@ -221,17 +365,16 @@ def _consistency(votes: Votes) -> dict[str, Array]:
     repeats, originals = repeats[both], originals[both]
     same = votes.preference[repeats] == votes.preference[originals]
     swapped = votes.swapped[repeats] != votes.swapped[originals]
-    people = votes.annotator[repeats]
+    whole = np.full(len(same), True)
 
-    def share(rows: BoolArray) -> FloatArray:
-        asked = np.bincount(people[rows], minlength=votes.annotators)
-        return _share(np.bincount(people[rows], same[rows], minlength=votes.annotators), asked)
+    def tally(rows: BoolArray) -> IntArray:
+        return np.bincount(votes.annotator[repeats[rows]], minlength=votes.annotators)
 
     return {
-        "repeats": np.bincount(people, minlength=votes.annotators),
-        "consistency": share(np.ones(len(people), bool)),
-        "consistency_same_sides": share(~swapped),
-        "consistency_swapped": share(swapped),
+        "repeats": tally(whole),
+        "consistency": _share(tally(same), tally(whole)),
+        "consistency_same_sides": _share(tally(same & ~swapped), tally(~swapped)),
+        "consistency_swapped": _share(tally(same & swapped), tally(swapped)),
     }
 
 
@@ -264,26 +407,20 @@ def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
     """Pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
     first = votes.first_answers
     unit, counts = first.counts_by_query()
-    agreeing, others = counts[unit, first.category] - 1, counts.sum(1)[unit] - 1
-    agreed, overlap = (
-        np.bincount(first.annotator, pairs, minlength=votes.annotators).astype(np.int64)
-        for pairs in (agreeing, others)
+    agreeing, overlap = (
+        np.bincount(first.annotator, others - 1, minlength=votes.annotators).astype(np.int64)
+        for others in (counts[unit, first.category], counts.sum(1)[unit])
     )
-    return agreed, overlap
+    return agreeing, overlap
 
 
 def _medians(votes: Votes) -> FloatArray:
     """`[A]` medians of the response times that are known."""
-    timed = votes[~np.isnan(votes.response_ms)]
-    order = np.lexsort((timed.response_ms, timed.annotator))
-    times = np.asarray(timed.response_ms[order], np.float64)
-    count = np.bincount(timed.annotator, minlength=votes.annotators)
-    start = np.cumsum(count) - count
+    timed = ~np.isnan(votes.response_ms)
     medians = np.full(votes.annotators, np.nan)
-    some = count > 0
-    low = times[(start + (count - 1) // 2)[some]]
-    medians[some] = (low + times[(start + count // 2)[some]]) / 2
-    return np.asarray(medians)
+    for person in np.unique(votes.annotator[timed]):
+        medians[person] = np.median(votes.response_ms[timed & (votes.annotator == person)])
+    return medians
 
 
 def _share(part: Array, whole: Array) -> FloatArray:

@@ -1,6 +1,6 @@
 """The table of answers as it leaves a store and comes back: columns, checks, and rows of a store.
 
-One row for each answer that was ever given, also those that were taken back or changed since.
+It has one row for each answer that was ever given, also those that were taken back or changed.
 """
 
 import hashlib
@@ -8,7 +8,6 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from sqlalchemy import case, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from preferl.store.clips import CLIP_ID, known_clips
-from preferl.store.database import MOST_PARAMETERS, now, rows_among
+from preferl.store.database import MOST_PARAMETERS, clock, rows_among
 from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
 from preferl.store.schema import (
     COUNTED,
@@ -71,7 +70,7 @@ NEEDED: Final = (
     *("query", "purpose", "first_clip", "second_clip", "annotator", "kind", "swapped"),
     *("answered_at", "key", "quorum", "priority", "asked_at"),
 )
-"""Columns without which a row says nothing."""
+"""Columns that may not be empty."""
 
 OF_QUERY: Final = (
     *("purpose", "first_clip", "second_clip", "repeat_of", "known", "quorum", "priority", "score"),
@@ -86,28 +85,26 @@ OF_ANSWER: Final = (
 """Columns of an answer as they are in the store."""
 
 EXPORTED_AS: Final = "exported_as"
-"""Where the detail of a query that came from elsewhere keeps the name it had there."""
+"""Where the detail of a query from another store keeps the name that it had there."""
 
-ASKED: Final = ("ask", "known", "repeat")
+PURPOSES: Final = ("ask", "known", "repeat")
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
 """The end of the year 9999, after which there are no dates."""
 
 
 def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:
-    """A name that a query keeps in every store it is carried to: its number and where it began."""
-    carried = (detail or {}).get(EXPORTED_AS)
-    return str(carried) if carried else f"{number}-{birthplace(project)}"
+    """A name that a query keeps in every store: its number and a digest of where it began."""
+    return str((detail or {}).get(EXPORTED_AS) or f"{number}-{_birthplace(project)}")
 
 
-def birthplace(project: Project) -> str:
-    """Tells queries of this project from those that were carried here."""
-    told = f"{project.slug} {project.created_at!r}".encode()
-    return blake2b(told, digest_size=4).hexdigest()
+def _birthplace(project: Project) -> str:
+    about = f"{project.slug} {project.created_at!r}".encode()
+    return hashlib.blake2b(about, digest_size=4).hexdigest()
 
 
 def timestamp(seconds: float | None) -> str | None:
-    """Seconds since the epoch in words, as ISO 8601 has it, in UTC.
+    """Seconds since the epoch as ISO 8601 in UTC.
 
     >>> timestamp(0.5)
     '1970-01-01T00:00:00.500+00:00'
@@ -118,38 +115,37 @@ def timestamp(seconds: float | None) -> str | None:
 
 
 def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A row that was read, with every cell of its kind and the cells going together.
+    """A row with every cell of its kind and the cells going together.
 
-    Args:
-        raw: as it was read; columns that are not needed may be missing, others are left out.
-        where: file and row, for errors.
+    Columns that are not `NEEDED` may be missing, unknown ones are dropped.
 
     Raises:
-        DataError: naming file, row and column.
+        DataError: naming file, row (`where`) and column.
     """
     row = {name: cell_of(raw, name, kind, where) for name, kind in COLUMNS.items()}
     for name in NEEDED:
         if row[name] is None:
             raise wrong_cell(where, name, "a value", "none")
     preference = preference_of(row["kind"], row["swapped"])
-    sides = row["first_clip"], row["second_clip"]
-    left, right = sides[::-1] if row["swapped"] else sides
+    clips = row["first_clip"], row["second_clip"]
+    left, right = clips[::-1] if row["swapped"] else clips
     purpose = row["purpose"]
     rules = {
         "query": (QUERY_NAME.fullmatch(row["query"]), "a number, a hyphen and 8 digits of hex"),
-        "purpose": (purpose in ASKED, f"one of {', '.join(ASKED)}"),
-        "first_clip": (CLIP_ID.fullmatch(sides[0]), "32 digits of hex"),
-        "second_clip": (CLIP_ID.fullmatch(sides[1]), "32 digits of hex"),
+        "purpose": (purpose in PURPOSES, f"one of {', '.join(PURPOSES)}"),
+        "first_clip": (CLIP_ID.fullmatch(clips[0]), "32 digits of hex"),
+        "second_clip": (CLIP_ID.fullmatch(clips[1]), "32 digits of hex"),
         "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
         "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
         "preference": (row["preference"] == preference, f"{preference}, by kind and swapped"),
         "strength": (row["strength"] in (None, *STRENGTHS), f"one of {STRENGTHS}, or nothing"),
         "left_clip": (row["left_clip"] in (None, left), f"{left}, by swapped"),
         "right_clip": (row["right_clip"] in (None, right), f"{right}, by swapped"),
-        "response_ms": (_within(row["response_ms"], 1e9), "0 to 1e9 milliseconds"),
-        "granted_at": (_within(row["granted_at"], LATEST_TIME), "seconds since the epoch"),
-        "answered_at": (_within(row["answered_at"], LATEST_TIME), "seconds since the epoch"),
-        "asked_at": (_within(row["asked_at"], LATEST_TIME), "seconds since the epoch"),
+        "response_ms": (0 <= (row["response_ms"] or 0) <= 1e9, "0 to 1e9 milliseconds"),
+        **{
+            name: (0 <= (row[name] or 0) <= LATEST_TIME, "seconds since the epoch")
+            for name in ("granted_at", "answered_at", "asked_at")
+        },
         "key": (8 <= len(row["key"]) <= 100, "8 to 100 letters"),
         "repeat_of": (
             (row["repeat_of"] is None) == (purpose != "repeat"),
@@ -161,26 +157,19 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
         ),
         "quorum": (0 <= row["quorum"] <= 10_000, "0 to 10000"),
     }
-    for name, (right_so, expected) in rules.items():
-        if not right_so:
+    for name, (is_right, expected) in rules.items():
+        if not is_right:
             raise wrong_cell(where, name, expected, repr(row[name]))
     return row
-
-
-def _within(value: float | None, most: float) -> bool:
-    return value is None or 0 <= value <= most
 
 
 def read_answers(
     path: Path, wanted: str | None, *, owner: str | None = None, without_same: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with where they are, each right by itself and agreeing with those before.
+    """Rows and where they are, each right by itself and agreeing with those before.
 
-    Args:
-        path: the table.
-        wanted: its format, if not the one that `path` ends in.
-        owner: name for answers in the owner's name, which are refused without one.
-        without_same: leave out answers about a clip and itself, which are refused otherwise.
+    Answers in the owner's name get the name `owner`, and those about a clip and itself are left out
+    `without_same`; both are refused otherwise.
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
@@ -190,7 +179,7 @@ def read_answers(
         if row["first_clip"] == row["second_clip"]:
             if without_same:
                 continue
-            fix = "Such answers say nothing: leave them out, --without-same (without_same=True)."
+            fix = "Such answers hold nothing: leave them out, --without-same (without_same=True)."
             raise wrong_cell(where, "second_clip", "another clip than first_clip", "the same", fix)
         if looks_like_owner(row["annotator"]):
             if owner is None:
@@ -215,96 +204,68 @@ def queries_of(
     session: Session, project: Project, rows: Sequence[tuple[str, dict[str, Any]]]
 ) -> dict[str, int]:
     """Numbers of the queries that rows name; those that are not there yet are added."""
-    there = {
-        query_name(project, number, detail): number
-        for number, detail in session.execute(
-            select(Query.id, Query.detail).where(Query.project_id == project.id)
-        )
-    }
-    wanted: dict[str, tuple[str, dict[str, Any]]] = {}
+    statement = select(Query.id, Query.detail).where(Query.project_id == project.id)
+    numbers = {query_name(project, n, detail): n for n, detail in session.execute(statement)}
+    fresh: dict[str, tuple[str, dict[str, Any]]] = {}
     for where, row in rows:
-        if row["query"] not in there:
-            wanted.setdefault(row["query"], (where, row))
-    for name, (where, _) in wanted.items():
-        if name.endswith(birthplace(project)):
-            raise wrong_cell(where, "query", "one that is in this project, where it began", name)
-    videos = _videos(session, project.id, wanted.values())
-    for repeats in (False, True):  # what is repeated has to be there first
-        some = {
-            n: told for n, told in wanted.items() if (told[1]["purpose"] == "repeat") == repeats
-        }
-        people = people_named(session, project.id, (r["annotator"] for _, r in some.values()))
-        added = [
-            _query(project.id, name, row, videos, people, there, where)
-            for name, (where, row) in some.items()
-        ]
-        there |= dict(zip(some, add_queries(session, added), strict=True))
-    return there
+        if row["query"] not in numbers:
+            fresh.setdefault(row["query"], (where, row))
+    videos = _require_clips(session, project, fresh)
+    for is_repeat in (False, True):  # what is repeated has to be there first
+        some = {n: found for n, found in fresh.items() if bool(found[1]["repeat_of"]) == is_repeat}
+        people = people_named(session, project.id, (row["annotator"] for _, row in some.values()))
+        added = []
+        for name, (where, row) in some.items():
+            original = row["repeat_of"]
+            if is_repeat and original not in numbers:
+                raise wrong_cell(where, "repeat_of", "a query of this file or project", original)
+            settled = row["purpose"] == "ask" and row["quorum"] == 0  # imported with its answers
+            columns = {column: row[column] for column in OF_QUERY if column != "query_detail"}
+            added.append(
+                columns
+                | {
+                    "project_id": project.id,
+                    "repeat_of": numbers[original] if is_repeat else None,
+                    "for_annotator": people[row["annotator"]] if is_repeat else None,
+                    "swapped": row["swapped"] if is_repeat else None,
+                    "needed": 0,
+                    "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
+                    "cancelled_at": row["asked_at"] if settled else None,
+                    "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},
+                }
+            )
+        numbers |= dict(zip(some, add_queries(session, added), strict=True))
+    return numbers
 
 
-def _videos(
-    session: Session, project_id: int, rows: Iterable[tuple[str, dict[str, Any]]]
+def _require_clips(
+    session: Session, project: Project, queries: Mapping[str, tuple[str, dict[str, Any]]]
 ) -> dict[str, bool]:
-    rows = list(rows)
-    sides = ("first_clip", "second_clip")
-    videos = known_clips(session, project_id, [row[side] for _, row in rows for side in sides])
-    for where, row in rows:
-        for side in sides:
+    """Whether the clips of these new queries, all of which have to be here, have videos."""
+    clips = [row[side] for _, row in queries.values() for side in ("first_clip", "second_clip")]
+    videos = known_clips(session, project.id, clips)
+    for name, (where, row) in queries.items():
+        if name.endswith(_birthplace(project)):
+            raise wrong_cell(where, "query", "one that is in this project, where it began", name)
+        for side in ("first_clip", "second_clip"):
             if row[side] not in videos:
                 fix = "Export the clips from where the answers come, and import them, too."
                 raise wrong_cell(where, side, "a clip of this project", row[side], fix)
     return videos
 
 
-def _query(
-    project_id: int,
-    name: str,
-    row: Mapping[str, Any],
-    videos: Mapping[str, bool],
-    people: Mapping[str, int],
-    there: Mapping[str, int],
-    where: str,
-) -> dict[str, Any]:
-    again = row["repeat_of"]
-    if again is not None and again not in there:
-        raise wrong_cell(where, "repeat_of", "a query of this file or project", again)
-    repeats = again is not None
-    settled = row["purpose"] == "ask" and row["quorum"] == 0  # it was imported with its answers
-    return {
-        **{column: row[column] for column in OF_QUERY if column != "query_detail"},
-        "project_id": project_id,
-        "repeat_of": there[again] if repeats else None,
-        "for_annotator": people[row["annotator"]] if repeats else None,
-        "swapped": row["swapped"] if repeats else None,
-        "needed": 0,
-        "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
-        "cancelled_at": row["asked_at"] if settled else None,
-        "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},
-    }
-
-
-def answer_row(
-    project_id: int, query: int, annotator: int, row: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The columns of an answer that was read."""
-    about = {"project_id": project_id, "query_id": query, "annotator_id": annotator}
-    return about | {name: row[name] for name in OF_ANSWER}
-
-
 def known_answers(session: Session, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
     """Which of these keys are taken: the project and the kind of their answers."""
-    chosen = select(Answer.key, Answer.project_id, Answer.kind)
-    return {
-        key: (project_id, kind)
-        for key, project_id, kind in rows_among(session, chosen, Answer.key, keys)
-    }
+    statement = select(Answer.key, Answer.project_id, Answer.kind)
+    rows = rows_among(session, statement, Answer.key, keys)
+    return {key: (project_id, kind) for key, project_id, kind in rows}
 
 
 def people_named(session: Session, project_id: int, names: Iterable[str]) -> dict[str, int]:
-    """Numbers of these people; who is new has no link until they are invited."""
-    chosen = select(Annotator.name, Annotator.id).where(Annotator.project_id == project_id)
-    people = dict(session.execute(chosen).all())
-    at = session.scalar(select(now()))
+    """Numbers of these people; new ones are added without a link, until they are invited."""
+    statement = select(Annotator.name, Annotator.id).where(Annotator.project_id == project_id)
+    people = dict(session.execute(statement).all())
+    at = clock(session)
     for name in dict.fromkeys(names):
         if name not in people:
             nobody = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
@@ -318,10 +279,8 @@ def people_named(session: Session, project_id: int, names: Iterable[str]) -> dic
 
 def add_queries(session: Session, rows: Sequence[dict[str, Any]]) -> list[int]:
     """Add rows of queries with all their columns; their numbers, in this order."""
-    if not rows:
-        return []
     added = insert(Query).returning(Query.id, sort_by_parameter_order=True)
-    return list(session.scalars(added, rows))
+    return list(session.scalars(added, rows)) if rows else []
 
 
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
@@ -331,19 +290,20 @@ def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def recount(session: Session, queries: Iterable[int]) -> None:
-    """Set how many answers these queries still need by the latest word of each person."""
-    standing = (
+    """Set how many answers these queries still need, by the latest answer of each person."""
+    counted = (
         select(func.count(Answer.id))
         .where(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
         .correlate(Query)
         .scalar_subquery()
     )
-    left = Query.quorum - standing
+    left = Query.quorum - counted
     numbers = sorted(set(queries))
     for start in range(0, len(numbers), MOST_PARAMETERS):
+        some = Query.id.in_(numbers[start : start + MOST_PARAMETERS])
         session.execute(
             update(Query)
-            .where(Query.id.in_(numbers[start : start + MOST_PARAMETERS]), Query.purpose == "ask")
+            .where(some, Query.purpose == "ask")
             .values(needed=case((left > 0, left), else_=literal(0)))
             .execution_options(synchronize_session=False)
         )

@@ -1,7 +1,7 @@
 """Clips: segments in array files, found by what they hold.
 
-A clip's name is a digest of its steps, so that what is asked twice is stored once, and any label
-can be joined to its segment after any crash: files are on disk before a row names them.
+A clip's name is a digest of its steps, so that a clip that is asked about twice is stored once, and
+any label can be joined to its segment after any crash: files are on disk before a row names them.
 """
 
 import re
@@ -21,10 +21,13 @@ from preferl.data.arrays import content_id, load_segments, save_segments
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
 from preferl.shapes import leaves
-from preferl.store.database import MOST_PARAMETERS, Database, now, rows_among
+from preferl.store.database import MOST_PARAMETERS, Database, clock, rows_among
 from preferl.store.schema import Clip, Query
 
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
+
+CLIPS_AT_ONCE: Final = 2_000
+"""Clips that an import puts into one shard."""
 
 EPISODES_KEPT: Final = 4
 """The newest whole episodes; one that is being drawn is still there when the next ones come."""
@@ -63,35 +66,32 @@ class ClipStore:
         Raises:
             StorageError: the folder or the database cannot be written to; nothing is stored then.
         """
-        ids = clip_ids(segments)
-        place: dict[str, int] = {}
+        ids, place = clip_ids(segments), dict[str, int]()
         for row, name in enumerate(ids):
             place.setdefault(name, row)
         with self._database.read() as session:
             known = known_clips(session, project_id, place)
-        fresh = {name: row for name, row in place.items() if name not in known}
+        fresh = [name for name in place if name not in known]
         if fresh:
-            shard = content_id(np.array(list(fresh)))
+            rows = np.array([place[name] for name in fresh])
+            shard = content_id(np.array(fresh))
             folder = self._folder(project_id) / shard
             if not (folder / "about.json").is_file():
-                rows = np.array(list(fresh.values()))
                 save_segments(folder, segments.select(rows), durable=True)
+            alike: dict[str, Any] = {
+                "project_id": project_id,
+                "kind": kind,
+                "shard": shard,
+                "detail": detail,
+            }
+            steps = segments.real[rows].tolist()
             with self._database.write() as session:
-                at = session.scalar(select(now()))
-                fresh_now = set(fresh) - known_clips(session, project_id, fresh).keys()
+                alike["created_at"] = clock(session)
+                known = known_clips(session, project_id, fresh)
                 session.add_all(
-                    Clip(
-                        project_id=project_id,
-                        id=name,
-                        kind=kind,
-                        shard=shard,
-                        row=position,
-                        steps=int(segments.real[row]),
-                        detail=detail,
-                        created_at=at,
-                    )
-                    for position, (name, row) in enumerate(fresh.items())
-                    if name in fresh_now
+                    Clip(id=name, row=row, steps=steps[row], **alike)
+                    for row, name in enumerate(fresh)
+                    if name not in known
                 )
         if kind == "episode":
             self._forget_episodes(project_id, set(ids))
@@ -103,22 +103,20 @@ class ClipStore:
         Raises:
             DataError: a name that is not stored, or a damaged file.
         """
-        chosen = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
+        statement = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
+        shards: dict[str, dict[str, int]] = {}
         with self._database.read() as session:
-            found = rows_among(session, chosen, Clip.id, sorted(set(ids)))
-            at = {name: (shard, row) for name, shard, row in found}
-        missing = [name for name in ids if name not in at]
+            for name, shard, row in rows_among(session, statement, Clip.id, sorted(set(ids))):
+                shards.setdefault(shard, {})[name] = row
+        place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
+        missing = [name for name in ids if name not in place]
         if missing:
             raise DataError.mismatch("clip", expected="one of this project", got=missing[0])
-        shards: dict[str, dict[str, int]] = {}
-        for name, (shard, row) in at.items():
-            shards.setdefault(shard, {})[name] = row
         folder = self._folder(project_id)
         parts = [
             load_segments(folder / shard).select(np.array([*rows.values()]))
             for shard, rows in shards.items()
         ]
-        place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
         return join_segments(parts).select(np.array([place[name] for name in ids]))
 
     def get(self, project_id: int, clip_id: str) -> Clip | None:
@@ -140,10 +138,9 @@ class ClipStore:
         """Clips that people are to see and cannot yet, those of the most urgent queries first.
 
         The last of them is the newest episode: whoever draws `limit` clips at a time comes to it,
-        however many queries wait. Nobody needs the episodes before it.
+        however many queries are pending. Nobody needs the episodes before it.
         """
         first, second = aliased(Clip), aliased(Clip)
-        newest = _episodes(project_id).limit(1)
         pairs = (
             select(first.id, first.video, second.id, second.video)
             .select_from(Query)
@@ -158,22 +155,34 @@ class ClipStore:
             .order_by(Query.priority.desc(), Query.id)
             .limit(limit)
         )
-        episodes = [clip.id for clip in self._database.all(newest) if clip.video == "none"]
-        wanted: dict[str, None] = {}
-        for one, its_video, other, other_video in self._database.rows(pairs):
-            drawn = {one: its_video, other: other_video}
-            wanted |= dict.fromkeys(name for name, video in drawn.items() if video == "none")
+        newest = self._database.all(_episodes(project_id).limit(1))
+        episodes = [clip.id for clip in newest if clip.video == "none"]
+        wanted = dict.fromkeys(
+            name
+            for one, its_video, other, other_video in self._database.rows(pairs)
+            for name, video in ((one, its_video), (other, other_video))
+            if video == "none"
+        )
         return list(dict.fromkeys([*list(wanted)[: limit - len(episodes)], *episodes]))
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
-        """Note that these have videos; queries whose clips both have can then be shown."""
+        """Mark clips as drawn; queries whose clips both have videos can then be shown."""
         these = (Clip.project_id == project_id, Clip.id.in_(ids))
+        shown = select(Clip.id).where(Clip.project_id == project_id, Clip.video == "ready")
+        queries = (
+            Query.project_id == project_id,
+            Query.ready.is_(False),
+            or_(Query.first_clip.in_(ids), Query.second_clip.in_(ids)),
+            Query.first_clip.in_(shown),
+            Query.second_clip.in_(shown),
+        )
+        ready = update(Query).where(*queries).values(ready=True)
         with self._database.write() as session:
             session.execute(update(Clip).where(*these).values(video="ready", video_error=None))
-            _mark_ready(session, project_id, ids)
+            session.execute(ready.execution_options(synchronize_session=False))
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
-        """Note that a clip cannot be shown, and why; its queries wait until that is mended."""
+        """Mark a clip that cannot be drawn, and why; its queries wait until that is fixed."""
         failed = {"video": "failed", "video_error": error[:1000]}
         this = (Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
@@ -189,8 +198,8 @@ class ClipStore:
     def _forget_episodes(self, project_id: int, new: Collection[str]) -> None:
         """Remove older episodes that no query refers to; rows go before their files."""
         episodes = self._database.all(_episodes(project_id))
-        kept = {*new, *(clip.id for clip in episodes[:EPISODES_KEPT])}
-        kept |= {clip.id for clip in [c for c in episodes if c.video == "ready"][:SHOWN_KEPT]}
+        shown = [clip for clip in episodes if clip.video == "ready"][:SHOWN_KEPT]
+        kept = {*new, *(clip.id for clip in [*episodes[:EPISODES_KEPT], *shown])}
         old = [clip.id for clip in episodes if clip.id not in kept][:MOST_PARAMETERS]
         if not old:
             return
@@ -248,31 +257,14 @@ def distinct_clips(segments: Segments) -> Segments:
     return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=origin)
 
 
-def _mark_ready(session: Session, project_id: int, clips: Sequence[str]) -> None:
-    """Let queries about these clips be shown where both sides now have videos."""
-    shown = select(Clip.id).where(Clip.project_id == project_id, Clip.video == "ready")
-    session.execute(
-        update(Query)
-        .where(
-            Query.project_id == project_id,
-            Query.ready.is_(False),
-            or_(Query.first_clip.in_(clips), Query.second_clip.in_(clips)),
-            Query.first_clip.in_(shown),
-            Query.second_clip.in_(shown),
-        )
-        .values(ready=True)
-        .execution_options(synchronize_session=False)
-    )
-
-
 def _episodes(project_id: int) -> Select[Clip]:
     """Whole episodes, the newest first."""
-    chosen = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
-    return chosen.order_by(Clip.created_at.desc(), Clip.id)
+    statement = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
+    return statement.order_by(Clip.created_at.desc(), Clip.id)
 
 
 def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:
     """Which of these clips are stored, and whether each has a video."""
-    chosen = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
-    found = rows_among(session, chosen, Clip.id, sorted(set(names)))
+    statement = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
+    found = rows_among(session, statement, Clip.id, sorted(set(names)))
     return {name: video == "ready" for name, video in found}

@@ -1,18 +1,18 @@
-"""Several people's answers to a query become one preference and how much it counts.
+"""Combine several people's answers to a query into one preference and a weight.
 
-Who is right how often, and what is true, from answers alone: Dawid and Skene, "Maximum likelihood
-estimation of observer error-rates using the EM algorithm" (1979), for pairs. Which clip comes first
-is arbitrary, so mistaking the first for the second is as likely as the reverse. Each annotator then
-has three free numbers instead of six.
+Dawid and Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm"
+(1979), for pairs: who is right how often, and what is true, from answers alone. Which clip comes
+first is arbitrary, so mistaking the first for the second is as likely as the reverse. Each
+annotator then has three free numbers instead of six.
 """
 
 from dataclasses import dataclass
-from typing import Literal, final, get_args
+from typing import Literal, final
 
 import numpy as np
 
-from preferl.errors import ConfigError, require_in
-from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.errors import require_in, require_one_of
+from preferl.shapes import FloatArray, IntArray
 from preferl.store.votes import EQUAL, FIRST, SECOND, Votes, categories, value_counts
 
 _TINY = 1e-300
@@ -25,9 +25,9 @@ class DawidSkeneConfig:
     """What is believed of annotators before they answer, and when to stop.
 
     Attributes:
-        accuracy: share of answers expected to be right of an annotator of whom nothing is known;
-            0.8, about how often people agree on clips of robots.
-        answers: how many answers that belief is worth for each kind of truth, at least 0; 4, so
+        accuracy: share of right answers expected of a new annotator; 0.8, about how often people
+            agree on clips of robots.
+        answers: how many answers that belief counts as for each kind of truth, at least 0; 4, so
             that it decides for newcomers and is lost among hundreds. 0 is plain maximum
             likelihood, which trusts or inverts an annotator of few answers without bound.
         tolerance: stop when the objective grows by less than this for each answer.
@@ -41,9 +41,8 @@ class DawidSkeneConfig:
 
     def __post_init__(self) -> None:
         require_in("DawidSkeneConfig.accuracy", self.accuracy, 0.34, 0.99)
-        require_in("DawidSkeneConfig.answers", self.answers, 0, float("inf"))
-        require_in("DawidSkeneConfig.tolerance", self.tolerance, 0, float("inf"))
-        require_in("DawidSkeneConfig.iterations", self.iterations, 1, float("inf"))
+        for name, least in (("answers", 0), ("tolerance", 0), ("iterations", 1)):
+            require_in(f"DawidSkeneConfig.{name}", getattr(self, name), least, float("inf"))
 
     @property
     def pseudo_counts(self) -> FloatArray:
@@ -78,29 +77,28 @@ class DawidSkene:
     @property
     def preference(self) -> FloatArray:
         """`[Q]` probability that the first is preferred, a tie counting half."""
-        return expected_preference(self.posterior)
+        return _expected_preference(self.posterior)
 
     @property
     def accuracy(self) -> FloatArray:
         """`[A]` how likely each annotator's next answer is right."""
-        right = np.diagonal(self.confusion, axis1=1, axis2=2)
-        return np.asarray(right @ self.prevalence)
+        return np.asarray(np.diagonal(self.confusion, axis1=1, axis2=2) @ self.prevalence)
 
     def preference_of_others(self, votes: Votes) -> FloatArray:
-        """`[R]` the preference as all but the answer's own annotator see it.
+        """`[R]` the preference by the answers of all but the answer's own annotator.
 
-        NaN for answers that do not count and for queries that nobody else answered, and for
-        planned repeats. What is known of a query is not used.
+        NaN for answers that do not count, for planned repeats and for queries that nobody else
+        answered. Known right answers are not used.
         """
         counting = votes.counts & ~votes.is_repeat
         unit = np.searchsorted(self.query, votes.query[counting])
         answer = _answer_likelihood(self.confusion, votes[counting])  # [R, 3]
         together = _sum_by_unit(unit, answer, len(self.query))[unit]
         logits = np.log(np.maximum(self.prevalence, _TINY)) + together - answer
-        seen = expected_preference(_normalised(logits))
-        seen[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
+        others = _expected_preference(_normalised(logits))
+        others[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
         result = np.full(len(votes), np.nan)
-        result[counting] = seen
+        result[counting] = others
         return result
 
 
@@ -108,12 +106,9 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     """Estimate truths and annotators together, by expectation maximisation.
 
     Truths are first, equal and second; equal is possible only where someone has answered so or
-    where it is known. Queries whose answer is known keep it. Cannot-tell answers and planned
-    repeats are left out. The estimate does not change when clips of a pair swap places.
-
-    Args:
-        votes: of several people; the more queries they share, the more can be said.
-        config: priors and when to stop; the defaults if None.
+    where it is known. Known answers stay as they are. Cannot-tell answers and planned repeats are
+    left out. The estimate does not change when clips of a pair swap places. The more queries people
+    share, the surer it is.
 
     >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
     >>> fit = fit_dawid_skene(votes)
@@ -123,8 +118,9 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     config = config or DawidSkeneConfig()
     votes = votes.first_answers
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
-    known = categories(votes.known[first_row])
-    allowed = np.where(known[:, None] < 0, _possible_truths(votes), known[:, None] == np.arange(3))
+    known = categories(votes.known[first_row])[:, None]
+    tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
+    allowed = np.where(known < 0, np.array([True, bool(tied), True]), known == np.arange(3))
     given = value_counts(unit, votes.category, 3)
     posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
@@ -140,30 +136,8 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
         objective.append(likelihood + float(prior.sum()))
         growth = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
         converged = growth <= config.tolerance * max(len(votes), 1)
-    return DawidSkene(
-        query=query,
-        posterior=posterior,
-        confusion=confusion,
-        prevalence=prevalence,
-        objective=np.array(objective),
-        log_likelihood=likelihood,
-        converged=converged,
-    )
-
-
-def expected_preference(posterior: FloatArray) -> FloatArray:
-    """Probabilities `[..., 3]` of first, equal and second to `[...]` preferences.
-
-    >>> expected_preference(np.array([0.5, 0.25, 0.25])).tolist()
-    0.625
-    """
-    return np.asarray(posterior[..., FIRST] + posterior[..., EQUAL] / 2)
-
-
-def _possible_truths(votes: Votes) -> BoolArray:
-    """`[3]` whether a truth can be: without a tie among answers nothing tells equal clips."""
-    tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
-    return np.array([True, bool(tied), True])
+    objectives = np.array(objective)
+    return DawidSkene(query, posterior, confusion, prevalence, objectives, likelihood, converged)
 
 
 def _maximise(
@@ -179,15 +153,17 @@ def _maximise(
     confusion = np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / 3)
     common = posterior.sum(0)
     common = common + common[::-1]
-    if not common.any():
-        return confusion, np.array([0.5, 0.0, 0.5])
-    return confusion, common / common.sum()
+    return confusion, common / common.sum() if common.any() else np.array([0.5, 0.0, 0.5])
+
+
+def _expected_preference(posterior: FloatArray) -> FloatArray:
+    """Probabilities `[..., 3]` of first, equal and second to `[...]` preferences."""
+    return np.asarray(posterior[..., FIRST] + posterior[..., EQUAL] / 2)
 
 
 def _answer_likelihood(confusion: FloatArray, votes: Votes) -> FloatArray:
     """`[R, 3]` log probability of each answer for each truth."""
-    likelihood = confusion[votes.annotator, :, votes.category]
-    return np.asarray(np.log(np.maximum(likelihood, _TINY)))
+    return np.asarray(np.log(np.maximum(confusion[votes.annotator, :, votes.category], _TINY)))
 
 
 def _sum_by_unit(unit: IntArray, values: FloatArray, units: int) -> FloatArray:
@@ -209,28 +185,25 @@ CombineMethod = Literal["mean", "majority", "dawid_skene"]
 
 
 def combine_answers(
-    votes: Votes,
-    method: CombineMethod = "mean",
-    *,
-    config: DawidSkeneConfig | None = None,
+    votes: Votes, method: CombineMethod = "mean", *, config: DawidSkeneConfig | None = None
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """One preference and weight for each query.
+    """Combine the answers to each query into one preference and weight.
 
-    Cannot-tell answers count only where there is no other: the preference is then NaN and the
-    weight 0. Where there is a single answer, every method gives that answer and
-    weight 1. Planned repeats are left out: they judge people, and are no further opinion.
+    Where a query has only cannot-tell answers, its preference is NaN and its weight 0. Where it
+    has a single answer, every method gives that answer and weight 1. Planned repeats are left out:
+    they check people, and are no further opinion.
 
-    - `mean` is the share of answers for the first, a tie counting half, and weighs as many as
-      there are. The cross-entropy of a reward model is then that of listing every answer.
-    - `majority` is 1 or 0 where more than half of the answers say so, else 0.5; it weighs 1.
+    - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
+      The cross-entropy of a reward model is then that of listing every answer.
+    - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
       Ties are answers, so that one preference against two ties is a tie.
     - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
-      often they are right (see `fit_dawid_skene`); it weighs 1, being about one truth, however
-      many answers found it. What is known of a query overrules its answers.
+      often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
+      however many answers found it. A known right answer overrules those given.
 
     Args:
         votes: of several people.
-        method: how to combine; `mean` keeps all that was said and supposes nothing.
+        method: how to combine; `mean` keeps every answer and supposes nothing.
         config: for `dawid_skene`; its defaults if None.
 
     Returns:
@@ -244,15 +217,13 @@ def combine_answers(
     >>> query.tolist(), preference.tolist(), weight.tolist()
     ([5, 8, 9], [1.0, 0.5, nan], [1.0, 1.0, 0.0])
     """
-    if method not in get_args(CombineMethod):
-        expected = f"one of {', '.join(get_args(CombineMethod))}"
-        raise ConfigError.mismatch("method", expected=expected, got=repr(method))
+    require_one_of("method", method, CombineMethod)
     votes = votes[~votes.is_repeat]
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     counts = np.zeros((len(query), 3), np.int64)
     np.add.at(counts, (unit[votes.counts], votes.category[votes.counts]), 1)
     answers = counts.sum(1)
-    share = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
+    share = preference = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
     if method == "majority":
         most = 2 * counts > answers[:, None]  # [Q, 3]
         preference = (1.0 + most[:, FIRST] - most[:, SECOND]) / 2
@@ -262,7 +233,5 @@ def combine_answers(
         preference[np.searchsorted(query, fit.query)] = fit.preference
         single = (answers == 1) & np.isnan(votes.known[first_row])
         preference[single] = share[single]
-    else:
-        preference = share
     weight = answers if method == "mean" else np.minimum(answers, 1)
     return query, np.where(answers > 0, preference, np.nan), weight.astype(np.float64)

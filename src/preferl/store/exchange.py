@@ -1,24 +1,35 @@
-"""Answers out of a store into one table, and back into any store."""
+"""Answers and clips out of a store, and back into any store.
+
+The clips of a project become a folder of arrays, from which rewards learn without the store.
+"""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, case, select
+import numpy as np
+from sqlalchemy import Select, case, select, union
 from sqlalchemy.orm import aliased
 
-from preferl.data.arrays import load_segments
-from preferl.errors import DataError
-from preferl.shapes import IntArray
+from preferl.data.arrays import (
+    load_arrays,
+    load_comparisons,
+    load_segments,
+    save_arrays,
+    segment_arrays,
+)
+from preferl.errors import DataError, FeedbackError
+from preferl.shapes import FloatArray, IntArray
 from preferl.store.answer_table import (
     COLUMNS,
     EXPORTED_AS,
+    OF_ANSWER,
     add_answers,
-    answer_row,
     known_answers,
     people_named,
     queries_of,
@@ -27,15 +38,17 @@ from preferl.store.answer_table import (
     recount,
     timestamp,
 )
-from preferl.store.clip_folder import import_segments
+from preferl.store.clips import CLIPS_AT_ONCE, clip_ids
+from preferl.store.combine import CombineMethod
+from preferl.store.feedback import StoredFeedback
 from preferl.store.people import require_name
 from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
 from preferl.store.tables import BATCH, writing_table, wrong_cell
 
-Origin = tuple[int | None, int | None]
-"""The episode and the first step of a clip, where they are known."""
+Origin = Callable[[str, int], tuple[int, ...]]
+"""Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
 
 
 class ImportedAnswers(NamedTuple):
@@ -55,15 +68,12 @@ def export_answers(
 ) -> int:
     """Write every answer of a project that was ever given, oldest first; returns how many.
 
-    Skipped, retracted and changed answers are there, too; those with `counts` are what people say
-    now. `docs/annotate/data.md` explains every column.
+    Skipped, retracted and changed answers are there, too; those with `counts` are the current
+    ones. `docs/annotate/data.md` explains every column.
 
-    Args:
-        store: where they are.
-        project_id: whose.
-        path: the file, replaced if it exists.
-        format: `"jsonl"`, `"csv"` or `"parquet"`; by the end of the file's name if None.
-        anonymous: write a digest instead of each name, the same in every export of this store.
+    The file is replaced if it exists. Its format is `"jsonl"`, `"csv"` or `"parquet"`, by the end
+    of its name if None. An `anonymous` export has a digest instead of each name, the same in every
+    export of this store.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -71,16 +81,13 @@ def export_answers(
         StorageError: the file cannot be written.
     """
     project = store.projects.get(project_id)
-    origin = _origins(store.files / "clips" / str(project_id))
+    origin = _origins(store, project_id)
     count = 0
-    with (
-        writing_table(Path(path), COLUMNS, format) as write,
-        store.database.read() as session,
-    ):
+    with writing_table(Path(path), COLUMNS, format) as write, store.database.read() as session:
         found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in found.partitions():
-            write([_row(project, names, origin, *told) for told in batch])
+            write([_row(project, names, origin, *columns) for columns in batch])
             count += len(batch)
     return count
 
@@ -92,8 +99,7 @@ def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
         select(
             Answer,
             Query,
-            original.id,
-            original.detail,
+            original,
             *(first.shard, first.row, second.shard, second.row),
             case((LATEST, Answer.kind.in_(COUNTED)), else_=False),
         )
@@ -109,29 +115,28 @@ def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
 def _row(
     project: Project,
     names: Mapping[int, str],
-    origin: Callable[[str, int], Origin],
+    origin: Origin,
     answer: Answer,
     query: Query,
-    original: int | None,
-    original_detail: dict[str, Any] | None,
-    *told: Any,
+    original: Query | None,
+    *place: Any,
 ) -> tuple[Any, ...]:
-    """What is written of an answer, in the order of `COLUMNS`."""
-    first, first_row, second, second_row, counts = told
-    sides = query.first_clip, query.second_clip
+    """The cells of an answer, in the order of `COLUMNS`."""
+    first, first_row, second, second_row, counts = place
+    clips = query.first_clip, query.second_clip
     detail = {k: v for k, v in (query.detail or {}).items() if k != EXPORTED_AS}
-    again = None if original is None else query_name(project, original, original_detail)
+    again = None if original is None else query_name(project, original.id, original.detail)
     score = query.score if query.score is not None and isfinite(query.score) else None
     return (
         project.slug,
         query_name(project, query.id, query.detail),
         query.purpose,
-        *sides,
-        *origin(first, first_row),
-        *origin(second, second_row),
+        *clips,
+        *(origin(first, first_row) or (None, None))[:2],
+        *(origin(second, second_row) or (None, None))[:2],
         names[answer.annotator_id],
         *(answer.kind, answer.preference, answer.strength, bool(counts), answer.swapped),
-        *(sides[::-1] if answer.swapped else sides),
+        *(clips[::-1] if answer.swapped else clips),
         answer.response_ms,
         *(timestamp(answer.granted_at), timestamp(answer.answered_at)),
         *(answer.granted_at, answer.answered_at, answer.key),
@@ -142,39 +147,35 @@ def _row(
     )
 
 
-def _sorted(detail: dict[str, Any] | None) -> dict[str, Any] | None:
+def _sorted(detail: dict[str, Any] | None) -> Any:
     """With keys in order, so that equal details are written alike."""
-    ordered: dict[str, Any] | None = json.loads(json.dumps(detail, sort_keys=True))
-    return ordered
+    return json.loads(json.dumps(detail, sort_keys=True))
 
 
 def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:
-    people = store.people.all(project.id)
+    people = {person.id: person.name for person in store.people.all(project.id)}
     if not anonymous:
-        return {person.id: person.name for person in people}
+        return people
     salt = hashlib.sha256(store.key()).digest()
-    return {
-        person.id: "person-"
-        + hashlib.blake2b(
-            f"{project.slug} {person.name}".encode(), key=salt, digest_size=8
-        ).hexdigest()
-        for person in people
-    }
+
+    def digest(name: str) -> str:
+        text = f"{project.slug} {name}".encode()
+        return hashlib.blake2b(text, key=salt, digest_size=8).hexdigest()
+
+    return {number: f"person-{digest(name)}" for number, name in people.items()}
 
 
-def _origins(folder: Path) -> Callable[[str, int], Origin]:
-    """Looks up where the clip in a row of a shard was cut."""
-
+def _origins(store: Store, project_id: int) -> Origin:
     @lru_cache(maxsize=4096)
     def of_shard(shard: str) -> IntArray | None:
         try:
-            return load_segments(folder / shard).origin
-        except DataError:  # labels are worth having without the arrays they are about
+            return load_segments(store.files / "clips" / str(project_id) / shard).origin
+        except DataError:  # labels are useful without the arrays they are about
             return None
 
-    def look_up(shard: str, row: int) -> Origin:
+    def look_up(shard: str, row: int) -> tuple[int, ...]:
         origin = of_shard(shard)
-        return (None, None) if origin is None else (int(origin[row, 0]), int(origin[row, 1]))
+        return () if origin is None else tuple(origin[row].tolist())
 
     return look_up
 
@@ -191,19 +192,14 @@ def import_answers(
 ) -> ImportedAnswers:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
-    Answers whose key is there already are passed over, so that an import can be repeated. Queries
-    and people that are not there are made; people need an invitation before they can go on.
+    Answers whose key is there already are skipped, so that an import can be repeated. Missing
+    queries and people are made; people need an invitation before they can go on. The project may
+    have another name than in the file, all of which is held in memory. Unless its `clips` are here
+    already, they come from the folder that `export_segments` wrote beside it.
 
-    Args:
-        store: where to.
-        project_id: which project; its own name does not have to be the one in the file.
-        path: the file; all of its rows are held in memory.
-        clips: the folder that `export_segments` wrote beside it; None where they are here already.
-        format: as for `export_answers`.
-        owner: name for answers in the owner's name, who is somebody else in every store; they are
-            refused without one.
-        without_same: leave out answers about a clip and itself, which earlier versions asked for;
-            they are refused otherwise, since whatever people say of them says nothing.
+    Answers in the owner's name, who is somebody else in every store, get the name `owner`; without
+    one they are refused. Answers about a clip and itself, which earlier versions asked for, hold no
+    information: they are refused, or left out `without_same`.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -213,27 +209,107 @@ def import_answers(
         StorageError: a file cannot be read, or the store not written to.
     """
     project = store.projects.get(project_id)
-    if owner is not None:
-        owner = require_name(owner)
+    owner = None if owner is None else require_name(owner)
     rows = list(read_answers(Path(path), format, owner=owner, without_same=without_same))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:
         held = known_answers(session, [row["key"] for _, row in rows])
         for where, row in rows:
-            there = held.get(row["key"])
-            if there is not None and there != (project_id, row["kind"]):
+            if held.get(row["key"], (project_id, row["kind"])) != (project_id, row["kind"]):
                 expected = "a key of its own, or the answer that has it in this project"
                 raise wrong_cell(where, "key", expected, row["key"])
         new = [(where, row) for where, row in rows if row["key"] not in held]
         queries = queries_of(session, project, new)
         people = people_named(session, project_id, (row["annotator"] for _, row in new))
-        add_answers(
-            session,
-            [
-                answer_row(project_id, queries[row["query"]], people[row["annotator"]], row)
-                for _, row in new
-            ],
-        )
-        recount(session, (queries[row["query"]] for _, row in new))
+        answers = [
+            {
+                "project_id": project_id,
+                "query_id": queries[row["query"]],
+                "annotator_id": people[row["annotator"]],
+            }
+            | {name: row[name] for name in OF_ANSWER}
+            for _, row in new
+        ]
+        add_answers(session, answers)
+        recount(session, (answer["query_id"] for answer in answers))
     return ImportedAnswers(len(new), len(rows) - len(new))
+
+
+def export_segments(
+    store: Store, project_id: int, path: Path | str, *, combine: CombineMethod = "mean"
+) -> int:
+    """Write all clips that queries of a project name, and their answers; returns how many clips.
+
+    `preferl.data.load_comparisons` reads the folder. Beside what that needs it holds `clips`,
+    the name of each segment in the table of answers, and `cut`, the episode and first step of
+    each and the episode of its last step, -1 where they are not known.
+
+    Comparisons without an answer are left out. A folder of preferl's is replaced.
+
+    Raises:
+        ConfigError: no such project.
+        DataError: no queries, or clips of different length.
+        StorageError: the folder cannot be written.
+    """
+    project = store.projects.get(project_id)
+    sides = (Query.first_clip, Query.second_clip)
+    asked = union(*(select(side).where(Query.project_id == project_id) for side in sides))
+    clips = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
+    rows = store.database.rows(clips.where(Clip.id.in_(asked)).order_by(Clip.id))
+    if not rows:
+        expected = "at least one query"
+        raise DataError.mismatch(f"project {project.slug}", expected=expected, got="none")
+    names = [name for name, _, _ in rows]
+    segments, origin = store.clips.segments(project_id, names), _origins(store, project_id)
+    pairs, preference, weight = _answered(store, project_id, names, combine)
+    arrays = segment_arrays(replace(segments, origin=None)) | {
+        "pairs": pairs,
+        "preference": preference,
+        "weight": weight,
+        "clips": np.array(names),
+        "cut": np.array([origin(shard, row) or (-1, -1, -1) for _, shard, row in rows]),
+    }
+    save_arrays(Path(path), arrays, {"kind": "comparisons", "length": segments.length})
+    return len(names)
+
+
+def _answered(
+    store: Store, project_id: int, names: list[str], combine: CombineMethod
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Pairs of rows of `names`, preferences and weights of all answers so far."""
+    try:
+        found = StoredFeedback(store, project_id, combine=combine).comparisons()
+    except FeedbackError:  # nothing yet
+        return np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0)
+    row = np.searchsorted(names, clip_ids(found.segments))
+    return row[found.pairs], found.preference, found.weight
+
+
+def import_segments(store: Store, project_id: int, path: Path | str) -> list[str]:
+    """Store the clips of a folder that `export_segments` wrote; their names, as they were.
+
+    Raises:
+        DataError: another folder, or clips that are not what their names say.
+        StorageError: the store cannot be written to.
+    """
+    path = Path(path)
+    arrays = load_arrays(path)[0]
+    if not {"clips", "cut"} <= arrays.keys():
+        expected = "clips that were exported from a store"
+        raise DataError.mismatch(f"{path}", expected=expected, got=[*arrays])
+    segments = load_comparisons(path).segments
+    names, cut = arrays["clips"], np.asarray(arrays["cut"])
+    if len(names) != len(segments) or cut.shape != (len(segments), 3):
+        raise DataError.mismatch(f"{path}", expected="a name and a cut per clip", got=len(names))
+    is_known = (cut >= 0).all(axis=1)
+    for origin, chosen in ((cut, is_known), (None, ~is_known)):
+        clips, rows = replace(segments, origin=origin), np.flatnonzero(chosen)
+        for start in range(0, len(rows), CLIPS_AT_ONCE):
+            some = rows[start : start + CLIPS_AT_ONCE]
+            if clip_ids(clips.select(some)) != names[some].tolist():
+                expected, got = "clips of these names", "others"
+                fix = "The folder is damaged, or a newer version wrote it."
+                raise DataError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
+            store.clips.put(project_id, clips.select(some))
+    return [str(name) for name in names]

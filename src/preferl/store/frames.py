@@ -1,14 +1,24 @@
-"""Where the pictures of a clip come from: pixels it holds, its environment, or a function."""
+"""Frame sources: the pictures of a clip come from its pixels, its environment, or a function.
+
+An environment draws recorded states, or else poses: states that look right, computed from
+observations. Their speeds, which no picture shows, are zero where unknown.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal, Protocol, Self, final, get_args
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, Self, final
 
 import numpy as np
 
+from preferl._optional import require
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, DataError
-from preferl.shapes import Array, Observations
-from preferl.store.simulation import EnvFrames
+from preferl.errors import ConfigError, DataError, require_in, require_one_of
+from preferl.shapes import Array, FloatArray, Observations
+from preferl.simulators import Environment, draw_off_screen, is_mujoco, make_registered
+from preferl.store.stages import Camera, MujocoStage, Stage, StateStage, no_graphics
 from preferl.trust import admitted, resolve
 
 End = Literal["last", "first"]
@@ -16,6 +26,16 @@ Colours = Literal[1, 3, 4]
 
 FEWEST_PIXELS = 8
 """Sides of less are channels or stacked frames, not height or width."""
+
+
+class FrameSource(Protocol):
+    """Draws segments, one at a time and one picture at a time, so that memory stays small."""
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 3]` or grey `[height, width]` of bytes per real step."""
+
+    def close(self) -> None:
+        """Let go of simulators and graphics contexts; called once, at the end."""
 
 
 @final
@@ -48,13 +68,9 @@ class PixelFrames:
         colours: Colours | None = None,
         newest: End = "last",
     ) -> None:
-        for name, value, known in (
-            ("channels", channels, (None, *get_args(End))),
-            ("colours", colours, (None, *get_args(Colours))),
-            ("newest", newest, get_args(End)),
-        ):
-            if value not in known:
-                raise ConfigError.mismatch(name, expected=f"one of {known}", got=repr(value))
+        require_one_of("channels", "last" if channels is None else channels, End)
+        require_one_of("colours", 3 if colours is None else colours, Colours)
+        require_one_of("newest", newest, End)
         self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
@@ -77,19 +93,16 @@ class PixelFrames:
             return picture[..., None]
         if picture.ndim == 4:
             picture = picture[-1 if self._newest == "last" else 0]
-        first = self._channels == "first" or (
-            self._channels is None and picture.shape[0] < picture.shape[2]
-        )
-        return np.moveaxis(picture, 0, -1) if first else picture
+        shorter = "first" if picture.shape[0] < picture.shape[2] else "last"
+        return np.moveaxis(picture, 0, -1) if (self._channels or shorter) == "first" else picture
 
     def _newest_of(self, picture: Array) -> Array:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
         colours = self._colours or (3 if channels % 3 == 0 else 1)
         if channels % colours:
-            raise DataError.mismatch(
-                "channels of a picture", expected=f"a multiple of {colours}", got=channels
-            )
+            expected = f"a multiple of {colours}"
+            raise DataError.mismatch("channels of a picture", expected=expected, got=channels)
         newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
         return newest[..., :3]
 
@@ -109,22 +122,21 @@ def _wide(leaf: Array) -> bool:
 
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
-    fix = f"Name {'one' if key is None else 'another'} as `key`, or let the environment draw."
-    if isinstance(observations, Mapping):
-        found = _pictures(observations) if key is None else {key: observations.get(key)}
-        names = f"one of {[*observations]}"
-    else:
-        found, names = {"": observations}, "an array"
-    if len(found) != 1:
-        expected, got = "one observation that holds them", f"{[*found] or 'none'}"
-        got = f"{got} among {[*observations]}"
-        raise DataError.mismatch("pictures", expected=expected, got=got, fix=fix)
-    (pixels,) = found.values()
-    if pixels is None or not _wide(pixels):
-        expected = f"{names} with pictures [T, height, width, channels]"
-        got = f"{key!r} of shape {None if pixels is None else pixels.shape}"
-        raise DataError.mismatch("pictures", expected=expected, got=got, fix=fix)
-    return pixels
+    """The only array of pictures, or the one that is named."""
+    named = observations if isinstance(observations, Mapping) else {key or "": observations}
+    found = named if key is None else {name: leaf for name, leaf in named.items() if name == key}
+    if key is None and isinstance(observations, Mapping):
+        found = _pictures(observations)
+    wide = [leaf for leaf in found.values() if _wide(leaf)]
+    if len(wide) != 1:
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+        raise DataError.mismatch(
+            "pictures" if key is None else f"pictures {key!r}",
+            expected="one array [T, height, width, channels]",
+            got=f"{len(wide) or 'none'} among {shapes}",
+            fix="Name the one to show as `key`, or let the environment draw.",
+        )
+    return wide[0]
 
 
 def _bytes(picture: Array) -> Array:
@@ -141,31 +153,11 @@ def _bytes(picture: Array) -> Array:
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
-class FrameSource(Protocol):
-    """Draws segments, one at a time and one picture at a time, so that memory stays small."""
-
-    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 3]` or grey `[height, width]` of bytes per real step."""
-
-    def close(self) -> None:
-        """Let go of simulators and graphics contexts; called once, at the end."""
-
-
 @final
 class FunctionFrames:
-    """Pictures from a function of yours.
+    """Pictures from a function of segments and the row of one of them.
 
-    Args:
-        function: segments and the row of one of them to its pictures, one per real step:
-            `[real, height, width, 3]` bytes, or pictures one after another.
-
-    >>> import numpy as np
-    >>> def black(segments, row):
-    ...     return np.zeros((segments.real[row], 64, 64), np.uint8)
-    >>> block = np.zeros((3, 1))
-    >>> one = Segments(block, block, np.zeros(3), np.array([0]), np.array([3]), 3)
-    >>> [picture.shape for picture in FunctionFrames(black)(one, 0)]
-    [(64, 64), (64, 64), (64, 64)]
+    It returns one per real step: `[real, height, width, 3]` bytes, or one picture after another.
     """
 
     def __init__(self, function: Callable[[Segments, int], Iterable[Array]]) -> None:
@@ -181,9 +173,8 @@ class FunctionFrames:
         module = path.partition(":")[0]
         function = resolve(path, what="frames", source="the operator", trust=[module])
         if not callable(function):
-            raise ConfigError.mismatch(
-                "frames", expected="a function", got=f"{path!r}, a {type(function)}"
-            )
+            got = f"{path!r}, a {type(function)}"
+            raise ConfigError.mismatch("frames", expected="a function", got=got)
         return cls(function)
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
@@ -194,23 +185,190 @@ class FunctionFrames:
         """There is nothing to let go of."""
 
 
+Pose = Callable[[Environment, Array], FloatArray]
+"""An environment and observations `[T, *obs]` of it to states `[T, state]` as it draws them."""
+
+
+def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
+    return np.asarray(observations, np.float64)
+
+
+def _pendulum(_env: Environment, observations: Array) -> FloatArray:
+    """Cosine, sine and speed to angle and speed."""
+    return np.column_stack([_angle(observations[:, 0:2]), observations[:, 2]])
+
+
+def _acrobot(_env: Environment, observations: Array) -> FloatArray:
+    """Cosine and sine of two angles, and their speeds, to angles and speeds."""
+    angles = [_angle(observations[:, 0:2]), _angle(observations[:, 2:4])]
+    return np.column_stack([*angles, observations[:, 4:6]])
+
+
+def _angle(cosine_and_sine: Array) -> FloatArray:
+    return np.asarray(np.arctan2(cosine_and_sine[:, 1], cosine_and_sine[:, 0]))
+
+
+def _door(env: Environment, observations: Array) -> FloatArray:
+    """The hand and the door of `AdroitHandDoor-v1`.
+
+    The observation holds all joints but the slide that carries the arm to the door, and it holds
+    palm and handle, but not where the door stands. Both missing values shift what hangs on them
+    without turning it, so that the difference between observed and computed site gives them.
+    A simulator reports sites of the substep before (2 ms), and so old is what they give.
+    """
+    mujoco = require("mujoco", extra="mujoco")
+
+    stage: Any = env.unwrapped
+    model, data = stage.model, mujoco.MjData(stage.model)
+    palm, handle, frame = stage.grasp_site_id, stage.handle_site_id, stage.door_body_id
+    stands = model.body_pos[frame].copy()
+    qpos = np.zeros((len(observations), model.nq))
+    qpos[:, 1:-2] = observations[:, :27]
+    qpos[:, -2], qpos[:, -1] = observations[:, 28], observations[:, 27]
+    door = np.zeros((len(observations), 3))
+    for step, seen in enumerate(observations):
+        data.qpos[:] = qpos[step]
+        mujoco.mj_kinematics(model, data)
+        qpos[step, 0] = data.xaxis[0] @ (seen[29:32] - data.site_xpos[palm])
+        door[step] = stands + seen[32:35] - data.site_xpos[handle]
+    return np.concatenate([qpos, np.zeros((len(qpos), model.nv)), door], axis=1)
+
+
+POSES: Mapping[str, Pose] = MappingProxyType(
+    {
+        "Acrobot-v1": _acrobot,
+        "AdroitHandDoor-v1": _door,
+        "CartPole-v0": _as_it_is,
+        "CartPole-v1": _as_it_is,
+        "MountainCar-v0": _as_it_is,
+        "MountainCarContinuous-v0": _as_it_is,
+        "Pendulum-v1": _pendulum,
+    }
+)
+"""Ids to how their observations are drawn."""
+
+
+@final
+class EnvFrames:
+    """Pictures of recorded steps, drawn by their environment from `states` or observations.
+
+    The simulator and its graphics context are made with the first clip and kept until `close`.
+
+    Args:
+        env_id: known to gymnasium, or to gymnasium-robotics.
+        size: pixels of each side, for MuJoCo; other environments choose their own. 320 still
+            shows fingers; a hundred pictures take about one second of processor time without a
+            GPU, shared by all cores.
+        camera: as `preferl.store.stages.view` takes it; only for MuJoCo.
+        poses: ids to how observations are drawn where no states were kept.
+
+    Raises:
+        ConfigError: a size below 16.
+
+    >>> source = EnvFrames("Pendulum-v1")
+    >>> down, still = np.array([[-1.0, 0, 0]]), np.zeros((1, 1))
+    >>> hanging = Segments(down, still, np.zeros(1), np.array([0]), np.array([1]), 1)
+    >>> [picture.shape for picture in source(hanging, 0)]
+    [(500, 500, 3)]
+    >>> source.close()
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        size: int = 320,
+        camera: Camera | None = None,
+        poses: Mapping[str, Pose] = POSES,
+    ) -> None:
+        require_in("size", size, 16, 2048)
+        self._env_id, self._size, self._camera, self._poses = env_id, size, camera, poses
+        self._open: tuple[Environment, Stage] | None = None
+        self._resources = ExitStack()
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 3]` per real step, as it was before its action.
+
+        Raises:
+            ConfigError: no such environment or camera, or nothing to draw with.
+            DataError: neither states nor observations are enough to draw from.
+        """
+        env, stage = self._open = self._open or self._start()
+        start = int(segments.start[row])
+        steps = slice(start, start + int(segments.real[row]))
+        states = self._states(env, stage, segments, steps)
+        for state, action in zip(states, segments.actions[steps], strict=True):
+            yield stage.draw(state, action)
+
+    def close(self) -> None:
+        """Let go of the simulator and its graphics context."""
+        self._open = None
+        self._resources.close()
+
+    def _start(self) -> tuple[Environment, Stage]:
+        draw_off_screen()
+        stage: Stage
+        with ExitStack() as opening:
+            env = _make(self._env_id)
+            opening.callback(env.close)
+            if is_mujoco(env):
+                stage = MujocoStage(env, self._size, self._camera, opening)
+            else:
+                stage = StateStage(env)
+            self._resources = opening.pop_all()
+        return env, stage
+
+    def _states(
+        self, env: Environment, stage: Stage, segments: Segments, steps: slice
+    ) -> FloatArray:
+        """`[real, state]` recorded, or else computed from the observations."""
+        kept, seen = segments.states, segments.observations
+        if kept is not None:
+            flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
+            if flat.shape[1] in stage.widths():
+                return flat
+        pose = self._poses.get(self._env_id)
+        if pose is not None and not isinstance(seen, Mapping):
+            own, got = env.observation_space.shape, seen.shape[1:]
+            if pose is POSES.get(self._env_id) and got != own:
+                what, expected = f"observations of {self._env_id}", f"shape {own}"
+                fix = "Name the environment in which they were recorded."
+                raise DataError.mismatch(what, expected=expected, got=f"{got}", fix=fix)
+            return pose(env, np.asarray(seen[steps], np.float64))
+        wide = " or ".join(str(width) for width in stage.widths())
+        raise DataError.mismatch(
+            f"states of {self._env_id}",
+            expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
+            got="none" if kept is None else f"shape {kept.shape[1:]}",
+            fix="Record states with the steps, record pixels, or draw with a function of yours "
+            f"(observations alone are enough for {', '.join(POSES)}).",
+        )
+
+
+def _make(env_id: str) -> Environment:
+    """Make an environment; where MuJoCo lacks what it draws with, even its import fails."""
+    try:
+        return make_registered(env_id, render_mode="rgb_array")
+    except Exception as error:
+        if find_spec("mujoco") is not None:
+            try:
+                import_module("mujoco")
+            except Exception as cause:
+                raise no_graphics(cause) from error
+        raise
+
+
 KINDS: Mapping[str, Callable[..., FrameSource]] = {"pixels": PixelFrames, "env": EnvFrames}
 
 
 def frame_source(
     spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
 ) -> FrameSource:
-    """What a project says of its pictures, as a source; simulators start with the first clip.
+    """Make the source that a project's `frames` describe; simulators start with the first clip.
 
     Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`
     with the arguments of `PixelFrames`, and `{"kind": "env", "env_id": ...}` with those of
     `EnvFrames`. An id such as `module:Id` is refused unless its module is of `trust` or belongs to
-    `preferl.trust.ALLOWED`.
-
-    Args:
-        spec: as a project has it.
-        trust: modules that whoever runs this trusts.
-        source: who says so, for messages.
+    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
 
     Raises:
         ConfigError: another kind, an argument that it does not have, or a module that nobody
@@ -228,24 +386,17 @@ def frame_source(
     try:
         return KINDS[kind](**options)
     except TypeError as error:
-        raise ConfigError.mismatch(
-            f"frames of kind {kind!r}", expected="its arguments", got=error
-        ) from error
+        what = f"frames of kind {kind!r}"
+        raise ConfigError.mismatch(what, expected="its arguments", got=error) from error
 
 
 def spec_for(observations: Observations, env_id: str | None = None) -> dict[str, Any]:
-    """How clips of these observations become pictures, as `frame_source` reads it.
+    """Describe how clips of observations `[T, *obs]` become pictures, as `frame_source` reads it.
 
-    Args:
-        observations: `[T, *obs]`; pixels among them are shown as they are.
-        env_id: otherwise, who draws them.
+    Pixels among them are shown as they are; otherwise the environment draws.
 
     Raises:
         ConfigError: neither pixels nor an environment.
-
-    >>> import numpy as np
-    >>> spec_for(np.zeros((5, 3)), "Pendulum-v1")
-    {'kind': 'env', 'env_id': 'Pendulum-v1'}
     """
     if holds_pixels(observations):
         return {"kind": "pixels"}

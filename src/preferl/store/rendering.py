@@ -1,4 +1,4 @@
-"""The process that draws clips: it waits for those that people are to see, and makes videos."""
+"""The process that draws clips: it finds those that people are to see, and makes their videos."""
 
 import json
 import logging
@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 8
 """Clips taken before priorities are read again: a more urgent query waits for at most so many."""
 
-
 LOOK_UP_SECONDS = 0.05
 """How soon a resting worker notices that it is to stop."""
 
@@ -50,8 +49,8 @@ class RenderWorker:
 
     Args:
         store: where clips wait.
-        source: draws the clips of every project; by default each project says how it is drawn.
-        trust: modules that what projects say may import (see `preferl.trust`).
+        source: draws the clips of every project; by default each project's `frames` describe how.
+        trust: modules that the `frames` of projects may import (see `preferl.trust`).
 
     Attributes:
         rendered: what it has done so far.
@@ -61,12 +60,9 @@ class RenderWorker:
     def __init__(
         self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
     ) -> None:
-        self._store = store
-        self._source = source
-        self._trust = trust
+        self._store, self._source, self._trust = store, source, trust
         self._sources: dict[str, FrameSource] = {}
-        self._undrawn: set[int] = set()
-        self._said: set[tuple[int, str]] = set()
+        self._warned: set[tuple[int, str]] = set()
         self.rendered = Rendered(0, 0)
         self.stopped = False  # not an Event: a signal may come while its lock is held
 
@@ -88,11 +84,10 @@ class RenderWorker:
 
     def close(self) -> None:
         """Let go of simulators and graphics contexts."""
-        for source in self._sources.values():
-            source.close()
+        for source in (*self._sources.values(), self._source):
+            if source is not None:
+                source.close()
         self._sources.clear()
-        if self._source is not None:
-            self._source.close()
 
     def round(self) -> int:
         """Draw the most urgent clips of each project; returns how many were dealt with.
@@ -106,11 +101,8 @@ class RenderWorker:
 
     def _some_of(self, project: Project) -> int:
         clips = self._store.clips.without_video(project.id, AT_ONCE)
-        if not clips:
-            return 0
-        if self._source is None and project.frames is None:
-            if project.id not in self._undrawn:
-                self._undrawn.add(project.id)
+        if clips and self._source is None and project.frames is None:
+            if self._is_new(project, "no frames"):
                 logger.warning(
                     "Project %s has clips to draw, but does not say how: set its `frames`.",
                     project.slug,
@@ -121,6 +113,12 @@ class RenderWorker:
                 return done
             self._draw(project, clip)
         return len(clips)
+
+    def _is_new(self, project: Project, why: str) -> bool:
+        """Whether this is to be logged: what stops one clip mostly stops all of them."""
+        is_new = (project.id, why) not in self._warned
+        self._warned.add((project.id, why))
+        return is_new
 
     def _draw(self, project: Project, clip: str) -> None:
         clips = self._store.clips
@@ -135,7 +133,13 @@ class RenderWorker:
                 return  # an episode in whose place others have come
             self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
             why = f"{type(error).__name__}: {error}"
-            self._log_reason(project, clip, error, why)
+            if self._is_new(project, why):
+                ours = isinstance(error, PreferlError)
+                logger.warning(
+                    "Clip %s of %s cannot be drawn: %s Others that fail like this are not logged.",
+                    *(clip, project.slug, error if ours else f"{why}."),
+                    exc_info=None if ours else error,
+                )
             clips.video_failed(project.id, clip, why)
             return
         path = clips.video_path(project.id, clip)
@@ -147,17 +151,6 @@ class RenderWorker:
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
 
-    def _log_reason(self, project: Project, clip: str, error: Exception, why: str) -> None:
-        """Log each reason once: what stops one clip mostly stops all of them."""
-        if (project.id, why) in self._said:
-            return
-        self._said.add((project.id, why))
-        logger.warning(
-            "Clip %s of %s cannot be drawn: %s Others that fail like this are not told.",
-            *(clip, project.slug, error if isinstance(error, PreferlError) else f"{why}."),
-            exc_info=None if isinstance(error, PreferlError) else error,
-        )
-
     def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
         for picture in pictures:
             if self.stopped:
@@ -165,13 +158,12 @@ class RenderWorker:
             yield picture
 
     def _source_of(self, project: Project) -> FrameSource:
-        """The one made for what the project says now; projects that say the same share it."""
+        """The source of the project's present `frames`, which projects with the same ones share."""
         if self._source is not None:
             return self._source
-        spec = project.frames or {}
+        spec, where = project.frames or {}, f"project {project.slug}"
         key = json.dumps(spec, sort_keys=True)
         if key not in self._sources:
-            where = f"project {project.slug}"
             self._sources[key] = frame_source(spec, trust=self._trust, source=where)
         return self._sources[key]
 
@@ -186,31 +178,21 @@ def serve_rendering(
     poll_seconds: float = 0.5,
     once: bool = False,
 ) -> Rendered:
-    """Draw clips of a store as they are asked about, until told to stop by SIGTERM or SIGINT.
+    """Draw clips of a store as they are asked about, until SIGTERM or SIGINT.
 
     Clips that failed before are tried again, since what was missing may be there by now.
 
-    Args:
-        location: a store's folder or database, as `Store.open` takes it.
-        files: its folder of clips and videos, where that is another.
-        function: `module:function` that draws every clip, instead of what projects say.
-        trust: modules that what projects say may import (see `preferl.trust`).
-        parent: the process to end with; None goes on alone.
-        poll_seconds: how often to look for clips when there were none.
-        once: end when there is nothing left to draw.
-
-    Returns:
-        How many were drawn, and how many could not be.
+    The store is opened as `Store.open` does. A `function`, named `module:function`, draws every
+    clip instead of the projects' `frames`, which may import modules of `trust` (see
+    `preferl.trust`). It ends with the `parent` process, if one is given, and `once` there is
+    nothing left to draw; otherwise it looks for clips every `poll_seconds`.
 
     Raises:
         ConfigError: no such store or function.
         StorageError: videos cannot be written, or the database is gone.
     """
     source = None if function is None else FunctionFrames.at(function)
-    with (
-        Store.open(location, files) as store,
-        RenderWorker(store, source, trust=trust) as worker,
-    ):
+    with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
         with _stopped_by_signals(worker):
@@ -225,13 +207,6 @@ def serve_rendering(
 
 def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
     """Draw one segment to an MP4 that is either whole or not there.
-
-    Args:
-        source: draws it.
-        segments: of which one is drawn.
-        row: which.
-        path: the file.
-        fps: pictures per second.
 
     Raises:
         DataError: the source did not give one picture per real step.

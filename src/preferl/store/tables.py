@@ -4,10 +4,10 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from sys import float_info
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from preferl._optional import require
 from preferl.bounds import Expansion
@@ -19,7 +19,9 @@ Format = Literal["jsonl", "csv", "parquet"]
 Cell = Literal["text", "whole", "number", "flag", "json"]
 """What a column holds; `json` is an object in JSON lines and its text in the other two."""
 
-Row = Sequence[Any]
+Write = Callable[[Sequence[Sequence[Any]]], None]
+"""Adds rows to a table."""
+
 BATCH: Final = 5_000
 """Rows that are read or written at a time."""
 
@@ -30,38 +32,36 @@ _ARROW: Final[Mapping[Cell, str]] = {
     "text": "string", "whole": "int64", "number": "float64", "flag": "bool_", "json": "string",
 }  # fmt: skip
 
+_EXPECTED: Final[Mapping[Cell, str]] = {
+    "text": "text", "whole": "a whole number", "number": "a finite number",
+    "flag": "true or false", "json": "an object of JSON",
+}  # fmt: skip
+
+_MOST: Final[Mapping[Cell, float]] = {"whole": 2**53, "number": float_info.max}
+"""Beyond which a number is refused: floats hold no more whole numbers, and databases few more."""
+
 
 def table_format(path: Path, wanted: str | None = None) -> Format:
-    """The format that was asked for, or that the name of a file tells.
+    """The wanted format, or else the one that the end of the file's name stands for.
 
     Raises:
         ConfigError: neither is a known one.
-
-    >>> table_format(Path("answers.csv"))
-    'csv'
     """
-    told = wanted or Path(path).suffix.removeprefix(".").lower()
-    if told not in get_args(Format):
+    found = wanted or Path(path).suffix.removeprefix(".").lower()
+    if found not in get_args(Format):
         expected = f"one of {', '.join(get_args(Format))}, by name or by the end of the file's name"
-        raise ConfigError.mismatch("format", expected=expected, got=repr(told))
-    return told  # type: ignore[return-value]  # mypy does not narrow by get_args
+        raise ConfigError.mismatch("format", expected=expected, got=repr(found))
+    return cast("Format", found)
 
 
 @contextmanager
 def writing_table(
     path: Path, columns: Mapping[str, Cell], wanted: str | None = None
-) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """A function that adds rows; the file is there once the block has ended well.
+) -> Iterator[Write]:
+    """Yield a function that adds rows; the file is there once the block has ended well.
 
-    Args:
-        path: the file.
-        columns: names and what they hold, in order; None is an empty cell everywhere.
-        wanted: the format, if not the one that `path` ends in.
-
-    Raises:
-        ConfigError: an unknown format.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: the file cannot be written.
+    Rows are cells in the order of `columns`; None is an empty cell everywhere. It raises as
+    `table_format` and `writing` do, and `MissingExtraError` for Parquet without `pyarrow`.
     """
     writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path, wanted)]
     with writing(Path(path)) as draft, writer(draft, columns) as write:
@@ -73,7 +73,7 @@ def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]
 
     Raises:
         ConfigError: an unknown format.
-        DataError: a row that is none; the message names file and row.
+        DataError: a malformed row; the message names file and row.
         MissingExtraError: Parquet without the extra `parquet`.
         StorageError: the file cannot be read.
     """
@@ -85,13 +85,12 @@ def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]
     except UnicodeDecodeError as error:
         raise DataError.mismatch(f"{path}", expected="text in UTF-8", got=error) from error
     except OSError as error:
-        raise StorageError.mismatch(
-            f"{path}", expected="a file that can be read", got=error
-        ) from error
+        expected = "a file that can be read"
+        raise StorageError.mismatch(f"{path}", expected=expected, got=error) from error
 
 
 def cell(kind: Cell, value: Any) -> Any:
-    """What a cell says, whether it was read as it is or as the text that CSV makes of it.
+    """The value of a cell, whether it was read as it is or as the text that CSV makes of it.
 
     Raises:
         ValueError: something else than this kind.
@@ -101,36 +100,25 @@ def cell(kind: Cell, value: Any) -> Any:
     """
     if value is None:
         return None
-    if isinstance(value, str) and kind != "text":
-        try:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            if kind == "text":
+                value.encode("utf-8")  # fails on halves of letters, which JSON may escape
+                return value
             value = parse_json(value)
-        except ValueError:
-            raise ValueError(_WORDS[kind]) from None
-    if kind == "json" and isinstance(value, dict):
+    if isinstance(value, {"json": dict, "flag": bool}.get(kind, ())):
         return value
-    if kind == "text" and isinstance(value, str):
-        return _require_utf8(value)
-    if kind == "flag" and isinstance(value, bool):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MOST[kind]:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and abs(value) < _MOST.get(kind, 0):
         if kind == "number":
             return float(value)
         if value == int(value):
             return int(value)
-    raise ValueError(_WORDS[kind])
-
-
-def _require_utf8(text: str) -> str:
-    """Text that can be stored: JSON may escape halves of letters."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise ValueError(_WORDS["text"]) from None
-    return text
+    raise ValueError(_EXPECTED[kind])
 
 
 def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
-    """What the cell of a row says, as `cell` reads it.
+    """The value of a cell of a row, as `cell` reads it.
 
     Raises:
         DataError: something else than this kind; names file, row and column.
@@ -146,100 +134,69 @@ def wrong_cell(where: str, column: str, expected: object, got: object, fix: str 
     return DataError.mismatch(f"{where}, column {column}", expected=expected, got=got, fix=fix)
 
 
-MOST: Final[Mapping[Cell, float]] = {
-    "whole": 2**53, "number": float_info.max, "text": 0, "flag": 0, "json": 0,
-}  # fmt: skip
-"""Beyond which a number is none: floats hold no more whole numbers, and databases few more."""
-
-
-_WORDS: Final[Mapping[Cell, str]] = {
-    "text": "text", "whole": "a whole number", "number": "a finite number",
-    "flag": "true or false", "json": "an object of JSON",
-}  # fmt: skip
-
-
-def _text(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
-def _plain(text: str) -> str:
-    """Text as a cell of CSV that no spreadsheet takes for a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def _told(text: str) -> str:
-    """What `_plain` made a cell of."""
-    return text[1:] if text[0] == "'" and _FORMULA.match(text) else text
-
-
 @contextmanager
-def _json_lines(
-    draft: Path, columns: Mapping[str, Cell]
-) -> Iterator[Callable[[Sequence[Row]], None]]:
-    names = list(columns)
+def _json_lines(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     with draft.open("w", encoding="utf-8", newline="\n") as file:
 
-        def write(rows: Sequence[Row]) -> None:
-            file.writelines(
-                json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n"
-                for row in rows
-            )
+        def write(rows: Sequence[Sequence[Any]]) -> None:
+            named = (dict(zip(columns, row, strict=True)) for row in rows)
+            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
 
         yield write
 
 
 @contextmanager
-def _csv(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Callable[[Sequence[Row]], None]]:
-    plain = [kind == "text" for kind in columns.values()]
+def _csv(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
+    kinds = columns.values()
+
+    def text(kind: Cell, value: Any) -> str | None:
+        if value is None or kind != "text":
+            return None if value is None else _json(value)
+        return f"'{value}" if _FORMULA.match(value) else str(value)
+
+    def cells(row: Sequence[Any]) -> list[str | None]:
+        return [text(kind, value) for kind, value in zip(kinds, row, strict=True)]
+
     with draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-
-        def write(rows: Sequence[Row]) -> None:
-            writer.writerows(
-                [
-                    value if value is None else _plain(value) if is_text else _text(value)
-                    for is_text, value in zip(plain, row, strict=True)
-                ]
-                for row in rows
-            )
-
-        yield write
+        yield lambda rows: writer.writerows(map(cells, rows))
 
 
 @contextmanager
-def _parquet(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Callable[[Sequence[Row]], None]]:
+def _parquet(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    kinds = list(columns.values())
     schema = arrow.schema(
         [(name, getattr(arrow, _ARROW[kind])()) for name, kind in columns.items()]
     )
     with parquet.ParquetWriter(draft, schema) as writer:
 
-        def write(rows: Sequence[Row]) -> None:
+        def write(rows: Sequence[Sequence[Any]]) -> None:
             values = [
-                [None if v is None else _text(v) for v in column] if kind == "json" else column
-                for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)
+                [None if v is None else _json(v) for v in column] if kind == "json" else column
+                for kind, column in zip(columns.values(), zip(*rows, strict=True), strict=True)
             ]
-            if rows:
-                arrays = [arrow.array(v, f.type) for v, f in zip(values, schema, strict=True)]
-                writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
+            arrays = [arrow.array(v, f.type) for v, f in zip(values, schema, strict=True)]
+            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
 
-        yield write
+        yield lambda rows: write(rows) if rows else None
 
 
 def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
             try:
-                row = parse_json(line)
+                row = parse_json(line) if line.strip() else {}
             except ValueError as error:
-                raise _no_row(path, number, error) from error
+                raise _wrong_row(path, number, error) from error
             if not isinstance(row, dict):
-                raise _no_row(path, number, type(row).__name__)
-            yield row
+                raise _wrong_row(path, number, type(row).__name__)
+            if line.strip():
+                yield row
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -251,10 +208,14 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
             for number, row in enumerate(reader, 1):
                 if None in row or None in row.values():
                     expected = f"{len(reader.fieldnames or ())} cells"
-                    raise _no_row(path, number, "more or fewer", expected)
-                yield {name: _told(value) if value else None for name, value in row.items()}
+                    raise _wrong_row(path, number, "more or fewer", expected)
+                yield {name: _unescaped(text) if text else None for name, text in row.items()}
         except csv.Error as error:
-            raise _no_row(path, number + 1, error) from error
+            raise _wrong_row(path, number + 1, error) from error
+
+
+def _unescaped(text: str) -> str:
+    return text[1:] if text[0] == "'" and _FORMULA.match(text) else text
 
 
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
@@ -276,7 +237,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
-    """Bytes of a column's rows, of which a dictionary holds text once that stands in many."""
+    """Bytes of a column's rows; a dictionary holds once a text that stands in many of them."""
     if not arrow.types.is_dictionary(column.type):
         return int(column.nbytes)
     compute = require("pyarrow.compute", extra="parquet")
@@ -284,5 +245,7 @@ def _unpacked(arrow: Any, column: Any) -> int:
     return int(compute.sum(lengths).as_py() or 0)
 
 
-def _no_row(path: Path, number: int, got: object, expected: str = "an object of JSON") -> DataError:
+def _wrong_row(
+    path: Path, number: int, got: object, expected: str = "an object of JSON"
+) -> DataError:
     return DataError.mismatch(f"{path}, row {number}", expected=expected, got=got)

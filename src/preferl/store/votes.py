@@ -1,5 +1,9 @@
-"""Votes: who answered what about which query, as arrays; all that the quality of labels needs."""
+"""Votes: who gave which answer to which query, as arrays, and how far people agree beyond chance.
 
+Krippendorff, "Content Analysis" (2004), chapter 11; the bootstrap is over queries (Efron 1979).
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, final
@@ -11,6 +15,9 @@ from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 FIRST, EQUAL, SECOND, CANNOT_TELL = 0, 1, 2, -1
 """Answers as categories: the preferred clip of the pair, a tie, or none."""
+
+FEWEST_QUERIES = 10
+"""Queries with two answers that an agreement report needs at least."""
 
 
 @final
@@ -31,7 +38,7 @@ class Votes:
         least_ms: `[R]` milliseconds that it takes to see both clips to their ends at the page's
             greatest speed; NaN if unknown, or if the annotator had seen the pair before.
         answered_at: `[R]` seconds since the epoch; orders the answers of an annotator.
-        known: `[R]` the preference that the query is known to deserve, NaN for most queries.
+        known: `[R]` the query's known right preference, NaN for most queries.
         repeat_of: `[R]` the query that this one repeats, -1 for all but planned repeats.
         names: of the `A` annotators, all different.
 
@@ -59,14 +66,32 @@ class Votes:
             raise _wrong("swapped", "bool", self.swapped.dtype)
         if len(set(self.names)) != len(self.names):
             raise _wrong("names", "different names", self.names)
-        _require_range("annotator", self.annotator, 0, len(self.names) - 1)
-        _require_range("query", self.query, 0)
-        _require_range("repeat_of", self.repeat_of, -1)
-        _require_answers("preference", self.preference)
-        _require_answers("known", self.known)
-        self._require_one_answer_each()
-        self._require_alike("known", np.nan_to_num(self.known, nan=-1))
-        self._require_alike("repeat_of", self.repeat_of)
+        last = self.annotators - 1
+        ranges = {"annotator": (0, last), "query": (0, None), "repeat_of": (-1, None)}
+        for name, (low, high) in ranges.items():
+            values = getattr(self, name)
+            if not np.issubdtype(values.dtype, np.integer):
+                raise _wrong(name, "whole numbers", values.dtype)
+            expected = f"at least {low}" if high is None else f"{low} to {high}"
+            _refuse(name, expected, values[np.clip(values, low, high) != values])
+        for name in ("preference", "known"):
+            values = getattr(self, name)
+            allowed = np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0))
+            _refuse(name, "1, 0.5, 0 or NaN", values[~allowed])
+        keys, counts = np.unique(self._keys(self.query), return_counts=True)
+        if (counts > 1).any():
+            query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
+            raise DataError.mismatch(
+                "Votes",
+                expected="one answer of each annotator to a query",
+                got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
+                fix="Keep the latest answer.",
+            )
+        _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
+        for name in ("known", "repeat_of"):
+            values = np.nan_to_num(getattr(self, name), nan=-1)
+            different = self.query[values != values[first][group]]
+            _refuse(name, "one value for each query", [f"two for query {n}" for n in different])
 
     @classmethod
     def of(
@@ -75,51 +100,36 @@ class Votes:
         annotator: Array | Sequence[int],
         preference: Array | Sequence[float],
         *,
-        swapped: Array | None = None,
-        response_ms: Array | None = None,
-        least_ms: Array | None = None,
-        answered_at: Array | None = None,
-        known: Array | None = None,
-        repeat_of: Array | None = None,
         names: Sequence[str] | None = None,
+        **columns: Array,
     ) -> Self:
-        """Votes from the columns there are.
+        """Make votes from some columns, converted to the types of `Votes`.
 
-        Args:
-            query: `[R]`
-            annotator: `[R]`
-            preference: `[R]`
-            swapped: `[R]`; never, by default.
-            response_ms: `[R]`; unknown by default.
-            least_ms: `[R]`; unknown by default.
-            answered_at: `[R]`; in the order of the rows by default.
-            known: `[R]`; nothing is known by default.
-            repeat_of: `[R]`; no repeats by default.
-            names: of the annotators; `"0"`, `"1"` and so on by default.
+        By default annotators are called `"0"`, `"1"` and so on, no clips are `swapped`, times and
+        known answers are NaN, `answered_at` is the order of the rows, and there are no repeats.
 
         >>> votes = Votes.of([0, 0, 1], [0, 1, 0], [1.0, 0.5, np.nan])
         >>> len(votes), votes.names, votes.category.tolist()
         (3, ('0', '1'), [0, 1, -1])
         """
-        count = len(query)
-        people = np.asarray(annotator, np.int64)
+        count, people = len(query), np.asarray(annotator, np.int64)
         if names is None:
             names = [str(row) for row in range(int(people.max(initial=-1)) + 1)]
-        unknown = np.full(count, np.nan)
-        return cls(
-            query=np.asarray(query, np.int64),
-            annotator=people,
-            preference=np.asarray(preference, np.float64),
-            swapped=np.zeros(count, bool) if swapped is None else np.asarray(swapped, bool),
-            response_ms=unknown if response_ms is None else np.asarray(response_ms, np.float64),
-            least_ms=unknown if least_ms is None else np.asarray(least_ms, np.float64),
-            answered_at=np.arange(count, dtype=np.float64)
-            if answered_at is None
-            else np.asarray(answered_at, np.float64),
-            known=unknown if known is None else np.asarray(known, np.float64),
-            repeat_of=np.full(count, -1) if repeat_of is None else np.asarray(repeat_of, np.int64),
-            names=tuple(names),
-        )
+        given = {
+            **dict.fromkeys(("response_ms", "least_ms", "known"), np.full(count, np.nan)),
+            "swapped": np.zeros(count),
+            "answered_at": np.arange(count),
+            "repeat_of": np.full(count, -1),
+            "query": query,
+            "annotator": people,
+            "preference": preference,
+            **columns,
+        }
+        types = {"query": np.int64, "repeat_of": np.int64, "annotator": np.int64, "swapped": bool}
+        arrays: dict[str, Any] = {
+            name: np.asarray(column, types.get(name, np.float64)) for name, column in given.items()
+        }
+        return cls(**arrays, names=tuple(names))
 
     def __len__(self) -> int:
         return len(self.query)
@@ -149,13 +159,8 @@ class Votes:
         return np.where(self.swapped, 1 - self.preference, self.preference)
 
     @property
-    def timed(self) -> BoolArray:
-        """`[R]` true where it is known whether there was time to see both clips."""
-        return ~np.isnan(self.response_ms) & ~np.isnan(self.least_ms)
-
-    @property
     def too_fast(self) -> BoolArray:
-        """`[R]` true where there was not."""
+        """`[R]` true where there was no time to see both clips; false where that is unknown."""
         return np.asarray(self.response_ms < self.least_ms)
 
     @property
@@ -175,7 +180,7 @@ class Votes:
     def counts_by_query(self) -> tuple[IntArray, IntArray]:
         """`[R]` the place of each answer's query by rising number, and `[Q, 3]` its categories.
 
-        All of them have to count.
+        All answers have to count.
         """
         _, unit = np.unique(self.query, return_inverse=True)
         return unit, value_counts(unit, self.category, 3)
@@ -184,10 +189,6 @@ class Votes:
         """Rows of repeats, and of the same annotator's answers to the queries that they repeat.
 
         Repeats whose first answer is not among the votes are left out.
-
-        >>> votes = Votes.of([4, 7, 8], [0, 0, 0], [1, 0, 1], repeat_of=np.array([-1, 4, 5]))
-        >>> [rows.tolist() for rows in votes.repeated()]
-        [[1], [0]]
         """
         keys = self._keys(self.query)
         order = np.argsort(keys)
@@ -203,62 +204,182 @@ class Votes:
 
     def _keys(self, query: IntArray) -> IntArray:
         """`[R]` one number for each annotator and query."""
-        return np.asarray(query, np.int64) * len(self.names) + self.annotator
+        return np.asarray(query, np.int64) * self.annotators + self.annotator
 
-    def _require_one_answer_each(self) -> None:
-        keys, counts = np.unique(self._keys(self.query), return_counts=True)
-        if (counts > 1).any():
-            query, annotator = divmod(int(keys[counts.argmax()]), len(self.names))
-            raise DataError.mismatch(
-                "Votes",
-                expected="one answer of each annotator to a query",
-                got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
-                fix="Keep the latest answer.",
-            )
 
-    def _require_alike(self, name: str, values: Array) -> None:
-        """All answers to a query have to say the same about it."""
-        _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
-        different = values != values[first][group]
-        if different.any():
-            got = f"two for query {self.query[different][0]}"
-            raise _wrong(name, "one value for each query", got)
+def _refuse(name: str, expected: str, wrong: Sequence[Any] | Array) -> None:
+    if len(wrong):
+        raise _wrong(name, expected, wrong[0])
+
+
+def _wrong(name: str, expected: str, got: object) -> DataError:
+    return DataError.mismatch(f"Votes.{name}", expected=expected, got=got)
 
 
 def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
-    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`.
-
-    >>> value_counts(np.array([0, 0, 1]), np.array([2, 2, 0]), 3).tolist()
-    [[0, 0, 2], [1, 0, 0]]
-    """
+    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`."""
     units = int(unit.max(initial=-1)) + 1
     return np.bincount(unit * values + value, minlength=units * values).reshape(units, values)
 
 
 def categories(preference: FloatArray) -> IntArray:
-    """Preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`.
+    """Preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`."""
+    return np.asarray(np.rint(2 - 2 * np.nan_to_num(preference, nan=1.5)), np.int64)
 
-    >>> categories(np.array([1, 0.5, 0, np.nan])).tolist()
-    [0, 1, 2, -1]
+
+@final
+@dataclass(frozen=True)
+class AgreementReport:
+    """Agreement between people, about the queries that at least two of them answered.
+
+    Attributes:
+        alpha: Krippendorff's, 1 for perfect agreement and 0 for chance; None with too little data.
+        low: lower end of its 95 % bootstrap interval over queries, or None.
+        high: upper end, or None.
+        raw: share of the pairs of answers to one query that are the same, or None without any.
+        chance: what that share would be if answers had nothing to do with queries, or None.
+        queries: that two or more people answered.
+        pairs: of answers to one query.
+        note: why there is no alpha, or nothing.
     """
-    known = np.nan_to_num(preference, nan=1.5)
-    return np.asarray(np.rint(2 - 2 * known), np.int64)
+
+    alpha: float | None
+    low: float | None
+    high: float | None
+    raw: float | None
+    chance: float | None
+    queries: int
+    pairs: int
+    note: str = ""
 
 
-def _require_range(name: str, values: IntArray, low: int, high: int | None = None) -> None:
-    if not np.issubdtype(values.dtype, np.integer):
-        raise _wrong(name, "whole numbers", values.dtype)
-    wrong = values < low if high is None else (values < low) | (values > high)
-    if wrong.any():
-        expected = f"at least {low}" if high is None else f"{low} to {high}"
-        raise _wrong(name, expected, values[wrong][0])
+def krippendorff_alpha(votes: Votes, *, ties: bool = True) -> float:
+    """Krippendorff's alpha, nominal, over the answers first, equal and second.
+
+    Cannot-tell answers are missing values, and planned repeats are left out, since they are not
+    other people's. Alpha is unstable where nearly all answers are alike, so show the raw agreement
+    beside it. Chance counts how often the first and the second were preferred, so the order of
+    clips in a pair must not depend on which is the better one.
+
+    It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no query
+    has two answers or all answers are the same. Without `ties`, a tie is a missing value.
+
+    >>> votes = Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0])
+    >>> krippendorff_alpha(votes)
+    1.0
+    """
+    first = votes.first_answers
+    return nominal_alpha(first[ties | (first.category != EQUAL)].counts_by_query()[1])
 
 
-def _require_answers(name: str, values: FloatArray) -> None:
-    wrong = ~(np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0)))
-    if wrong.any():
-        raise _wrong(name, "1, 0.5, 0 or NaN", values[wrong][0])
+def nominal_alpha(counts: IntArray) -> float:
+    """Krippendorff's alpha of any nominal data, from `value_counts`; NaN without variation."""
+    return float(_alpha(_coincidences(counts).sum(0)))
 
 
-def _wrong(name: str, expected: str, got: object) -> DataError:
-    return DataError.mismatch(f"Votes.{name}", expected=expected, got=got)
+def raw_agreement(votes: Votes) -> float:
+    """Share of the pairs of answers to one query that are the same; NaN without such pairs.
+
+    >>> raw_agreement(Votes.of([0, 0, 0], [0, 1, 2], [1, 1, 0]))
+    0.3333333333333333
+    """
+    counts = votes.first_answers.counts_by_query()[1]
+    pairs = _pairs(counts.sum(1)).sum()
+    return float(_pairs(counts).sum() / pairs) if pairs else math.nan
+
+
+def chance_agreement(votes: Votes) -> float:
+    """Share of pairs that would be the same by chance: two answers drawn from all that count."""
+    totals = _coincidences(votes.first_answers.counts_by_query()[1]).sum((0, 1))
+    count = totals.sum()
+    return float(_pairs(totals).sum() / _pairs(count)) if count else math.nan
+
+
+def agreement_matrix(votes: Votes) -> tuple[FloatArray, IntArray]:
+    """`[A, A]` shares of the queries of two annotators that they answered alike, and their number.
+
+    The share is NaN where two have no query in common, and 1 on the diagonal.
+
+    >>> share, queries = agreement_matrix(Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 1]))
+    >>> share.tolist(), queries.tolist()
+    ([[1.0, 0.5], [0.5, 1.0]], [[2, 2], [2, 2]])
+    """
+    first = votes.first_answers
+    unit, counts = first.counts_by_query()
+    given = np.zeros((votes.annotators, len(counts), 3))
+    given[first.annotator, unit, first.category] = 1
+    answered, flat = given.sum(2), given.reshape(votes.annotators, -1)
+    both = answered @ answered.T
+    with np.errstate(invalid="ignore"):
+        return (flat @ flat.T) / both, both.astype(np.int64)
+
+
+def agreement_report(
+    votes: Votes, rng: np.random.Generator, *, resamples: int = 2000
+) -> AgreementReport:
+    """Alpha with its interval, raw agreement, chance, and how much data they rest on.
+
+    With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
+
+    >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
+    >>> report.alpha, report.raw, report.note
+    (None, 1.0, 'not enough data: 1 of at least 10 pairs with two answers')
+    """
+    counts = votes.first_answers.counts_by_query()[1]
+    counts = counts[counts.sum(1) > 1]
+    queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
+    alpha = nominal_alpha(counts)
+    note = ""
+    if queries < FEWEST_QUERIES:
+        note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
+    elif math.isnan(alpha):
+        note = "not enough data: all answers are the same"
+    low, high = (None, None) if note else _alpha_interval(counts, rng, resamples)
+    return AgreementReport(
+        alpha=None if note else alpha,
+        low=low,
+        high=high,
+        raw=raw_agreement(votes) if pairs else None,
+        chance=chance_agreement(votes) if pairs else None,
+        queries=queries,
+        pairs=pairs,
+        note=note,
+    )
+
+
+def _coincidences(counts: IntArray) -> FloatArray:
+    """`[Q, C, C]` what each unit adds to the coincidence matrix; a single answer adds nothing."""
+    together = counts[:, :, None] * counts[:, None, :]
+    together -= counts[:, :, None] * np.eye(counts.shape[1], dtype=counts.dtype)
+    return np.asarray(together / np.maximum(counts.sum(1) - 1, 1)[:, None, None])
+
+
+def _alpha(coincidences: FloatArray) -> FloatArray:
+    """`[...]` alphas of coincidence matrices `[..., C, C]`, NaN without variation."""
+    totals = coincidences.sum(-1)
+    count = totals.sum(-1)
+    observed = count - np.trace(coincidences, axis1=-2, axis2=-1)
+    expected = count**2 - (totals**2).sum(-1)
+    # What rounding leaves of a single category is no variation.
+    varied = expected > 1e-9 * np.maximum(count, 1) ** 2
+    alpha = 1 - (count - 1) * observed / np.where(varied, expected, 1)
+    return np.asarray(np.where(varied, alpha, np.nan))
+
+
+def _alpha_interval(
+    counts: IntArray, rng: np.random.Generator, resamples: int
+) -> tuple[float, float]:
+    """95 % percentile interval of alpha over resampled queries.
+
+    Queries that were answered alike are drawn together: few kinds exist, however many queries.
+    """
+    kinds, frequency = np.unique(counts, axis=0, return_counts=True)
+    drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
+    summed = np.tensordot(drawn, _coincidences(kinds), 1)
+    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _pairs(counts: IntArray | FloatArray) -> FloatArray:
+    """Ordered pairs of different answers among `counts` of them."""
+    return np.asarray(counts * (counts - 1))

@@ -2,7 +2,7 @@
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 from secrets import token_hex
 from typing import Any, Final, final
@@ -32,12 +32,12 @@ IDLE: Final[Mapping[str, str]] = {
 
 @final
 class NotebookQueue:
-    """One person's questions, one at a time; knows nothing of how it is shown.
+    """One person's questions, one at a time; independent of how they are shown.
 
     Args:
-        store: where questions and answers live.
+        store: holds questions and answers.
         project: of which project.
-        name: who answers, and is let in if that is new; the owner of the store by default.
+        name: who answers, invited if new; the owner of the store by default.
     """
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
@@ -53,7 +53,7 @@ class NotebookQueue:
 
     @property
     def question(self) -> Question | None:
-        """What is asked now."""
+        """The question that is open now."""
         return self.claim.questions[0] if self.claim.questions else None
 
     def look(self) -> None:
@@ -63,13 +63,12 @@ class NotebookQueue:
         if self.question is not None and (before is None or before.token != self.question.token):
             self._shown_at = time.monotonic()
 
-    def say(self, kind: str) -> None:
+    def answer(self, kind: str) -> None:
         """Answer the question that is shown, and get the next."""
         question = self.question
         if question is None:
             return
-        self.message = ""
-        waited = 1000 * (time.monotonic() - self._shown_at)
+        self.message, waited = "", 1000 * (time.monotonic() - self._shown_at)
         try:
             self.store.queue.answer(
                 self.person.id, question.token, token_hex(16), kind, response_ms=waited
@@ -86,7 +85,7 @@ class NotebookQueue:
 
     @property
     def html(self) -> str:
-        """Both clips side by side on one screen, or why there are none; with how far it is."""
+        """Both clips side by side on one screen, or why there are none; with the progress."""
         question = self.question
         if question is None:
             shown = IDLE.get(self.claim.state, "")
@@ -114,26 +113,24 @@ def queue_widget(queue: NotebookQueue) -> Any:
         MissingExtraError: the extra `notebook` is not installed.
     """
     widgets = require("ipywidgets", extra="notebook")
-    screen = widgets.HTML(queue.html)
-    buttons: list[Any] = []
+    screen = widgets.HTML()
 
     def refresh() -> None:
         screen.value = queue.html
-        for answering in buttons:
-            answering.disabled = queue.question is None
+        for button in answers:
+            button.disabled = queue.question is None
 
-    def button(label: str, act: Any) -> Any:
+    def button(label: str, act: Callable[..., None], *given: str) -> Any:
         made = widgets.Button(description=label)
 
         def pressed(_: object) -> None:
-            act()
+            act(*given)
             refresh()
 
         made.on_click(pressed)
         return made
 
-    for kind, label in ANSWERS.items():
-        buttons.append(button(label, lambda kind=kind: queue.say(kind)))
+    answers = [button(label, queue.answer, kind) for kind, label in ANSWERS.items()]
     others = [button("Undo", queue.undo), button("Look again", queue.look)]
     refresh()
-    return widgets.VBox([screen, widgets.HBox([*buttons, *others])])
+    return widgets.VBox([screen, widgets.HBox([*answers, *others])])

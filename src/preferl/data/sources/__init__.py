@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from preferl.data.sources.kinds import load_demonstrations as load_demonstrations
     from preferl.data.sources.kinds import load_source as load_source
     from preferl.data.sources.kinds import load_stacked as load_stacked
+    from preferl.data.sources.labels import LabelledPairs as LabelledPairs
     from preferl.data.sources.labels import LabelReport as LabelReport
     from preferl.data.sources.labels import LabelRows as LabelRows
-    from preferl.data.sources.labels import LabelledPairs as LabelledPairs
     from preferl.data.sources.labels import join_labels as join_labels
     from preferl.data.sources.labels import load_labels as load_labels
     from preferl.data.sources.labels import load_pt_labels as load_pt_labels

@@ -9,17 +9,17 @@ import pytest
 
 from preferl.errors import DataError, StorageError
 from preferl.evaluation import Calibration, PolicyReport, RewardReport
-from preferl.evaluation.page import (
-    Clip,
+from preferl.evaluation.plots import Curve
+from preferl.evaluation.report import (
     Fact,
     Figure,
     Report,
+    ReportTable,
     Section,
-    Table,
+    Video,
     render,
     write_report,
 )
-from preferl.evaluation.plots import Curve
 from preferl.evaluation.summary import run_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -68,8 +68,8 @@ def full() -> Report:
             Section(
                 EVIL,
                 (EVIL,),
-                (Table(EVIL, (EVIL, "b"), ((EVIL, EVIL), ("c", "d")), emphasis=1),),
-                (Clip(b"\x00\x01", EVIL, EVIL, EVIL),),
+                (ReportTable(EVIL, (EVIL, "b"), ((EVIL, EVIL), ("c", "d")), emphasis=1),),
+                (Video(b"\x00\x01", EVIL, EVIL, EVIL),),
                 (Figure("<svg id='drawing'></svg>", EVIL, EVIL, half=True),),
             ),
         ),
@@ -111,7 +111,7 @@ def test_an_empty_report_is_a_page() -> None:
 
 def test_every_row_of_a_table_is_whole() -> None:
     with pytest.raises(DataError, match="2 cells"):
-        Table("t", ("a", "b"), (("1", "2"), ("3",)))
+        ReportTable("t", ("a", "b"), (("1", "2"), ("3",)))
 
 
 def test_write_is_atomic_and_says_what_is_wrong(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_run_report_tells_the_story(rng: np.random.Generator) -> None:
         reward=reward_report(),
         controls={"random": reward_report(0.5)},
         curves=[Curve("taught", steps, -steps * 1.0)],
-        clips=[Clip(b"", "Before", "hangs"), Clip(b"", "After", "stands")],
+        clips=[Video(b"", "Before", "hangs"), Video(b"", "After", "stands")],
         facts=[Fact("Comparisons", "200")],
     )
     text = Outline(render(report)).text

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from preferl.evaluation.page import Figure, Report, Section, write_report
 from preferl.evaluation.plots import Curve, Share, accuracy_bars, learning_curves
+from preferl.evaluation.report import Figure, Report, Section, write_report
 
 pytestmark = pytest.mark.browser
 

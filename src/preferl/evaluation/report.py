@@ -1,4 +1,4 @@
-"""One self-contained page about a run: no script, and nothing fetched from anywhere."""
+"""One self-contained HTML report about a run: no script, and nothing fetched from anywhere."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,7 @@ from preferl.files import write_text
 @final
 @dataclass(frozen=True)
 class Fact:
-    """A number to see at first glance.
-
-    Attributes:
-        label: what it is.
-        value: formatted.
-        note: what to compare it with.
-    """
+    """A formatted number to see at first glance, and a note on what to compare it with."""
 
     label: str
     value: str
@@ -31,7 +25,7 @@ class Fact:
 
 @final
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of formatted text; the first column names the row, the others are aligned as numbers.
 
     Attributes:
@@ -39,7 +33,7 @@ class Table:
         columns: heads, one per column; where all are empty the rows are names and values, which
             wrap where the screen is narrow.
         rows: as many cells each.
-        emphasis: which row the page is about; None for none.
+        emphasis: which row the report is about; None for none.
 
     Raises:
         DataError: a row of another length.
@@ -53,24 +47,18 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise DataError.mismatch(
-                    f"row {row} of table {self.caption!r}",
-                    expected=f"{len(self.columns)} cells",
-                    got=len(row),
-                )
+                what = f"row {row} of table {self.caption!r}"
+                expected = f"{len(self.columns)} cells"
+                raise DataError.mismatch(what, expected=expected, got=len(row))
 
 
 @final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing.
+    """A drawing, with its message in words (`alt`); two `half` ones share a row.
 
-    Attributes:
-        svg: put into the page as it is, so it must come from `preferl.evaluation.plots` or
-            another source that is trusted.
-        alt: the message of the drawing in words, for those who do not see it.
-        caption: below it.
-        half: whether two such figures share a row.
+    The `svg` is put into the report as it is, so it must come from `preferl.evaluation.plots` or
+    another source that is trusted.
     """
 
     svg: str
@@ -81,15 +69,8 @@ class Figure:
 
 @final
 @dataclass(frozen=True)
-class Clip:
-    """A video.
-
-    Attributes:
-        mp4: what `preferl.video.encode` gave.
-        title: above it, such as "Before".
-        alt: what is seen, in words.
-        caption: below it.
-    """
+class Video:
+    """A video as `preferl.video.encode` returns it, with what is seen in words (`alt`)."""
 
     mp4: bytes = field(repr=False)
     title: str
@@ -105,34 +86,24 @@ class Clip:
 @final
 @dataclass(frozen=True)
 class Section:
-    """A heading and what belongs under it: text, then tables, clips and figures.
+    """A heading and its paragraphs of text, then tables, videos and figures.
 
-    Attributes:
-        title: the heading.
-        text: paragraphs.
-        tables: below each other.
-        clips: side by side.
-        figures: below each other, halves side by side.
+    Tables and figures are below each other, videos and half figures side by side.
     """
 
     title: str
     text: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    clips: tuple[Clip, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
+    clips: tuple[Video, ...] = ()
     figures: tuple[Figure, ...] = ()
 
 
 @final
 @dataclass(frozen=True)
 class Report:
-    """All that the page says.
+    """The whole report: title, one or two sentences, three or four facts, and sections.
 
-    Attributes:
-        title: of the page.
-        lead: one or two sentences below it.
-        facts: three or four numbers.
-        sections: from top to bottom.
-        details: names to nested settings, folded away at the end.
+    The `details` are names to nested settings, folded away at the end.
     """
 
     title: str
@@ -143,7 +114,7 @@ class Report:
 
 
 def write_report(path: Path | str, report: Report) -> None:
-    """Write the page so that it is either whole or not there.
+    """Write the report so that it is either whole or not there.
 
     Raises:
         StorageError: the folder cannot be written to.
@@ -152,7 +123,7 @@ def write_report(path: Path | str, report: Report) -> None:
 
 
 def render(report: Report) -> str:
-    """The page as HTML; all text is escaped.
+    """The report as HTML; all text is escaped.
 
     >>> "&lt;b&gt;" in render(Report(title="A <b> run"))
     True
