@@ -252,10 +252,10 @@ SAMPLERS = Table(
 ACQUISITIONS = Table(
     "acquisition",
     {
-        "logit": Entry("preferl.feedback.acquisition:logit_variance"),
-        "probability": Entry("preferl.feedback.acquisition:probability_variance"),
-        "label": Entry("preferl.feedback.acquisition:label_variance"),
-        "entropy": Entry("preferl.feedback.acquisition:entropy"),
+        "logit": Entry("preferl.feedback.sampling:logit_variance"),
+        "probability": Entry("preferl.feedback.sampling:probability_variance"),
+        "label": Entry("preferl.feedback.sampling:label_variance"),
+        "entropy": Entry("preferl.feedback.sampling:entropy"),
     },
 )
 """Functions of the log-odds of candidate pairs."""

@@ -1,12 +1,5 @@
 """Asking and answering: which pairs, when, and who answers (numpy only)."""
 
-from preferl.feedback.acquisition import (
-    Acquisition,
-    entropy,
-    label_variance,
-    logit_variance,
-    probability_variance,
-)
 from preferl.feedback.coverage import CoveringPairs, mean_observation
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import HasLikelihood, Likelihood, likelihood_of
@@ -22,10 +15,19 @@ from preferl.feedback.protocols import (
     Teacher,
     WantsSegments,
 )
-from preferl.feedback.sampling import InformativePairs, UniformPairs, segments_wanted
+from preferl.feedback.sampling import (
+    Acquisition,
+    InformativePairs,
+    UniformPairs,
+    entropy,
+    label_variance,
+    logit_variance,
+    probability_variance,
+    segments_wanted,
+)
 from preferl.feedback.schedule import (
+    PlannedIteration,
     Schedule,
-    Turn,
     apportion,
     constant,
     hyperbolic,
@@ -46,13 +48,13 @@ __all__ = [
     "LastingFeedback",
     "Likelihood",
     "PairSampler",
+    "PlannedIteration",
     "PromptTeacher",
     "Schedule",
     "Scorer",
     "ScriptedTeacher",
     "SingleAnswers",
     "Teacher",
-    "Turn",
     "UniformPairs",
     "WantsSegments",
     "apportion",

@@ -1,4 +1,4 @@
-"""Feedback from a teacher in this process: answers are there as soon as questions are asked."""
+"""Feedback from a teacher in this process: answers are there as soon as queries are put."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -27,13 +27,12 @@ class InstantFeedback:
     what they answered is kept wherever they stop.
 
     Attributes:
-        teacher: who answers; may be exchanged between questions.
+        teacher: who answers; may be exchanged between queries.
         rng: where the teacher's draws come from.
         max_comparisons: how many answers to keep, the newest; None keeps all.
-        asked: questions that were put, whether or not they were answered.
-        declined: questions that the teacher would not decide; they are not among `comparisons()`.
-        on_answers: given new answers the moment they are there, declined ones as NaN, before the
-            next question is put.
+        asked: queries that were put, whether or not they were answered.
+        declined: queries that the teacher would not decide; they are not among `comparisons()`.
+        on_answers: called with new answers at once, declined ones as NaN, before the next query.
 
     Raises:
         ConfigError: max_comparisons below 1.
@@ -65,7 +64,7 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put questions to the teacher, all in one call, or one after the other to a person.
+        """Put queries to the teacher, all in one call, or one after the other to a person.
 
         Args:
             segments: candidates.
@@ -86,10 +85,9 @@ class InstantFeedback:
         try:
             answers = self.teacher(segments[pairs], self.rng)
         except (FeedbackInterrupted, InputEndedError) as stopped:
-            done = pairs[: len(stopped.answers)]
-            self._keep(segments, done, check_answers(stopped.answers, len(done)))
+            self._keep(segments, pairs[: len(stopped.answers)], stopped.answers)
             raise
-        self._keep(segments, pairs, check_answers(answers, len(pairs)))
+        self._keep(segments, pairs, answers)
 
     def comparisons(self) -> Comparisons:
         """Everything answered so far, oldest first; put together once and then handed out again.
@@ -134,9 +132,10 @@ class InstantFeedback:
                 raise FeedbackError.mismatch(
                     "teacher", expected="an answer to each question", got=got
                 ) from end
-            self._keep(segments, pairs[[number]], check_answers(np.array([answer]), 1))
+            self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
+        answers = check_answers(answers, len(pairs))
         answered = ~np.isnan(answers)
         if self.on_answers is not None and len(answers):
             self.on_answers(Comparisons.of(segments, pairs, answers))

@@ -15,7 +15,7 @@ from preferl.errors import CheckpointError, ConfigError, DataError, FeedbackErro
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
-from preferl.feedback.schedule import Schedule, Turn, plan
+from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.answer_journal import AnswerJournal, Kept
@@ -163,8 +163,8 @@ class PreferenceLoop:
         )
         self.plan = plan(
             steps=config.steps,
-            questions=config.comparisons,
-            turns=config.iterations,
+            queries=config.comparisons,
+            iterations=config.iterations,
             schedule=schedule or config.schedule,
             initial_fraction=config.initial_fraction,
             initial_steps=config.initial_steps,
@@ -295,12 +295,12 @@ class PreferenceLoop:
         self.newest = state["newest"]
         put_generators_back(state["generators"])
 
-    def _iterate(self, number: int, turn: Turn) -> None:
+    def _iterate(self, number: int, turn: PlannedIteration) -> None:
         """One round of act, ask and fit."""
         act = self.learner.learn if number else self.learner.explore
         episodes = act(turn.steps)
         self._remember(episodes)
-        fit = self._ask_and_fit(turn, first=number == 0) if turn.questions else None
+        fit = self._ask_and_fit(turn, first=number == 0) if turn.queries else None
         whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else []
         report = IterationReport(
             iteration=number,
@@ -316,7 +316,7 @@ class PreferenceLoop:
         if self.on_iteration:
             self.on_iteration(report)
 
-    def _ask_and_fit(self, turn: Turn, *, first: bool) -> FitReport | None:
+    def _ask_and_fit(self, turn: PlannedIteration, *, first: bool) -> FitReport | None:
         config = self.config
         if self.experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
@@ -324,7 +324,7 @@ class PreferenceLoop:
             self.experience, turn.candidates, config.segment_length, self.rng, short=config.short
         )
         try:
-            self._ask(segments, self.sampler(segments, turn.questions, self.rng))
+            self._ask(segments, self.sampler(segments, turn.queries, self.rng))
         finally:  # a person who stops half-way keeps what they answered
             comparisons = self._comparisons()
             self.answers = 0 if comparisons is None else len(comparisons)
