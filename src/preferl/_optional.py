@@ -31,14 +31,16 @@ def lazily(
 
     Args:
         package: its `__name__`.
-        modules: below it, with the names that come from each, in one text.
+        modules: below it, or in full, with the names that come from each, in one text.
 
     >>> find, _ = lazily("preferl", {"errors": "ConfigError PreferlError"})
     >>> find("ConfigError").__name__
     'ConfigError'
     """
     home = {
-        name: f"{package}.{module}" for module, names in modules.items() for name in names.split()
+        name: module if module.startswith("preferl.") else f"{package}.{module}"
+        for module, names in modules.items()
+        for name in names.split()
     }
 
     def find(name: str) -> Any:

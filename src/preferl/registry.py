@@ -291,8 +291,8 @@ REWARD_MODELS = Table(
 ALGORITHMS = Table(
     "algorithm",
     {
-        "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithm_configs:PPOConfig"),
-        "sac": Entry("stable_baselines3:SAC", "preferl.online.algorithm_configs:SACConfig"),
+        "ppo": Entry("stable_baselines3:PPO", "preferl.online.configs:PPOConfig"),
+        "sac": Entry("stable_baselines3:SAC", "preferl.online.configs:SACConfig"),
     },
 )
 """Algorithms of stable-baselines3; called as these are, with the settings by name."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from preferl.cli.offline import StageProgress, require_done
-from preferl.online.dataset_config import DatasetConfig
+from preferl.online.configs import DatasetConfig
 
 if TYPE_CHECKING:
     from preferl.evaluation.policies import Policy

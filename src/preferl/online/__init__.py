@@ -1,40 +1,52 @@
-"""Learning while acting (stable-baselines3)."""
+"""Learning while acting (stable-baselines3).
 
-from preferl.online.acting import record
-from preferl.online.algorithm_configs import PPOConfig, SACConfig
-from preferl.online.algorithms import build_algorithm, make_environments, use_threads
-from preferl.online.callbacks import FeedbackCallback
-from preferl.online.checkpoint import Resumed, resume_run, save_run
-from preferl.online.config import OnlineConfig
-from preferl.online.dataset import record_dataset
-from preferl.online.dataset_config import DatasetConfig
-from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.feedback_core import FeedbackCore
-from preferl.online.feedback_env import (
-    EpisodeRecorder,
-    FeedbackVecEnv,
-    LearnedRewardVecEnv,
-    RecordsStates,
-)
-from preferl.online.learner import PolicyLearner, SB3Learner
-from preferl.online.lengths import VariableLengthWarning
-from preferl.online.loop import learn_from_preferences
-from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
-from preferl.online.replay import relabel_replay
-from preferl.online.report import IterationReport, OnlineReport, TurnReport
-from preferl.online.reward_computer import Reward, StateEntropyBonus
-from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
-from preferl.online.save_callback import SaveRunCallback
-from preferl.online.saving import load_policy, save_policy
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
-from preferl.online.single_env import HumanPreferencesEnvWrapper
-from preferl.online.supervise import launch
-from preferl.online.supervisor import SuperviseConfig, Supervisor
-from preferl.online.vector_env import FeedbackVectorEnv
-from preferl.training.checkpoint_folder import has_run
-from preferl.worlds.atari import make_atari
+Names are imported when they are first used, so that settings load no torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from preferl._optional import lazily
+
+if TYPE_CHECKING:
+    from preferl.online.acting import record
+    from preferl.online.algorithms import build_algorithm, make_environments, use_threads
+    from preferl.online.callbacks import FeedbackCallback
+    from preferl.online.checkpoint import Resumed, resume_run, save_run
+    from preferl.online.configs import (
+        DatasetConfig,
+        JudgeConfig,
+        OnlineConfig,
+        PPOConfig,
+        SACConfig,
+    )
+    from preferl.online.dataset import record_dataset
+    from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
+    from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+    from preferl.online.feedback_core import FeedbackCore
+    from preferl.online.feedback_env import (
+        EpisodeRecorder,
+        FeedbackVecEnv,
+        LearnedRewardVecEnv,
+        RecordsStates,
+    )
+    from preferl.online.learner import PolicyLearner, SB3Learner
+    from preferl.online.lengths import VariableLengthWarning
+    from preferl.online.loop import learn_from_preferences
+    from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
+    from preferl.online.replay import relabel_replay
+    from preferl.online.report import IterationReport, OnlineReport, TurnReport
+    from preferl.online.reward_computer import Reward, StateEntropyBonus
+    from preferl.online.run import run_online, train_on_true_reward
+    from preferl.online.save_callback import SaveRunCallback
+    from preferl.online.saving import load_policy, save_policy
+    from preferl.online.service import serve_reward
+    from preferl.online.service_config import ServiceConfig
+    from preferl.online.single_env import HumanPreferencesEnvWrapper
+    from preferl.online.supervise import launch
+    from preferl.online.supervisor import SuperviseConfig, Supervisor
+    from preferl.online.vector_env import FeedbackVectorEnv
+    from preferl.training.checkpoint_folder import has_run
+    from preferl.worlds.atari import make_atari
 
 __all__ = [
     "BeforeFirstReward",
@@ -90,3 +102,37 @@ __all__ = [
     "train_on_true_reward",
     "use_threads",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "acting": "record",
+        "algorithms": "build_algorithm make_environments use_threads",
+        "callbacks": "FeedbackCallback",
+        "checkpoint": "Resumed resume_run save_run",
+        "configs": "DatasetConfig JudgeConfig OnlineConfig PPOConfig SACConfig",
+        "dataset": "record_dataset",
+        "exploration": "ExplorationPolicy Predictor random_actions",
+        "feedback_config": "BeforeFirstReward FeedbackConfig",
+        "feedback_core": "FeedbackCore",
+        "feedback_env": "EpisodeRecorder FeedbackVecEnv LearnedRewardVecEnv RecordsStates",
+        "learner": "PolicyLearner SB3Learner",
+        "lengths": "VariableLengthWarning",
+        "loop": "learn_from_preferences",
+        "query_worker": "Handover HandoverCounts QueryCounts QueryWorker",
+        "replay": "relabel_replay",
+        "report": "IterationReport OnlineReport TurnReport",
+        "reward_computer": "Reward StateEntropyBonus",
+        "run": "run_online train_on_true_reward",
+        "save_callback": "SaveRunCallback",
+        "saving": "load_policy save_policy",
+        "service": "serve_reward",
+        "service_config": "ServiceConfig",
+        "single_env": "HumanPreferencesEnvWrapper",
+        "supervise": "launch",
+        "supervisor": "SuperviseConfig Supervisor",
+        "vector_env": "FeedbackVectorEnv",
+        "preferl.training.checkpoint_folder": "has_run",
+        "preferl.worlds.atari": "make_atari",
+    },
+)

@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, require_in
-from preferl.online.algorithm_configs import AlgorithmConfig
+from preferl.online.configs import AlgorithmConfig
 from preferl.registry import ALGORITHMS
 from preferl.simulators import Environment, register_worlds
 

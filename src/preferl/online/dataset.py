@@ -23,7 +23,7 @@ from preferl.evaluation.environments import task_env
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import evaluate_policy
 from preferl.online.acting import act, task_environments, tells_states
-from preferl.online.dataset_config import DatasetConfig, Tier
+from preferl.online.configs import DatasetConfig, Tier
 from preferl.online.expert import (
     ExpertTraining,
     OnProgress,

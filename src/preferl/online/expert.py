@@ -19,10 +19,9 @@ from preferl.evaluation.environments import task_env
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.files import write_json
 from preferl.online.acting import task_environments
-from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm
 from preferl.online.checkpoint import resume_run, save_run
-from preferl.online.dataset_config import DatasetConfig
+from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig
 from preferl.online.feedback_env import EpisodeRecorder
 from preferl.online.saving import save_policy
 from preferl.reading import read_object, reading

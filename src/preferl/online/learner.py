@@ -28,9 +28,8 @@ from preferl.online.agent_state import (
     put_agent_back,
     replay_of,
 )
-from preferl.online.algorithm_configs import PPOConfig
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import OnlineConfig, PPOConfig
 from preferl.online.env_state import env_state, put_env_back
 from preferl.online.exploration import ExplorationPolicy, explore
 from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates

@@ -19,7 +19,7 @@ from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.functional.combine import Combine, lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.answer_journal import AnswerJournal, Kept
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import OnlineConfig
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
 from preferl.online.lengths import LengthGuard
 from preferl.online.query_worker import build_sampler

@@ -16,7 +16,6 @@ from preferl.data.arrays import save_comparisons
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
-from preferl.errors import require_in
 from preferl.evaluation.epic import TransitionReward
 from preferl.evaluation.filming import draws, film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
@@ -28,7 +27,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import JudgeConfig, OnlineConfig
 from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
@@ -42,30 +41,6 @@ CHECKPOINTS = "checkpoints"
 
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
-
-
-@dataclass(frozen=True)
-class JudgeConfig:
-    """How a run is judged once it has learned.
-
-    Attributes:
-        episodes: per policy, by the environment's own reward.
-        oracle: whether the same algorithm is trained on the true reward beside it, with as many
-            steps, to see what the comparisons cost.
-        questions: held-out questions about fresh experience, answered by the true return. They
-            judge the reward and are never learned from.
-        clip_steps: length of the clips before and after; 0 films nothing. Of an environment that
-            says in its `render_modes` that it draws no pictures there are none.
-    """
-
-    episodes: int = 50
-    oracle: bool = True
-    questions: int = 500
-    clip_steps: int = 200
-
-    def __post_init__(self) -> None:
-        for name, low in (("episodes", 1), ("questions", 1), ("clip_steps", 0)):
-            require_in(name, getattr(self, name), low, float("inf"))
 
 
 @final
