@@ -11,10 +11,9 @@ from gymnasium import spaces
 from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
 from preferl.errors import ConfigError, FeedbackError
-from preferl.online.ongoing_fit import OngoingFit
+from preferl.online.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
-from preferl.online.sides import TRAIN, sides
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import half_of_the_cores, torch_threads
 from preferl.training.publish import PublishedReward
@@ -111,7 +110,11 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
     answered = StoredFeedback(world.store).answered()
     asked = world.store.questions.asked(world.project.id)
     side = dict(
-        zip([a for a, _, _ in asked], sides([(b, c) for _, b, c in asked], 0.2), strict=True)
+        zip(
+            [a for a, _, _ in asked],
+            validation_split([(b, c) for _, b, c in asked], 0.2),
+            strict=True,
+        )
     )
     unbroken = OngoingFit(config, lambda: None)
     for count in (12, 18):

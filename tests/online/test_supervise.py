@@ -13,9 +13,15 @@ import pytest
 from answered_store import Answering
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.programs import Program, RunningProgram, identity, lives
-from preferl.online.supervise import _Signs, _stale, launch
-from preferl.online.supervisor import SuperviseConfig, Supervisor
+from preferl.online.supervise import _Heartbeats, _stale, launch
+from preferl.online.supervisor import (
+    Program,
+    RunningProgram,
+    SuperviseConfig,
+    Supervisor,
+    identity,
+    is_running,
+)
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
@@ -60,9 +66,9 @@ def test_programs_run_while_the_block_does(tmp_path):
         say=lines.append,
     ) as supervisor:
         running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
-        assert all(lives(known) for known in running)
+        assert all(is_running(known) for known in running)
         assert supervisor.problems == []
-    assert not any(lives(known) for known in running)
+    assert not any(is_running(known) for known in running)
     assert lines == []
     assert (tmp_path / "worker.log").read_text() == "up\n"
     assert (tmp_path / "worker.log").stat().st_mode & 0o777 == 0o600, "logs hold links"
@@ -128,9 +134,7 @@ def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_pat
 
 
 def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
-    with pytest.raises(
-        StorageError, match=r"status 2: port taken\. All it said is in .*worker.log"
-    ):
+    with pytest.raises(StorageError, match=r"status 2: port taken\. Its log is .*worker.log"):
         Supervisor(
             [program("print('port taken'); raise SystemExit(2)", is_up=up)], tmp_path, FAST
         ).__enter__()
@@ -188,7 +192,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
     worker = program(SLEEPS, is_up=up)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from preferl.online.programs import Program, RunningProgram\n"
+        "from preferl.online.supervisor import Program, RunningProgram\n"
         f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
         "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
     )
@@ -197,13 +201,13 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
         left = identity(int(launcher.stdout.readline()))
         with pytest.raises(StorageError, match=f"of process {launcher.pid}, which works"):
             RunningProgram(worker, tmp_path).end_leftover(1)
-        assert lives(left)
+        assert is_running(left)
         launcher.kill()
         launcher.wait()
-    assert lives(left)
+    assert is_running(left)
     lines = []
     with Supervisor([worker], tmp_path, FAST, say=lines.append):
-        assert not lives(left)
+        assert not is_running(left)
         assert lines == ["worker of a run that was killed is ended."]
 
 
@@ -216,7 +220,7 @@ def test_settings_out_of_range_are_refused():
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Signs(store, world.project.id)
+        signs = _Heartbeats(store, world.project.id)
         assert not signs.since("reward", None, 100)
         assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
         store.live.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
@@ -224,7 +228,7 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
         assert signs.lost("reward", 100) is None
         assert "full" in signs.failing()
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
-        assert "no sign of life" in signs.lost("reward", 100)
+        assert "no heartbeat" in signs.lost("reward", 100)
         assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
         store.live.beat(world.project.id, "reward", Status("stuck"))
@@ -235,7 +239,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Signs(store, world.project.id)
+        signs = _Heartbeats(store, world.project.id)
         store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
@@ -255,12 +259,14 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         about = (world.project.id, "reward")
-        signs = _Signs(store, world.project.id)
+        signs = _Heartbeats(store, world.project.id)
         store.live.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
         assert not signs.since("reward", None, 100), "a new process has not given it"
-        assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
+        assert signs.lost("reward", 100) is None, (
+            "who is_running has not had the time for another one"
+        )
         wait_for(lambda: signs.lost("reward", 100), seconds=3)
         assert "since the clock was set back" in signs.lost("reward", 100)
         store.live.beat(*about, Status("waiting"), every=0.2)
@@ -354,6 +360,6 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             wait_for(lambda: "reward is up again." in lines)
             assert supervisor.problems == []
             running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
-        assert not any(lives(known) for known in running)
+        assert not any(is_running(known) for known in running)
         states = {s.name: s.status.state for s in store.live.services(world.project.id)}
         assert states["reward"] == "stopped", "it was asked to end, and did"

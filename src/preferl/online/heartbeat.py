@@ -1,4 +1,4 @@
-"""Heartbeats of a program, from a thread of its own; they need not wait for its work."""
+"""Heartbeats of a program from a thread of their own, which need not wait for its work."""
 
 import logging
 import threading
@@ -15,10 +15,10 @@ LOGGER = logging.getLogger(__name__)
 
 @final
 class Heartbeat:
-    """Tells the store every few seconds that a program lives, and how it is.
+    """Writes into the store every few seconds that a program is alive, and its status.
 
-    A thread that beats says nothing about the work beside it, so the work says `pulse` as it goes
-    on; without one for long the state becomes `"stuck"`.
+    The thread knows nothing of the work beside it, which calls `pulse` as it goes on; without a
+    pulse for long the state becomes `"stuck"`.
 
     Args:
         store: where others look.
@@ -37,10 +37,8 @@ class Heartbeat:
         every: float = 5.0,
         stuck_after: float = 300.0,
     ) -> None:
-        self._store = store
-        self._about = (project_id, name)
-        self._every = every
-        self._stuck_after = stuck_after
+        self._store, self._about = store, (project_id, name)
+        self._every, self._stuck_after = every, stuck_after
         self._status = Status()
         self._pulse = time.monotonic()
         self._changed = threading.Event()
@@ -61,11 +59,11 @@ class Heartbeat:
         self._thread.join(10)
 
     def pulse(self) -> None:
-        """The work goes on."""
+        """Note that the work goes on."""
         self._pulse = time.monotonic()
 
     def say(self, state: str, **changes: Any) -> None:
-        """How the work is from now on; a change of state is reported at once.
+        """Set the status of the work from now on; a change of state is reported at once.
 
         Args:
             state: a word, such as `"waiting"`.
@@ -78,20 +76,17 @@ class Heartbeat:
             self._changed.set()
 
     def _beat(self) -> None:
-        while True:
+        last = False
+        while not last:
             self._changed.clear()
             last = self._ended
-            self._report()
-            if last:
-                return
-            self._changed.wait(self._every)
-
-    def _report(self) -> None:
-        idle = time.monotonic() - self._pulse
-        status = replace(self._status, idle=round(idle, 1))
-        if idle > self._stuck_after and status.state != "stopped":
-            status = replace(status, state="stuck")
-        try:
-            self._store.live.beat(*self._about, status, every=self._every)
-        except StorageError as error:  # nobody is to be stopped by a heartbeat that cannot be given
-            LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)
+            idle = time.monotonic() - self._pulse
+            status = replace(self._status, idle=round(idle, 1))
+            if idle > self._stuck_after and status.state != "stopped":
+                status = replace(status, state="stuck")
+            try:
+                self._store.live.beat(*self._about, status, every=self._every)
+            except StorageError as error:  # a heartbeat that cannot be given stops nobody
+                LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)
+            if not last:
+                self._changed.wait(self._every)

@@ -1,17 +1,24 @@
-"""The page and the reward service beside a training script, for as long as it runs."""
+"""The annotation page and the reward service beside a training script, for as long as it runs."""
 
 import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.programs import Program
-from preferl.online.supervisor import Complaint, Say, SuperviseConfig, Supervisor, say_on_terminal
+from preferl.online.supervisor import (
+    Complaint,
+    Program,
+    Say,
+    SuperviseConfig,
+    Supervisor,
+    say_on_terminal,
+)
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -19,7 +26,7 @@ from preferl.trust import preferl_program, trust_options
 LOGS: Final = "logs"
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
-"""Hosts of this machine, on which the page is asked whether it answers."""
+"""Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
 """For which many answers may wait: the service looks, starts to learn, and publishes meanwhile."""
@@ -44,14 +51,14 @@ def launch(
     config: SuperviseConfig | None = None,
     say: Say = say_on_terminal,
 ) -> Iterator[Supervisor]:
-    """Run the page and the reward service while a block trains an agent.
+    """Run the annotation page and the reward service while a block trains an agent.
 
-    Each is a process of its own with a log in `rewards/logs`. One that dies, or gives no sign of
-    life, is said within seconds and started again, each time after a longer pause; a reward that
-    falls behind the answers is said as well. On leaving, both are asked to end, and ended by
-    force if they do not. If this program is killed they stay, and people may go on answering; the
-    next launch ends them and starts its own. Nothing else happens to what the agent is paid: it
-    stays the latest reward that was published.
+    Each is a process of its own with a log in `rewards/logs`. One that dies, or gives no
+    heartbeat, is reported within seconds and started again, each time after a longer pause; so is
+    a reward that falls behind the answers reported. On leaving, both are asked to end, and ended
+    by force if they do not. If this program is killed they stay, and people may go on answering;
+    the next launch ends them and starts its own. The agent's reward stays the latest that was
+    published.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -62,35 +69,35 @@ def launch(
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
-        stale_answers: answers that the reward may be behind while nothing is learned from them, or
-            for longer than that should take by the last time; then it is said within seconds.
-        stale_seconds: seconds for which it may be behind by any.
+        stale_answers: report a reward that is so many answers behind while nothing is learned from
+            them, or for longer than that should take by the last time.
+        stale_seconds: report a reward that is behind by any answer for so long.
         config: how they are looked after; the defaults if None.
-        say: told one line at a time, at first that it starts; the terminal by default.
+        say: called with one line at a time, at first that it starts; the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
 
     Raises:
-        StorageError: a program does not come up, with its last words; or another launch uses the
+        StorageError: a program does not come up, with its last line; or another launch uses the
             same folder.
     """
     say(f"Starting {'the page and ' if page else ''}the reward service ...")
     opened = Store.open(store, files)
     try:
         number = opened.projects.get(project).id
-        signs = _Signs(opened, number)
+        beats = _Heartbeats(opened, number)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
         serving = preferl_program(
             "reward", "serve", *shared, "--out", str(rewards), *reward_options
         )
-        is_up, lost = partial(signs.since, REWARD_SERVICE), partial(signs.lost, REWARD_SERVICE)
+        is_up, lost = partial(beats.since, REWARD_SERVICE), partial(beats.lost, REWARD_SERVICE)
         programs = [Program(REWARD_SERVICE, serving, is_up, lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, say))
-        complaints = (signs.failing, _stale(opened, number, stale_answers, stale_seconds))
+        complaints = (beats.failing, _stale(opened, number, stale_answers, stale_seconds))
         logs = Path(rewards) / LOGS
         with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
             yield supervisor
@@ -99,40 +106,38 @@ def launch(
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
-    """The page, whose link is said whenever it is another one than before.
+    """The annotation page; its link goes to `say` whenever it changes.
 
     Args:
         shared: options that name the store and the project.
         options: more options of `preferl annotate serve`.
-        say: takes the link.
+        say: called with the link.
     """
     command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
     return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
 
 
 @final
+@dataclass
 class PageProbe:
     """Asks the page whether it is there; passes on the link that it reports, and the overview's.
 
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
 
-    Args:
-        say: takes the link, once it is known and whenever it changes.
-        every: seconds between two questions.
+    Attributes:
+        say: called with the link, once it is known and whenever it changes.
+        every: seconds between two probes.
         patience: seconds without an answer after which the page counts as lost.
         timeout: seconds to wait for one answer.
     """
 
-    def __init__(
-        self, say: Say, *, every: float = 5.0, patience: float = 30.0, timeout: float = 2.0
-    ) -> None:
-        self._say = say
-        self._every = every
-        self._patience = patience
-        self._timeout = timeout
-        self._link: str | None = None
-        self._asked = 0.0
-        self._answered = 0.0
+    say: Say
+    every: float = 5.0
+    patience: float = 30.0
+    timeout: float = 2.0
+    _link: str | None = field(default=None, init=False)
+    _asked: float = field(default=0.0, init=False)
+    _answered: float = field(default=0.0, init=False)
 
     def is_up(self, status: Status | None, _age: float) -> bool:
         """Whether the page has reported its link."""
@@ -141,27 +146,26 @@ class PageProbe:
             return False
         if link != self._link:
             self._link = link
-            self._say(f"Answer here: {link}")
-            page, _, _ = link.partition("/join/")
-            self._say(f"Overview, once that was opened: {page}/admin")
+            self.say(f"Answer here: {link}")
+            self.say(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
         self._answered = time.monotonic()
         return True
 
     def lost(self) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
-        if address.hostname not in HERE or time.monotonic() - self._asked < self._every:
+        if address.hostname not in HERE or time.monotonic() - self._asked < self.every:
             return None
         if self._answers(address):
             self._answered = time.monotonic()
         self._asked = time.monotonic()
         silent = self._asked - self._answered
-        return f"has not answered for {silent:.0f} s" if silent > self._patience else None
+        return f"has not answered for {silent:.0f} s" if silent > self.patience else None
 
     def _answers(self, address: SplitResult) -> bool:
         """Whether anything comes back, be it an error."""
         there = http.client.HTTPConnection(
-            address.hostname or "", address.port, timeout=self._timeout
+            address.hostname or "", address.port, timeout=self.timeout
         )
         try:
             there.request("GET", "/healthz")
@@ -174,13 +178,12 @@ class PageProbe:
 
 
 @final
-class _Signs:
-    """Heartbeats, as the store has them; without the store nothing is said of anybody."""
+class _Heartbeats:
+    """Heartbeats, as the store has them; without the store nobody counts as lost."""
 
     def __init__(self, store: Store, project_id: int) -> None:
-        self._store = store
-        self._project = project_id
-        self._takes_signs_since: float | None = None  # of time.monotonic(); None: not known
+        self._store, self._project = store, project_id
+        self._writable_since: float | None = None  # of time.monotonic(); None: not known
 
     def _of(self, name: str) -> ServiceState | None:
         try:
@@ -191,42 +194,41 @@ class _Signs:
 
     def since(self, name: str, _status: Status | None, age: float) -> bool:
         """Whether a program has given a heartbeat that is younger than itself."""
-        sign = self._of(name)
-        return sign is not None and sign.works and sign.age < age
+        beat = self._of(name)
+        return beat is not None and beat.works and beat.age < age
 
     def lost(self, name: str, age: float) -> str | None:
         """Why a program that runs is lost."""
-        sign = self._of(name)
-        if sign is None or sign.age > age:  # older than the program
+        beat = self._of(name)
+        if beat is None or beat.age > age:  # older than the program
             return None
-        if not sign.alive:
-            since = f"for {sign.age:.0f} s" if sign.age > 0 else "since the clock was set back"
-            silent = f"has given no sign of life {since}"
-            return silent if self._could_have_told(sign) else None
-        self._takes_signs_since = None
-        return "says that its work is stuck" if sign.status.state == "stuck" else None
+        if beat.alive:
+            self._writable_since = None
+            return "is stuck in its work" if beat.status.state == "stuck" else None
+        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
+        return f"has given no heartbeat {since}" if self._could_have_beaten(beat) else None
 
-    def _could_have_told(self, sign: ServiceState) -> bool:
-        """Whether a program that lives would have got a sign into the store by now.
+    def _could_have_beaten(self, beat: ServiceState) -> bool:
+        """Whether a program that is alive would have written a heartbeat by now.
 
-        While others lock the store it takes none, so that silence says nothing of the program;
-        one whose try has just failed comes again after its pause between signs.
+        While others lock the store nobody can, so that silence means nothing; a program whose try
+        has just failed comes again after its pause between heartbeats.
         """
         try:
             self._store.live.require_writable()
         except StorageError:
-            self._takes_signs_since = None
+            self._writable_since = None
             return False
-        if self._takes_signs_since is None:
-            self._takes_signs_since = time.monotonic()
-        return time.monotonic() - self._takes_signs_since > 1.5 * sign.every
+        if self._writable_since is None:
+            self._writable_since = time.monotonic()
+        return time.monotonic() - self._writable_since > 1.5 * beat.every
 
     def failing(self) -> str | None:
         """What the reward service cannot do now, and tries again."""
-        sign = self._of(REWARD_SERVICE)
-        if sign is None or not sign.alive or sign.status.state != "failed":
+        beat = self._of(REWARD_SERVICE)
+        if beat is None or not beat.alive or beat.status.state != "failed":
             return None
-        return f"The reward service has a problem: {sign.status.problem}"
+        return f"The reward service has a problem: {beat.status.problem}"
 
 
 def _stale(
@@ -236,7 +238,7 @@ def _stale(
     most_seconds: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Complaint:
-    """Says when a reward has fallen behind the answers, once for each version.
+    """Complain when a reward has fallen behind the answers, once for each version.
 
     Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
     longer than the last one lets expect.
@@ -251,8 +253,8 @@ def _stale(
         if not rewards:
             return None
         version, fit = rewards[-1].version, rewards[-1].metrics
-        signs = {service.name: service for service in store.live.services(project_id)}
-        service = signs.get(REWARD_SERVICE)
+        services = {service.name: service for service in store.live.services(project_id)}
+        service = services.get(REWARD_SERVICE)
         looked_at = 0 if service is None else service.status.looked_at or 0
         behind = store.live.revision(project_id) - max(fit.revision, looked_at)
         if behind <= 0:
