@@ -1,7 +1,6 @@
 """What a policy does, recorded: whole episodes or so many steps, in several environments."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -19,32 +18,28 @@ from preferl.simulators import Environment, is_mujoco
 
 
 def task_environments(env: str, count: int, *, seed: int, states: bool) -> VecEnv:
-    """Copies of the environment in which policies of a task are evaluated.
+    """`V` copies of the environment in which policies of a task are evaluated, seeded in a row.
 
-    Args:
-        env: id of the environment.
-        count: `V`.
-        seed: of the first; the others follow.
-        states: whether infos tell `state`, see `RecordsStates`.
+    With `states` their infos have `state`, see `RecordsStates`.
 
     Raises:
         ConfigError: an id that gymnasium does not know.
         MissingExtraError: the package that has it is not installed.
     """
-    venv = DummyVecEnv([partial(_make, env, states)] * count)
+
+    def make() -> gymnasium.Env[Any, Any]:
+        made = make_task_env(env)
+        return RecordsStates(made) if states else made
+
+    venv = DummyVecEnv([make] * count)
     venv.seed(seed)
     return venv
 
 
-def _make(env: str, states: bool) -> gymnasium.Env[Any, Any]:
-    made = make_task_env(env)
-    return RecordsStates(made) if states else made
-
-
-def tells_states(env: Environment) -> bool:
+def has_states(env: Environment) -> bool:
     """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset.
 
-    >>> tells_states(gymnasium.make("CartPole-v1"))
+    >>> has_states(gymnasium.make("CartPole-v1"))
     True
     """
     env.reset(seed=0)
@@ -99,7 +94,6 @@ def act(
         DataError: the environments gave NaN or infinite numbers.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
-    tell = on_progress or (lambda *_: None)
     observations: Any = venv.reset()
     wanted = venv.num_envs if episodes is None else episodes
     acting, ended = np.arange(venv.num_envs) < wanted, 0
@@ -113,14 +107,18 @@ def act(
         seen = stack_states(present_infos(venv, step.dones, infos)) if states else None
         recording.act(step.actions)
         recording.advance(step.following, step.rewards, states=seen)
-        if len(over):
-            recording.end(over, *outcomes([infos[v] for v in over]))
-            again = step.dones & acting
-            if episodes is None:
-                again &= recording.steps < steps
-            else:  # those under way were begun as well
-                again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
-            recording.begin(which=again)
-            acting, ended = (acting & ~step.dones) | again, ended + len(over)
-            tell(*((min(recording.steps, steps), steps) if episodes is None else (ended, episodes)))
+        if not len(over):
+            continue
+        recording.end(over, *outcomes([infos[v] for v in over]))
+        again = step.dones & acting
+        if episodes is None:
+            again &= recording.steps < steps
+        else:  # those under way were begun as well
+            again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
+        recording.begin(which=again)
+        acting, ended = (acting & ~step.dones) | again, ended + len(over)
+        if on_progress and episodes is None:
+            on_progress(min(recording.steps, steps), steps)
+        elif on_progress:
+            on_progress(ended, wanted)
     return join([part for part in (recording.take(unfinished="cut"),) if part is not None])

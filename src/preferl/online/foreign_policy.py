@@ -33,15 +33,13 @@ def load_actor(
             TD3, DDPG or DQN).
         trust_pickle: open a zip file, with a warning. Off, since it holds pickles, and those run
             whatever their maker wanted.
-        vecnormalize: for a zip file, what `VecNormalize.save` wrote: its statistics of
-            observations, which are read without running anything. None takes a `vecnormalize.pkl`
-            or `vec_normalize.pkl` in the same folder, if there is one.
+        vecnormalize: see `DatasetConfig`.
         device: where its networks go.
 
     Raises:
         CheckpointError: no such policy, a damaged one, one of another algorithm, or one whose
             statistics are missing, damaged or of other observations.
-        ConfigError: a zip file that is not said to be trusted, or statistics for a folder.
+        ConfigError: a zip file that nobody trusts, or statistics for a folder.
     """
     path = Path(path)
     if not path.is_file():
@@ -57,7 +55,7 @@ def load_actor(
             f"policy {path}",
             expected="a policy folder of a preferl run",
             got="a file, which holds pickles if it is of stable-baselines3",
-            fix="If you trust its maker, say so: --trust-pickle (trust_pickle=True).",
+            fix="If you trust its maker, pass --trust-pickle (trust_pickle=True).",
         )
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
@@ -74,9 +72,8 @@ def load_actor(
 
 def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
     """The same on raw observations, by the statistics that were named or lie beside it."""
-    beside = (path.with_name(name) for name in BESIDE)
-    named = None if statistics is None else Path(statistics)
-    file = named or next((file for file in beside if file.is_file()), None)
+    beside = [file for name in BESIDE if (file := path.with_name(name)).is_file()]
+    file = Path(statistics) if statistics is not None else next(iter(beside), None)
     if file is None:
         # SB3 keeps what was seen before it was normalised, if that was done, for these alone.
         if isinstance(actor, OnPolicyAlgorithm) and actor._last_original_obs is not None:
