@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl.online.acting import act, task_environments, has_states
+from preferl.online.acting import act, has_states, task_environments
 from preferl.testing import MovingDot
 
 

@@ -141,7 +141,7 @@ def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
     late = SuperviseConfig(**{**vars(FAST), "start_seconds": 0.3})
     silent = program("import time; time.sleep(60)", is_up=up)
     supervisor = Supervisor([program(SLEEPS, name="good"), silent], tmp_path, late)
-    with pytest.raises(StorageError, match=r"nothing in 0.3 s"):
+    with pytest.raises(StorageError, match=r"is not up after 0.3 s: nothing"):
         supervisor.__enter__()
     assert process_of(supervisor).returncode is not None, "the other one is ended, too"
     with pytest.raises(StorageError, match="one that starts"):

@@ -85,9 +85,8 @@ class CoveringPairs:
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
         if len(pairs) < count:
-            raise FeedbackError.mismatch(
-                "candidate pairs", expected=f"at least {count}", got=len(pairs)
-            )
+            expected = f"at least {count}"
+            raise FeedbackError.mismatch("candidate pairs", expected=expected, got=len(pairs))
         if count == 0:
             return pairs[:0]
         features = self._features(segments)
@@ -113,12 +112,9 @@ class CoveringPairs:
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
-    """Rows of `count` points, each the farthest from those taken before it.
+    """Rows of `count` of the `[C, 2, F]` points, each the farthest from those taken before it.
 
-    Args:
-        points: `[C, 2, F]` features of both clips of each candidate pair.
-        count: at most `C`.
-        nearest: `[C]` squared distance to what is covered already; infinite where nothing is.
+    `nearest` is the `[C]` squared distance to what is covered already; infinite where nothing is.
 
     >>> points = np.array([0.0, 1.0, 5.0, 6.0])[:, None, None] * np.ones((1, 2, 1))
     >>> farthest_first(points, 3, np.full(4, np.inf)).tolist()

@@ -125,13 +125,12 @@ class InstantFeedback:
     def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
-            try:
-                answer = next(answers)
-            except StopIteration as end:
+            answer = next(answers, None)
+            if answer is None:
                 got = f"{number} answers to {len(pairs)}"
                 raise FeedbackError.mismatch(
                     "teacher", expected="an answer to each question", got=got
-                ) from end
+                )
             self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
@@ -157,30 +156,21 @@ class InstantFeedback:
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:
-    """`pairs` as integers `[P, 2]`.
-
-    Raises:
-        FeedbackError: another shape or type, or rows that are none of `count` segments.
-    """
+    """`pairs` as integers `[P, 2]`; `FeedbackError` unless they are rows of `count` segments."""
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
+        rows = f"rows {pairs.min()} to {pairs.max()}" if whole else ""
         raise FeedbackError.mismatch(
             "pairs",
             expected=f"whole numbers of shape [P, 2], rows of {count} segments",
-            got=f"rows {pairs.min()} to {pairs.max()}"
-            if whole
-            else f"{pairs.dtype} of shape {pairs.shape}",
+            got=rows or f"{pairs.dtype} of shape {pairs.shape}",
         )
     return pairs
 
 
 def check_answers(answers: FloatArray, count: int) -> FloatArray:
-    """A teacher's answers as floats `[count]`.
-
-    Raises:
-        FeedbackError: another shape, or numbers that are no probabilities.
-    """
+    """A teacher's answers as floats `[count]`; `FeedbackError` unless they are probabilities."""
     try:
         preference = np.asarray(answers, np.float64)
         check_preference(preference, count)

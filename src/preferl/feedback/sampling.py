@@ -2,9 +2,9 @@
 
 Acquisition functions map what the members of an ensemble predict to how much an answer would tell,
 `[E, P]` preference logits to `[P]` values. The logits are the log-odds of the probabilities that
-the fitted likelihood gives. Christiano et al., "Deep RL from human preferences" (2017), section
-2.2.4, asks where predicted preferences disagree; Lee et al., "B-Pref" (2021), section 4, adds the
-entropy.
+the fitted likelihood gives; variances raise `FeedbackError` for fewer than two members. Christiano
+et al., "Deep RL from human preferences" (2017), section 2.2.4, asks where predicted preferences
+disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy.
 """
 
 from collections.abc import Callable
@@ -36,9 +36,6 @@ def logit_variance(logits: FloatArray) -> FloatArray:
     Without noise in the likelihood it keeps growing with the size of the scores, so it favours
     pairs of which every member is sure, but not equally sure.
 
-    Raises:
-        FeedbackError: fewer than two members.
-
     >>> logit_variance(np.array([[1.0, 2.0], [3.0, 2.0]])).tolist()
     [2.0, 0.0]
     """
@@ -48,9 +45,6 @@ def logit_variance(logits: FloatArray) -> FloatArray:
 def probability_variance(logits: FloatArray) -> FloatArray:
     """Population variance of the predicted preferences over members, at most 0.25.
 
-    Raises:
-        FeedbackError: fewer than two members.
-
     >>> probability_variance(np.array([[-1000.0, 0.0], [1000.0, 0.0]])).tolist()
     [0.25, 0.0]
     """
@@ -59,9 +53,6 @@ def probability_variance(logits: FloatArray) -> FloatArray:
 
 def label_variance(logits: FloatArray) -> FloatArray:
     """`p (1 - p)` for the share `p` of members that prefer the first; an undecided one is half.
-
-    Raises:
-        FeedbackError: fewer than two members.
 
     >>> label_variance(np.array([[0.1, 5.0], [-9.0, 5.0]])).tolist()
     [0.25, 0.0]
@@ -261,14 +252,10 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
 def finite_table(
     what: str, values: FloatArray, rows: int | None, columns: int | None
 ) -> FloatArray:
-    """`[rows, columns]` numbers as floats; None for a side that may have any length.
-
-    Raises:
-        FeedbackError: another shape, NaN or infinity.
-    """
+    """`[rows, columns]` finite numbers as floats, or `FeedbackError`; None is any length."""
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
-    finite = bool(np.isfinite(values).all())
+    finite = np.isfinite(values).all()
     if not fits or not finite:
         raise FeedbackError.mismatch(
             what,

@@ -150,11 +150,10 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
             raise ConfigError.mismatch("weights", expected="at least one above 0", got=numbers)
         return np.zeros(len(exact), np.int64)
     shares = [total * weight / whole for weight in exact]
-    counts = [int(share) for share in shares]
-    order = sorted(range(len(shares)), key=lambda i: counts[i] - shares[i])
-    for i in order[: total - sum(counts)]:
-        counts[i] += 1
-    return np.array(counts, np.int64)
+    counts = np.array([int(share) for share in shares], np.int64)
+    order = sorted(range(len(shares)), key=lambda i: int(counts[i]) - shares[i])
+    counts[order[: total - counts.sum()]] += 1
+    return counts
 
 
 def _weights(schedule: ScheduleName | Schedule, iterations: int) -> FloatArray:

@@ -170,8 +170,7 @@ def as_reward(reward: AnyReward) -> Reward:
 def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
     """`[T]` rewards of every step with the history its episode gives it."""
     reward = as_reward(reward)
-    starts = episodes.start_of_step
-    rewards = np.empty(episodes.steps)
+    starts, rewards = episodes.start_of_step, np.empty(episodes.steps)
     size = max(1, CHUNK // reward.context)
     for begin in range(0, episodes.steps, size):
         steps = np.arange(begin, min(begin + size, episodes.steps))
@@ -200,11 +199,10 @@ def negated(reward: AnyReward) -> Negated:
 
 
 def oracle(function: StepReward | None = None) -> PerStep | RecordedReward:
-    """The true reward: the ceiling of what preferences can teach.
+    """The true reward, as a function of a step: the ceiling of what preferences can teach.
 
-    Args:
-        function: `[B, *obs]`, `[B, *act]` to `[B]`. Without one, segments are scored by the
-            rewards recorded with them, and new steps have no reward.
+    Without a function, segments are scored by the rewards recorded with them, and new steps have
+    no reward.
     """
     return RecordedReward() if function is None else PerStep(function)
 

@@ -17,15 +17,8 @@ LOGGER = logging.getLogger(__name__)
 class Heartbeat:
     """Writes into the store every few seconds that a program is alive, and its status.
 
-    The thread knows nothing of the work beside it, which calls `pulse` as it goes on; without a
-    pulse for long the state becomes `"stuck"`.
-
-    Args:
-        store: where others look.
-        project_id: for which it works.
-        name: of the program, such as `"reward"`.
-        every: seconds between two heartbeats.
-        stuck_after: seconds without a pulse after which the work counts as stuck.
+    The thread knows nothing of the work beside it, which calls `pulse` as it goes on; after
+    `stuck_after` seconds without a pulse the state becomes `"stuck"`.
     """
 
     def __init__(
@@ -63,12 +56,7 @@ class Heartbeat:
         self._pulse = time.monotonic()
 
     def say(self, state: str, **changes: Any) -> None:
-        """Set the status of the work from now on; a change of state is reported at once.
-
-        Args:
-            state: a word, such as `"waiting"`.
-            changes: other fields of the program's `Status`; the rest stays as it was.
-        """
+        """Change fields of the program's `Status`; a change of state is reported at once."""
         self.pulse()
         before = self._status
         self._status = replace(before, state=state, **changes)

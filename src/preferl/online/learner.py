@@ -108,21 +108,21 @@ class SB3Learner:
     ) -> None:
         require_in("total_steps", total_steps, 1, float("inf"))
         require_in("exploration_fraction", exploration_fraction, 0.0, 1.0)
-        buffer = replay_of(algorithm)
-        if buffer is not None:
+        if (buffer := replay_of(algorithm)) is not None:
             require_relabelling(buffer)
-        self.algorithm = algorithm
-        self.total_steps = total_steps
+        self.algorithm, self.env = algorithm, _installed(algorithm, states)
+        self.total_steps, self.progress_bar = total_steps, progress_bar
         self.exploration_fraction = exploration_fraction
-        self.progress_bar = progress_bar
-        self.env = _installed(algorithm, states)
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
-        self._callback = _Watch(_callbacks(callback))
+        if not isinstance(callback, list | BaseCallback | None):
+            callback = ConvertCallback(callback)
+        callback = [callback] if isinstance(callback, BaseCallback) else callback
+        self._callback = _Watch(callback or [])
         self._asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made; below 0 after extra
-        _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / total_steps))
+        _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
             # SB3 would make a log folder for each slice of a quiet algorithm.
             algorithm.set_logger(Logger(folder=None, output_formats=[]))
@@ -334,21 +334,20 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
     return env
 
 
-def _callbacks(callback: MaybeCallback) -> list[BaseCallback]:
-    if callback is None:
-        return []
-    if isinstance(callback, list):
-        return callback
-    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]
-
-
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """The agent that a config describes, in its environments.
-
-    Raises:
-        ConfigError: an unknown environment, or actions that the algorithm cannot take.
-    """
-    _warn_of_long_rollouts(config)
+    """The agent that a config describes, in its environments."""
+    if isinstance(config.algorithm, PPOConfig):
+        # An iteration shorter than a rollout does not learn where an earlier one ran ahead.
+        rollout = config.algorithm.n_steps * config.environments
+        learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
+        if learning / config.iterations < rollout:
+            LOGGER.warning(
+                "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
+                "environments), so some will not learn. Take more steps, fewer iterations or "
+                "shorter rollouts.",
+                learning / config.iterations,
+                rollout,
+            )
     wrap = RecordsStates if config.states else None
     env = make_environments(config.env, config.environments, seed=config.seed, wrap=wrap)
     return SB3Learner(
@@ -362,29 +361,8 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     )
 
 
-def _warn_of_long_rollouts(config: OnlineConfig) -> None:
-    """An iteration shorter than a rollout does not learn where an earlier one ran ahead."""
-    if not isinstance(config.algorithm, PPOConfig):
-        return
-    rollout = config.algorithm.n_steps * config.environments
-    learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
-    steps = learning / config.iterations
-    if steps < rollout:
-        LOGGER.warning(
-            "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
-            "environments), so some will not learn. Take more steps, fewer iterations or shorter "
-            "rollouts.",
-            steps,
-            rollout,
-        )
-
-
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
-    """The reward model and trainer that a config describes, for the learner's spaces.
-
-    Raises:
-        ConfigError: a learner of one's own, whose spaces are unknown.
-    """
+    """The reward model and trainer that a config describes, for the learner's spaces."""
     if not isinstance(learner, SB3Learner):
         raise ConfigError.mismatch(
             "trainer",

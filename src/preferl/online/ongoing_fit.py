@@ -49,11 +49,7 @@ class OngoingFit:
 
     Training answers keep the place in which they were first seen, so that each member of an
     ensemble keeps its own resample of them. The validation set is never trained on, not even to
-    choose an epoch, so that the accuracy on it is what it seems.
-
-    Args:
-        config: of the service.
-        on_epoch: called as the work goes on; what it raises ends the fit.
+    choose an epoch, so that the accuracy on it is what it seems. What `on_epoch` raises ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
@@ -72,17 +68,14 @@ class OngoingFit:
             save_trainer(folder, self._trainer, {"queries": list(self._place)})
 
     def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
-        """Fit, validate and scale.
+        """Fit to all answers, validate and scale.
+
+        A fit that comes to no numbers raises `DataError`; the next one starts from a new model.
 
         Args:
             answered: all there is.
             split: `[P]` of each comparison, see `validation_split`.
             agent: the agent's spaces, or None to infer them.
-
-        Raises:
-            DataError: no answer to train on, or a fit that came to no numbers; the next one then
-                starts from a new model.
-            ConfigError, SpaceError: settings or clips that do not go together.
         """
         config, comparisons = self._config, answered.comparisons
         length = config.context or comparisons.segments.length
@@ -127,8 +120,8 @@ class OngoingFit:
             return self._trainer, False
         if self._trainer is not None:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
-        saved, self._saved, self._place = self._saved, None, {}
-        self._trainer = None if saved is None else self._resumed(preset, comparisons, agent, *saved)
+        self._place = {}
+        self._trainer = self._resumed(preset, comparisons, agent)
         if self._trainer is not None:
             return self._trainer, False
         segments = comparisons.segments
@@ -137,14 +130,12 @@ class OngoingFit:
         return self._trainer, True
 
     def _resumed(
-        self,
-        preset: RewardPreset,
-        comparisons: Comparisons,
-        agent: Spaces | None,
-        version: Version,
-        folder: Path,
+        self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> RewardTrainer | None:
         """The trainer that was saved beside a version, if it suits settings and clips."""
+        if self._saved is None:
+            return None
+        (version, folder), self._saved = self._saved, None
         reward = version.reward
         own = (reward.observation_space, reward.action_space)
         if (agent or own) == own and config_of(reward.model) == preset.model:
@@ -211,13 +202,9 @@ def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int
     Chance is drawn from the names of clips, which are digests of what they hold, so that every
     program on every machine comes to the same. Two clips that were never asked about are drawn as
     one. A clip that was keeps its set: a new one beside a training clip joins it, and beside a
-    validation clip it is drawn for itself, so that clips which are asked about again and again do
-    not draw all others after them. A query with a clip of either set is unused.
-
-    Args:
-        pairs: the clips of everything that was ever asked, oldest first, whether or not it was
-            answered; more of them never change the sets of those before.
-        share: of the validation set, in [0, 1).
+    validation clip it is drawn for itself, so that clips which are asked about often do not
+    draw all others after them. A query with a clip of either set is unused. Pairs are those of all
+    queries ever put, oldest first, answered or not; more never change the sets of those before.
 
     >>> validation_split([("a", "b"), ("b", "a"), ("b", "c"), ("d", "e")], 0.0)
     [0, 0, 0, 0]

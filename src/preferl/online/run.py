@@ -46,21 +46,13 @@ OnStage = Callable[[str], None]
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How good a run's policies and rewards are.
+    """How good a run's policies and rewards are, on held-out queries and on fresh episodes."""
 
-    Attributes:
-        policies: "random", "taught" and, if asked for, "oracle".
-        reward: the learned reward on held-out queries; None if there is none.
-        controls: zero, random and negated rewards on the same queries.
-        fresh: episodes of the random and the taught policy, never learned from.
-        clips: mp4 of the agent before and after.
-    """
-
-    policies: dict[str, PolicyReport]
-    reward: RewardReport | None
+    policies: dict[str, PolicyReport]  # "random", "taught" and, if asked for, "oracle"
+    reward: RewardReport | None  # None without a learned reward
     controls: dict[str, RewardReport]
-    fresh: Episodes
-    clips: dict[str, bytes]
+    fresh: Episodes  # of the random and the taught policy, never learned from
+    clips: dict[str, bytes]  # mp4 of the agent before and after
 
     def to_json(self) -> dict[str, Any]:
         """What `result.json` holds of it."""

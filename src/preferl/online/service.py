@@ -14,7 +14,6 @@ from preferl.errors import FeedbackError, PreferlError
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.ongoing_fit import TRAIN, Fitted, OngoingFit, Spaces, validation_split
 from preferl.online.service_config import ServiceConfig
-from preferl.shapes import IntArray
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
 from preferl.store.store import Store
@@ -63,8 +62,8 @@ def serve_reward(
     """
     feedback = StoredFeedback(store, project, combine=config.combine)
     stop = stop or threading.Event()
-    about, stuck_after = (store, feedback.project.id, REWARD_SERVICE), config.stuck_after
-    beats = Heartbeat(*about, every=config.beat_seconds, stuck_after=stuck_after)
+    times = {"every": config.beat_seconds, "stuck_after": config.stuck_after}
+    beats = Heartbeat(store, feedback.project.id, REWARD_SERVICE, **times)
     publishing = Publisher(config.out, keep=config.keep)
     with torch_threads(config.fit_threads), publishing as publisher, beats:
         service = _Service(config, feedback, publisher, beats, stop, on_version)
@@ -132,7 +131,7 @@ class _Service:
         """Do what there is to do, the oldest first."""
         if self._unpublished is not None:
             self._publish(self._unpublished)
-        if self.version and not self._announced:
+        elif self.version and not self._announced:
             self._announce()
         revision = self.feedback.revision
         self._say_waiting(revision)
@@ -149,7 +148,6 @@ class _Service:
         if fitted is not None:
             self._unpublished = fitted
             self._publish(fitted)
-            self._announce()
 
     def _say_waiting(self, revision: int, **fit: Any) -> None:
         """Report when it learns next: after how many answers, at which revision."""
@@ -187,22 +185,18 @@ class _Service:
             return None
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
-        split = self._split(answered)
-        if not (split == TRAIN).any():
-            return None
-        fitted = self._fit.fit(answered, split, agent)
-        return Fitted(fitted.reward, replace(fitted.metrics, revision=revision, data=digest))
-
-    def _split(self, answered: Answered) -> IntArray:
-        """`[P]` decided by everything that was ever asked, so that answers cannot change it."""
+        # Decided by everything that was ever asked, so that answers cannot change it.
         asked = self.feedback.store.questions.asked(self._project)
         numbers = np.array([number for number, _, _ in asked], np.int64)
-        pairs = ((first, second) for _, first, second in asked)
-        split = np.array(validation_split(pairs, self.config.validation), np.int64)
-        return split[np.searchsorted(numbers, answered.queries)]
+        split = validation_split(((one, other) for _, one, other in asked), self.config.validation)
+        of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
+        if not (of_answers == TRAIN).any():
+            return None
+        fitted = self._fit.fit(answered, of_answers, agent)
+        return Fitted(fitted.reward, replace(fitted.metrics, revision=revision, data=digest))
 
     def _publish(self, fitted: Fitted) -> None:
-        """Publish under a number that neither the folder nor the store has seen."""
+        """Publish under a number that neither the folder nor the store has seen, and announce."""
         numbers = [row.version for row in self._live.rewards(self._project)]
         number = max([*numbers, *versions(self.config.out)], default=0) + 1
         metrics = to_json(fitted.metrics)
@@ -211,9 +205,10 @@ class _Service:
         )
         self._metrics, self._unpublished, self._announced = fitted.metrics, None, False
         self._spaces = _spaces_of(fitted.reward)
-        LOGGER.info("%s", worded(self.version, fitted.metrics))
+        LOGGER.info("%s", _worded(self.version, fitted.metrics))
         if self.on_version:
             self.on_version(self.version, metrics)
+        self._announce()
 
     def _announce(self) -> None:
         """Show people the version, unless that was done; and cancel queries of old rewards."""
@@ -245,17 +240,12 @@ class _Service:
             raise _StoppedError
 
 
-def worded(version: int, metrics: FitMetrics) -> str:
-    """One line about a version.
-
-    >>> worded(3, FitMetrics(answers=57, accuracy=0.8, low=0.49, high=0.94, judged=10))
-    'Version 3 from 57 answers: 80% right on 10 that were held out (49 to 94%).'
-    """
-    line = f"Version {version} from {metrics.answers} answers"
-    if metrics.accuracy is None or metrics.low is None or metrics.high is None:
-        return f"{line}; too few were held out to validate it."
-    shown = f"{metrics.accuracy:.0%} right on {metrics.judged} that were held out"
-    return f"{line}: {shown} ({100 * metrics.low:.0f} to {metrics.high:.0%})."
+def _worded(version: int, metrics: FitMetrics) -> str:
+    held_out = "too few answers are held out to validate it"
+    if metrics.accuracy is not None:
+        between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
+        held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
+    return f"Version {version} from {metrics.answers} answers: {held_out}."
 
 
 def _spaces_of(reward: RewardFunction) -> Spaces:

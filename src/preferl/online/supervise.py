@@ -106,13 +106,7 @@ def launch(
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
-    """The annotation page; its link goes to `say` whenever it changes.
-
-    Args:
-        shared: options that name the store and the project.
-        options: more options of `preferl annotate serve`.
-        say: called with the link.
-    """
+    """The annotation page of a store and project, with options of `preferl annotate serve`."""
     command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
     return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
 
@@ -123,18 +117,12 @@ class PageProbe:
     """Asks the page whether it is there; passes on the link that it reports, and the overview's.
 
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
-
-    Attributes:
-        say: called with the link, once it is known and whenever it changes.
-        every: seconds between two probes.
-        patience: seconds without an answer after which the page counts as lost.
-        timeout: seconds to wait for one answer.
     """
 
     say: Say
-    every: float = 5.0
-    patience: float = 30.0
-    timeout: float = 2.0
+    every: float = 5.0  # seconds between two probes
+    patience: float = 30.0  # seconds without an answer after which the page counts as lost
+    timeout: float = 2.0  # seconds to wait for one answer
     _link: str | None = field(default=None, init=False)
     _asked: float = field(default=0.0, init=False)
     _answered: float = field(default=0.0, init=False)
@@ -164,9 +152,8 @@ class PageProbe:
 
     def _answers(self, address: SplitResult) -> bool:
         """Whether anything comes back, be it an error."""
-        there = http.client.HTTPConnection(
-            address.hostname or "", address.port, timeout=self.timeout
-        )
+        host = address.hostname or ""
+        there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
         try:
             there.request("GET", "/healthz")
             there.getresponse().read()
@@ -179,7 +166,7 @@ class PageProbe:
 
 @final
 class _Heartbeats:
-    """Heartbeats, as the store has them; without the store nobody counts as lost."""
+    """Heartbeats in the store; while it cannot be read nobody counts as lost."""
 
     def __init__(self, store: Store, project_id: int) -> None:
         self._store, self._project = store, project_id
@@ -253,8 +240,8 @@ def _stale(
         if not rewards:
             return None
         version, fit = rewards[-1].version, rewards[-1].metrics
-        services = {service.name: service for service in store.live.services(project_id)}
-        service = services.get(REWARD_SERVICE)
+        services = store.live.services(project_id)
+        service = next((one for one in services if one.name == REWARD_SERVICE), None)
         looked_at = 0 if service is None else service.status.looked_at or 0
         behind = store.live.revision(project_id) - max(fit.revision, looked_at)
         if behind <= 0:

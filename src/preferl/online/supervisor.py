@@ -66,12 +66,9 @@ class SuperviseConfig:
 class Program:
     """What to run, and how to find out whether it is up or lost.
 
-    Attributes:
-        name: of its log and its heartbeats.
-        command: and its arguments.
-        is_up: whether it works, given the status that it has written into the file named by
-            `PREFERL_STATUS_FILE` since it was started, if any, and the seconds since then.
-        lost: why it counts as lost though it runs and was up, given these seconds, or None.
+    `is_up` gets the status that the program has written since it was started into the file named by
+    `PREFERL_STATUS_FILE`, if any, and the seconds since then. `lost` gets these seconds; it returns
+    why a program counts as lost though it runs and was up, or None.
     """
 
     name: str
@@ -82,14 +79,7 @@ class Program:
 
 @final
 class RunningProgram:
-    """One process of a program at a time, with its log, its status and a mark of its launcher.
-
-    Attributes:
-        failures: in a row.
-        restart_at: when it is to be started again, by `time.monotonic`.
-        given_up: whether it is started no more.
-        problem: what is wrong with it now, in words.
-    """
+    """One process of a program at a time, with its log, its status and a mark of its launcher."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program, self.name = program, program.name
@@ -97,13 +87,11 @@ class RunningProgram:
         self._mark = folder / f"{program.name}.process.json"
         self._status = folder / f"{program.name}.status.json"
         self._process: subprocess.Popen[bytes] | None = None
-        self._began = 0.0
-        self._log_begins = 0
-        self._was_up = False
-        self.failures = 0
-        self.restart_at: float | None = None
+        self._began, self._log_begins, self._was_up = 0.0, 0, False
+        self.failures = 0  # in a row
+        self.restart_at: float | None = None  # by `time.monotonic`
         self.given_up = False
-        self.problem: str | None = None
+        self.problem: str | None = None  # of now, in words
 
     @property
     def age(self) -> float:
@@ -113,7 +101,7 @@ class RunningProgram:
     @property
     def exit_code(self) -> int | None:
         """Negative for a signal; None while it runs."""
-        return None if self._process is None else self._process.poll()
+        return self._process.poll() if self._process else None
 
     @property
     def is_up(self) -> bool:
@@ -130,14 +118,10 @@ class RunningProgram:
         with suppress(OSError), self.log.open("rb") as log:
             log.seek(self._log_begins)
             lines = log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "nothing"
+        return lines[-1].rstrip(".") if lines else "nothing"
 
     def start(self) -> None:
-        """Begin a new process.
-
-        Raises:
-            StorageError: the log cannot be written, or the command not be run.
-        """
+        """Begin a new process; `StorageError` where its log or command is of no use."""
         self.restart_at, self._was_up = None, False
         status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
         try:
@@ -165,7 +149,7 @@ class RunningProgram:
 
     def ask_to_end(self) -> None:
         """Send the polite signal."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process and self._process.poll() is None:
             self._process.terminate()
 
     def end(self, seconds: float) -> None:
@@ -183,11 +167,7 @@ class RunningProgram:
             self._status.unlink(missing_ok=True)
 
     def end_leftover(self, seconds: float) -> bool:
-        """End a process whose launcher was killed; whether there was one.
-
-        Raises:
-            StorageError: its launcher is still at work.
-        """
+        """End a process whose launcher was killed, if there is one; refuse one that is at work."""
         try:
             mark = read_object(self._mark)
         except (OSError, ValueError):
@@ -233,9 +213,8 @@ def is_running(known: str) -> bool:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process and what it has started."""
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)  # what it has started, too
 
 
 def say_on_terminal(line: str) -> None:
@@ -295,7 +274,15 @@ class Supervisor:
                 running.start()
             starting = self._programs
             while starting:  # at all each time: one may report its link while others still start
-                starting = [running for running in starting if not self._has_come_up(running)]
+                starting = [running for running in starting if not running.is_up]
+                for running in starting:
+                    if (problem := self._problem_of(running)) is not None:
+                        raise StorageError.mismatch(
+                            f"program {running.name}",
+                            expected="to be up",
+                            got=f"that it {problem}",
+                            fix=f"Its log is {running.log}.",
+                        )
                 time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
             self._end_all()
@@ -307,21 +294,6 @@ class Supervisor:
         self._stopping.set()
         self._thread.join()
         self._end_all()
-
-    def _has_come_up(self, running: RunningProgram) -> bool:
-        if running.is_up:
-            return True
-        code = running.exit_code
-        if code is not None or running.age > self.config.start_seconds:
-            late = f"nothing in {self.config.start_seconds:g} s"
-            ended = late if code is None else f"its end with status {code}"
-            raise StorageError.mismatch(
-                f"program {running.name}",
-                expected="to be up",
-                got=f"{ended}: {running.last_line}",
-                fix=f"Its log is {running.log}.",
-            )
-        return False
 
     def _end_all(self) -> None:
         for running in self._programs:  # all at once, so that they share the time
@@ -363,11 +335,11 @@ class Supervisor:
         code = running.exit_code
         if code is not None:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
-            return f"ended with {ended}: {running.last_line.rstrip('.')}"
+            return f"ended with {ended}: {running.last_line}"
         if running.is_up:
             return running.program.lost(running.age)
         late = running.age > self.config.start_seconds
-        return f"is not up after {running.age:.0f} s" if late else None
+        return f"is not up after {running.age:.1f} s: {running.last_line}" if late else None
 
     def _failed(self, running: RunningProgram, what: str) -> None:
         config = self.config
