@@ -76,3 +76,4 @@ def test_a_variance_over_one_member_is_refused_with_a_way_out(
 def test_sigmoid_matches_its_definition() -> None:
     x = np.linspace(-20, 20, 41)
     np.testing.assert_allclose(sigmoid(x), 1 / (1 + np.exp(-x)), atol=1e-15)
+    assert sigmoid(np.array([-1e9, 0.0, 1e9])).tolist() == [0.0, 0.5, 1.0]

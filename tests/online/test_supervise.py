@@ -13,7 +13,7 @@ import pytest
 from answered_store import Answering
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.supervise import _Heartbeats, _stale, launch
+from preferl.online.supervise import _RewardService, launch
 from preferl.online.supervisor import (
     Program,
     RunningProgram,
@@ -220,38 +220,38 @@ def test_settings_out_of_range_are_refused():
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Heartbeats(store, world.project.id)
-        assert not signs.since("reward", None, 100)
-        assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
+        signs = _RewardService(store, world.project.id, 50, 600.0)
+        assert not signs.is_up(None, 100)
+        assert signs.lost(100) is None, "who never gave a sign is not expected to"
         store.live.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
-        assert signs.since("reward", None, 100)
-        assert signs.lost("reward", 100) is None
+        assert signs.is_up(None, 100)
+        assert signs.lost(100) is None
         assert "full" in signs.failing()
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
-        assert "no heartbeat" in signs.lost("reward", 100)
-        assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
+        wait_for(lambda: signs.lost(100), seconds=3)
+        assert "no heartbeat" in signs.lost(100)
+        assert signs.lost(0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
         store.live.beat(world.project.id, "reward", Status("stuck"))
-        assert "stuck" in signs.lost("reward", 100)
+        assert "stuck" in signs.lost(100)
 
 
 def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Heartbeats(store, world.project.id)
+        signs = _RewardService(store, world.project.id, 50, 600.0)
         store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
         time.sleep(0.7)
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
-            assert signs.lost("reward", 100) is None
+            assert signs.lost(100) is None
         held.execute("ROLLBACK")
-        assert signs.lost("reward", 100) is None, "it has not had the time to say so"
+        assert signs.lost(100) is None, "it has not had the time to say so"
         store.live.beat(world.project.id, "reward", Status("waiting"), every=0.2)
-        assert signs.lost("reward", 100) is None
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
+        assert signs.lost(100) is None
+        wait_for(lambda: signs.lost(100), seconds=3)
         held.close()
 
 
@@ -259,19 +259,17 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         about = (world.project.id, "reward")
-        signs = _Heartbeats(store, world.project.id)
+        signs = _RewardService(store, world.project.id, 50, 600.0)
         store.live.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
-        assert not signs.since("reward", None, 100), "a new process has not given it"
-        assert signs.lost("reward", 100) is None, (
-            "who is_running has not had the time for another one"
-        )
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
-        assert "since the clock was set back" in signs.lost("reward", 100)
+        assert not signs.is_up(None, 100), "a new process has not given it"
+        assert signs.lost(100) is None, "who is_running has not had the time for another one"
+        wait_for(lambda: signs.lost(100), seconds=3)
+        assert "since the clock was set back" in signs.lost(100)
         store.live.beat(*about, Status("waiting"), every=0.2)
-        assert signs.lost("reward", 100) is None
-        assert signs.since("reward", None, 100)
+        assert signs.lost(100) is None
+        assert signs.is_up(None, 100)
 
 
 def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
@@ -279,8 +277,8 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         world = Answering(store)
         world.ask(12)
         now = [0.0]
-        by_answers = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
-        by_time = _stale(store, world.project.id, 10**9, 0.2)
+        by_answers = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        by_time = _RewardService(store, world.project.id, 10**9, 0.2).stale
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
         store.live.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
@@ -302,7 +300,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
 def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world, now = Answering(store), [0.0]
-        stale = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
+        stale = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
         world.ask_and_answer(30)
 
         def publish(version, revision, seconds):

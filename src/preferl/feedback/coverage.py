@@ -115,10 +115,6 @@ def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntAr
     """Rows of `count` of the `[C, 2, F]` points, each the farthest from those taken before it.
 
     `nearest` is the `[C]` squared distance to what is covered already; infinite where nothing is.
-
-    >>> points = np.array([0.0, 1.0, 5.0, 6.0])[:, None, None] * np.ones((1, 2, 1))
-    >>> farthest_first(points, 3, np.full(4, np.inf)).tolist()
-    [0, 3, 1]
     """
     nearest = nearest.copy()
     taken = np.empty(count, np.int64)

@@ -9,12 +9,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.segments import Segments
 from preferl.errors import DataError, FeedbackError, require_in
-from preferl.feedback.protocols import (
-    FeedbackInterrupted,
-    InputEndedError,
-    SingleAnswers,
-    Teacher,
-)
+from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError, SingleAnswers, Teacher
 from preferl.shapes import FloatArray, IntArray
 
 

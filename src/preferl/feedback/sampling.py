@@ -75,11 +75,7 @@ def entropy(logits: FloatArray) -> FloatArray:
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
-    """The probability behind a logit, without overflow.
-
-    >>> sigmoid(np.array([-1e9, 0.0, 1e9])).tolist()
-    [0.0, 0.5, 1.0]
-    """
+    """The probability behind a logit, without overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 

@@ -151,9 +151,6 @@ def as_reward(reward: AnyReward) -> Reward:
 
     Raises:
         ModelError: something that cannot be called.
-
-    >>> as_reward(lambda observations, actions: observations[:, 0]).context
-    1
     """
     if isinstance(reward, Reward):
         return reward

@@ -46,11 +46,7 @@ def task_environments(env: str, count: int, *, seed: int, states: bool) -> VecEn
 
 
 def has_states(env: Environment) -> bool:
-    """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset.
-
-    >>> has_states(gymnasium.make("CartPole-v1"))
-    True
-    """
+    """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
@@ -90,8 +86,7 @@ def act(
     recorded, and those under way then end if `whole`, and are cut off there if not.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
-            learned from such.
+        policy: its `predict` gets `[V, *obs]`, normalised if it learned from such.
         venv: `V` environments with their own observations, reset here.
         episodes: how many; None counts steps.
         steps: how many, over all environments.

@@ -115,12 +115,7 @@ class SmallPictures(BaseFeaturesExtractor):
 
 
 def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
-    """What stable-baselines3 is to build for pictures of this space; None if it holds none.
-
-    >>> import numpy as np
-    >>> picture_policy(spaces.Box(0, 255, (84, 84, 4), np.uint8))
-    {}
-    """
+    """What stable-baselines3 is to build for pictures of this space; None if it holds none."""
     if not (isinstance(space, spaces.Box) and is_image_space(space)):
         return None
     side = sorted(space.shape)[1]  # the smallest is the number of channels

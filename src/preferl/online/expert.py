@@ -184,12 +184,7 @@ def expert(checkpoints: Sequence[TrainedPolicy]) -> TrainedPolicy:
 
 
 def medium(checkpoints: Sequence[TrainedPolicy], random: float) -> TrainedPolicy:
-    """The one nearest to a third of the way from random returns to the expert's, before it.
-
-    >>> means = (-50.0, 80.0, 120.0, 300.0)
-    >>> medium([TrainedPolicy(n, mean, Path()) for n, mean in enumerate(means)], random=0.0).mean
-    80.0
-    """
+    """The one nearest to a third of the way from random returns to the expert's, before it."""
     best = expert(checkpoints)
     before = [checkpoint for checkpoint in checkpoints if checkpoint.step < best.step]
     if not before:

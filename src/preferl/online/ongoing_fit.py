@@ -205,9 +205,6 @@ def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int
     validation clip it is drawn for itself, so that clips which are asked about often do not
     draw all others after them. A query with a clip of either set is unused. Pairs are those of all
     queries ever put, oldest first, answered or not; more never change the sets of those before.
-
-    >>> validation_split([("a", "b"), ("b", "a"), ("b", "c"), ("d", "e")], 0.0)
-    [0, 0, 0, 0]
     """
     of_clip: dict[str, int] = {}
     split = []

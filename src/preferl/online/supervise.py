@@ -5,20 +5,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.supervisor import (
-    Complaint,
-    Program,
-    Say,
-    SuperviseConfig,
-    Supervisor,
-    say_on_terminal,
-)
+from preferl.online.supervisor import Program, Say, SuperviseConfig, Supervisor, say_on_terminal
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -53,12 +45,11 @@ def launch(
 ) -> Iterator[Supervisor]:
     """Run the annotation page and the reward service while a block trains an agent.
 
-    Each is a process of its own with a log in `rewards/logs`. One that dies, or gives no
-    heartbeat, is reported within seconds and started again, each time after a longer pause; so is
-    a reward that falls behind the answers reported. On leaving, both are asked to end, and ended
-    by force if they do not. If this program is killed they stay, and people may go on answering;
-    the next launch ends them and starts its own. The agent's reward stays the latest that was
-    published.
+    Each is a process with a log in `rewards/logs`. One that dies, or gives no heartbeat, is
+    reported within seconds and started again, each time after a longer pause. A reward that falls
+    behind the answers is reported, too. On leaving, both are asked to end, then ended by force. If
+    this program is killed they stay, and people may go on answering; the next launch ends them and
+    starts its own. The agent's reward stays the latest that was published.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -69,11 +60,11 @@ def launch(
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
-        stale_answers: report a reward that is so many answers behind while nothing is learned from
-            them, or for longer than that should take by the last time.
+        stale_answers: report a reward that is so many answers behind while none is being fitted,
+            or while a fit takes far longer than the last one.
         stale_seconds: report a reward that is behind by any answer for so long.
         config: how they are looked after; the defaults if None.
-        say: called with one line at a time, at first that it starts; the terminal by default.
+        say: called with one line at a time; writes to the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
@@ -86,18 +77,17 @@ def launch(
     opened = Store.open(store, files)
     try:
         number = opened.projects.get(project).id
-        beats = _Heartbeats(opened, number)
+        service = _RewardService(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
         serving = preferl_program(
             "reward", "serve", *shared, "--out", str(rewards), *reward_options
         )
-        is_up, lost = partial(beats.since, REWARD_SERVICE), partial(beats.lost, REWARD_SERVICE)
-        programs = [Program(REWARD_SERVICE, serving, is_up, lost)]
+        programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, say))
-        complaints = (beats.failing, _stale(opened, number, stale_answers, stale_seconds))
+        complaints = (service.failing, service.stale)
         logs = Path(rewards) / LOGS
         with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
             yield supervisor
@@ -165,29 +155,40 @@ class PageProbe:
 
 
 @final
-class _Heartbeats:
-    """Heartbeats in the store; while it cannot be read nobody counts as lost."""
+@dataclass
+class _RewardService:
+    """The reward service as the store knows it; while that cannot be read it never counts as lost.
 
-    def __init__(self, store: Store, project_id: int) -> None:
-        self._store, self._project = store, project_id
-        self._writable_since: float | None = None  # of time.monotonic(); None: not known
+    Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
+    longer than the last one lets expect.
+    """
 
-    def _of(self, name: str) -> ServiceState | None:
+    store: Store
+    project: int
+    stale_answers: int
+    stale_seconds: float
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._writable_since: float | None = None  # by the clock; None: not known
+        self._behind_since: dict[tuple[int, bool], float] = {}  # by version, and whether by many
+
+    def _beat(self) -> ServiceState | None:
         try:
-            services = self._store.live.services(self._project)
+            services = self.store.live.services(self.project)
         except StorageError:
             return None
-        return next((service for service in services if service.name == name), None)
+        return next((service for service in services if service.name == REWARD_SERVICE), None)
 
-    def since(self, name: str, _status: Status | None, age: float) -> bool:
-        """Whether a program has given a heartbeat that is younger than itself."""
-        beat = self._of(name)
+    def is_up(self, _status: Status | None, age: float) -> bool:
+        """Whether it has given a heartbeat that is younger than its process."""
+        beat = self._beat()
         return beat is not None and beat.works and beat.age < age
 
-    def lost(self, name: str, age: float) -> str | None:
-        """Why a program that runs is lost."""
-        beat = self._of(name)
-        if beat is None or beat.age > age:  # older than the program
+    def lost(self, age: float) -> str | None:
+        """Why it is lost though its process runs."""
+        beat = self._beat()
+        if beat is None or beat.age > age:  # older than the process
             return None
         if beat.alive:
             self._writable_since = None
@@ -196,66 +197,48 @@ class _Heartbeats:
         return f"has given no heartbeat {since}" if self._could_have_beaten(beat) else None
 
     def _could_have_beaten(self, beat: ServiceState) -> bool:
-        """Whether a program that is alive would have written a heartbeat by now.
+        """Whether a service that is alive would have written a heartbeat by now.
 
-        While others lock the store nobody can, so that silence means nothing; a program whose try
+        While others lock the store nobody can, so that silence means nothing; a service whose try
         has just failed comes again after its pause between heartbeats.
         """
         try:
-            self._store.live.require_writable()
+            self.store.live.require_writable()
         except StorageError:
             self._writable_since = None
             return False
         if self._writable_since is None:
-            self._writable_since = time.monotonic()
-        return time.monotonic() - self._writable_since > 1.5 * beat.every
+            self._writable_since = self.clock()
+        return self.clock() - self._writable_since > 1.5 * beat.every
 
     def failing(self) -> str | None:
-        """What the reward service cannot do now, and tries again."""
-        beat = self._of(REWARD_SERVICE)
+        """What it cannot do now, and tries again."""
+        beat = self._beat()
         if beat is None or not beat.alive or beat.status.state != "failed":
             return None
         return f"The reward service has a problem: {beat.status.problem}"
 
-
-def _stale(
-    store: Store,
-    project_id: int,
-    most_answers: int,
-    most_seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> Complaint:
-    """Complain when a reward has fallen behind the answers, once for each version.
-
-    Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
-    longer than the last one lets expect.
-    """
-    since: dict[tuple[int, bool], float] = {}  # by version, and by whether many are behind
-
-    def waited(version: int, many: bool) -> float:
-        return clock() - since.setdefault((version, many), clock())
-
-    def complaint() -> str | None:
-        rewards = store.live.rewards(project_id)
+    def stale(self) -> str | None:
+        """Whether the newest reward has fallen behind the answers, once for each version."""
+        rewards, beat = self.store.live.rewards(self.project), self._beat()
         if not rewards:
             return None
         version, fit = rewards[-1].version, rewards[-1].metrics
-        services = store.live.services(project_id)
-        service = next((one for one in services if one.name == REWARD_SERVICE), None)
-        looked_at = 0 if service is None else service.status.looked_at or 0
-        behind = store.live.revision(project_id) - max(fit.revision, looked_at)
+        looked_at = 0 if beat is None else beat.status.looked_at or 0
+        behind = self.store.live.revision(self.project) - max(fit.revision, looked_at)
         if behind <= 0:
-            since.clear()
+            self._behind_since.clear()
             return None
-        late = waited(version, many=False) >= most_seconds
-        if behind < most_answers:
-            since.pop((version, True), None)
+        late = self._waited(version, many=False) >= self.stale_seconds
+        if behind < self.stale_answers:
+            self._behind_since.pop((version, True), None)
         else:
-            fits = service is not None and service.alive and service.status.state == "fitting"
-            patience = FIT_SLACK * fit.seconds if fits else 0.0
-            late = late or waited(version, many=True) >= LEEWAY_SECONDS + patience
+            fits = beat is not None and beat.alive and beat.status.state == "fitting"
+            patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
+            late = late or self._waited(version, many=True) >= patience
         if not late:
             return None
         return f"The reward is stale: people have gone on answering since version {version}."
 
-    return complaint
+    def _waited(self, version: int, many: bool) -> float:
+        return self.clock() - self._behind_since.setdefault((version, many), self.clock())
