@@ -52,14 +52,9 @@ def has_states(env: Environment) -> bool:
 
 
 def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int = 4) -> Episodes:
-    """At least `steps` steps of a policy, with the environment's rewards.
+    """At least `steps` steps over all parallel environments, with the environment's rewards.
 
-    Args:
-        policy: anything with `predict`; it acts as it was trained to, not greedily.
-        env: id of a registered environment.
-        steps: over all parallel environments.
-        seed: of the environments.
-        environments: how many act in parallel.
+    The policy is anything with `predict`; it acts as it was trained to, not greedily.
     """
     venv = make_environments(env, environments, seed=seed)
     try:

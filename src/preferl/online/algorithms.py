@@ -32,8 +32,7 @@ def build_algorithm(
         config: of a kind that `preferl.registry.ALGORITHMS` has; `hidden` in it are the units of
             each layer, all else is what the algorithm's constructor takes.
         env: where it acts.
-        seed: of networks, actions and environments. stable-baselines3 seeds torch and numpy
-            globally with it.
+        seed: of networks, actions and environments; of torch and numpy globally, by SB3.
         device: where its networks are.
 
     Raises:

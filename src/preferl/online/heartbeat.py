@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 from preferl.errors import StorageError
@@ -14,6 +14,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 @final
+@dataclass
 class Heartbeat:
     """Writes into the store every few seconds that a program is alive, and its status.
 
@@ -21,22 +22,17 @@ class Heartbeat:
     `stuck_after` seconds without a pulse the state becomes `"stuck"`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        project_id: int,
-        name: str,
-        *,
-        every: float = 5.0,
-        stuck_after: float = 300.0,
-    ) -> None:
-        self._store, self._about = store, (project_id, name)
-        self._every, self._stuck_after = every, stuck_after
-        self._status = Status()
+    store: Store
+    project_id: int
+    name: str  # of the program, such as `"reward"`
+    every: float = 5.0  # seconds between two heartbeats
+    stuck_after: float = 300.0
+
+    def __post_init__(self) -> None:
+        self._status, self._ended = Status(), False
         self._pulse = time.monotonic()
         self._changed = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._beat, name=f"{name}-beats", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name=f"{self.name}-beats", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -70,11 +66,11 @@ class Heartbeat:
             last = self._ended
             idle = time.monotonic() - self._pulse
             status = replace(self._status, idle=round(idle, 1))
-            if idle > self._stuck_after and status.state != "stopped":
+            if idle > self.stuck_after and status.state != "stopped":
                 status = replace(status, state="stuck")
             try:
-                self._store.live.beat(*self._about, status, every=self._every)
+                self.store.live.beat(self.project_id, self.name, status, every=self.every)
             except StorageError as error:  # a heartbeat that cannot be given stops nobody
-                LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)
+                LOGGER.debug("No heartbeat of %s: %s", self.name, error)
             if not last:
-                self._changed.wait(self._every)
+                self._changed.wait(self.every)

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -46,7 +47,6 @@ from preferl.versioned import version_folder, versions
 
 FORMAT: Final = 2
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
-
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -365,6 +365,7 @@ def _require_format(folder: Path) -> None:
 
 
 @final
+@dataclass
 class AnswerJournal:
     """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
 
@@ -372,26 +373,27 @@ class AnswerJournal:
     before the next query is put. Those of another `run`, as JSON, are refused.
     """
 
-    def __init__(self, folder: Path, iteration: int, *, run: Mapping[str, Any]) -> None:
-        self.folder, self._iteration, self._run = folder, iteration, dict(run)
+    folder: Path
+    iteration: int
+    run: dict[str, Any]
 
     @property
     def _place(self) -> Path:
-        return version_folder(self.folder, self._iteration)
+        return version_folder(self.folder, self.iteration)
 
     def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
         """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
         number = max(versions(self._place), default=0) + 1
         with writing(version_folder(self._place, number), durable=True) as draft:
             draft.mkdir()
-            write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self._run})
+            write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
 
     def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
         """What was added in this iteration, in its order."""
         for number in versions(self._place):
             path = version_folder(self._place, number)
             state = read_state(path)
-            require_same(path, state["run"], self._run)
+            require_same(path, state["run"], self.run)
             yield state["answers"], state["rng"]
 
     def next_iteration(self, iteration: int) -> None:
@@ -399,17 +401,17 @@ class AnswerJournal:
         for earlier in versions(self.folder):
             if earlier < iteration:
                 shutil.rmtree(version_folder(self.folder, earlier), ignore_errors=True)
-        self._iteration = iteration
+        self.iteration = iteration
 
     def begun(self, newest: int) -> int | None:
         """The newest query of a lasting feedback when the run began; None, and noted, if now."""
         path = self.folder / "begun.json"
         if not path.is_file():
-            write_json(path, {"newest": newest, "run": self._run}, durable=True)
+            write_json(path, {"newest": newest, "run": self.run}, durable=True)
             return None
         try:
             noted = json.loads(path.read_text(encoding="utf-8"))
-            require_same(path, noted["run"], self._run)
+            require_same(path, noted["run"], self.run)
             return int(noted["newest"])
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise CheckpointError.mismatch(f"{path}", expected="a note", got=error) from error

@@ -1,5 +1,6 @@
 """A script in a person's place: it answers the store's queries through the same queue."""
 
+from dataclasses import dataclass
 from typing import Final, final
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ AT_ONCE: Final = 8
 
 
 @final
+@dataclass
 class ScriptedAnswers:
     """Answers a project's queries by a teacher, under the name "script".
 
@@ -20,13 +22,11 @@ class ScriptedAnswers:
     leases, the order of clips, known pairs, repeats and budgets. `given` counts the answers.
     """
 
-    def __init__(
-        self, feedback: StoredFeedback, teacher: Teacher, rng: np.random.Generator
-    ) -> None:
-        self._store, self._project = feedback.store, feedback.project.id
-        self._teacher, self.rng = teacher, rng
-        self._person: int | None = None
-        self.given = 0
+    feedback: StoredFeedback
+    teacher: Teacher
+    rng: np.random.Generator
+    given: int = 0
+    _person: int | None = None
 
     def answer(self) -> int:
         """Answer whatever is open; returns how many answers that were.
@@ -34,15 +34,15 @@ class ScriptedAnswers:
         Raises:
             StorageError: the store cannot be reached; what was answered until then is kept.
         """
-        queue, before = self._store.queue, self.given
+        store, project, before = self.feedback.store, self.feedback.project.id, self.given
         if self._person is None:
-            self._person = self._store.people.invite(self._project, NAME).annotator.id
-        while queries := queue.claim(self._project, self._person, AT_ONCE, undrawn=True).questions:
+            self._person = store.people.invite(project, NAME).annotator.id
+        while queries := store.queue.claim(project, self._person, AT_ONCE, undrawn=True).questions:
             clips = [clip for query in queries for clip in (query.left, query.right)]
-            shown = self._store.clips.segments(self._project, clips)
+            shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right
-            for query, left in zip(queries, self._teacher(shown[pairs], self.rng), strict=True):
-                queue.answer(self._person, query.token, uuid4().hex, _word(left))
+            for query, left in zip(queries, self.teacher(shown[pairs], self.rng), strict=True):
+                store.queue.answer(self._person, query.token, uuid4().hex, _word(left))
                 self.given += 1
         return self.given - before
 
