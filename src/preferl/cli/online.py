@@ -9,7 +9,7 @@ import tyro
 
 from preferl.cli.optional import Trust, options_of
 from preferl.errors import ConfigError
-from preferl.online import JudgeConfig, OnlineConfig
+from preferl.online import EvaluationConfig, OnlineConfig
 from preferl.trust import admitted, typed
 
 MOST_SETTINGS = 2**16
@@ -25,7 +25,7 @@ class OnlineRunConfig:
 
     Attributes:
         run: what is learned, where and how.
-        judge: how the outcome is judged.
+        judge: how the outcome is evaluated.
         preset: settings to start from; the options given change them.
         config: a YAML or JSON file of settings to start from, such as a run's config.json.
         out: folder of the run; an older run there moves aside, unless it is resumed.
@@ -36,7 +36,7 @@ class OnlineRunConfig:
     """
 
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
-    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    judge: EvaluationConfig = field(default_factory=EvaluationConfig)
     preset: str | None = None
     config: Path | None = None
     out: Path = Path("runs/online")

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 if TYPE_CHECKING:
     from preferl.feedback import Feedback
-    from preferl.online import IterationReport, JudgeConfig, OnlineConfig
+    from preferl.online import EvaluationConfig, IterationReport, OnlineConfig
 
 
 class IterationProgress:
@@ -70,7 +70,7 @@ class IterationProgress:
 
 def run_with_progress(
     run: "OnlineConfig",
-    judge: "JudgeConfig",
+    judge: "EvaluationConfig",
     out: Path,
     *,
     ask: bool = False,
@@ -83,7 +83,7 @@ def run_with_progress(
 
     Args:
         run: what is learned.
-        judge: how it is judged.
+        judge: how it is evaluated.
         out: folder of the run.
         ask: whether the person at the terminal answers.
         show: presents a pair to that person; numbers as sparklines if None.

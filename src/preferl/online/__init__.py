@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from preferl.online.checkpoint import Resumed, resume_run, save_run
     from preferl.online.configs import (
         DatasetConfig,
-        JudgeConfig,
+        EvaluationConfig,
         OnlineConfig,
         PPOConfig,
         SACConfig,
@@ -52,6 +52,7 @@ __all__ = [
     "BeforeFirstReward",
     "DatasetConfig",
     "EpisodeRecorder",
+    "EvaluationConfig",
     "ExplorationPolicy",
     "FeedbackCallback",
     "FeedbackConfig",
@@ -62,7 +63,6 @@ __all__ = [
     "HandoverCounts",
     "HumanPreferencesEnvWrapper",
     "IterationReport",
-    "JudgeConfig",
     "LearnedRewardVecEnv",
     "OnlineConfig",
     "OnlineReport",
@@ -110,7 +110,7 @@ __getattr__, __dir__ = lazily(
         "algorithms": "build_algorithm make_environments use_threads",
         "callbacks": "FeedbackCallback",
         "checkpoint": "Resumed resume_run save_run",
-        "configs": "DatasetConfig JudgeConfig OnlineConfig PPOConfig SACConfig",
+        "configs": "DatasetConfig EvaluationConfig OnlineConfig PPOConfig SACConfig",
         "dataset": "record_dataset",
         "exploration": "ExplorationPolicy Predictor random_actions",
         "feedback_config": "BeforeFirstReward FeedbackConfig",

@@ -167,7 +167,7 @@ class OnlineConfig(QueryConfig):
 
 
 @dataclass(frozen=True)
-class JudgeConfig:
+class EvaluationConfig:
     """How a run is evaluated once it has learned.
 
     Attributes:

@@ -27,7 +27,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.configs import JudgeConfig, OnlineConfig
+from preferl.online.configs import EvaluationConfig, OnlineConfig
 from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
@@ -67,7 +67,7 @@ def run_online(
     config: OnlineConfig,
     out: Path | str,
     *,
-    judge: JudgeConfig | None = None,
+    judge: EvaluationConfig | None = None,
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
     true_reward: TransitionReward | None = None,
@@ -105,7 +105,7 @@ def run_online(
         ResumeError: the run to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge, out = judge or JudgeConfig(), Path(out)
+    judge, out = judge or EvaluationConfig(), Path(out)
     require_openable(out, resume=resume)  # before what takes long
     loop = PreferenceLoop(config, teacher, feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
@@ -137,7 +137,9 @@ def run_online(
     return result
 
 
-def _filmable(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[Any]) -> JudgeConfig:
+def _filmable(
+    config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
+) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
     if not judge.clip_steps:
         return judge
@@ -171,7 +173,7 @@ def _count(report: OnlineReport) -> int:
 
 def _evaluate(
     config: OnlineConfig,
-    judge: JudgeConfig,
+    judge: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
     on_stage: OnStage,
@@ -224,7 +226,7 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
 
 
 def _clips(
-    config: OnlineConfig, judge: JudgeConfig, policies: dict[str, Policy]
+    config: OnlineConfig, judge: EvaluationConfig, policies: dict[str, Policy]
 ) -> dict[str, bytes]:
     if not judge.clip_steps:
         return {}
