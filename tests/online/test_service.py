@@ -120,7 +120,7 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
     for count in (12, 18):
         some = Answered(answered.queries[:count], answered.comparisons[:count])
         chosen = np.array([side[query] for query in some.queries])
-        reward = unbroken.fit(some, chosen, None).reward
+        reward, _ = unbroken.fit(some, chosen, None)
     for name, value in reward.model.state_dict().items():
         torch.testing.assert_close(stopped.reward.model.state_dict()[name], value)
     trained_on = sum(side[query] == TRAIN for query in answered.queries.tolist())

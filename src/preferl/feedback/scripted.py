@@ -23,11 +23,10 @@ Scale = Literal["deviation", "length"] | float | None
 class ScriptedTeacher:
     """Prefers the clip with the higher return, as reliably as its settings say.
 
-    A pair goes through these stages, in B-Pref's order: it is declined if neither clip returns
-    enough; the weighted returns are compared, sharply or by a Boltzmann draw; the answer may be a
-    guess, or turned round by mistake; and returns too close to tell apart are called equal,
-    whatever was answered before. Thresholds look at plain returns, the comparison at weighted
-    ones. Padded steps never count.
+    A pair goes through B-Pref's stages: it is declined if neither clip returns enough; the weighted
+    returns are compared, sharply or by a Boltzmann draw; the answer may be a guess, or turned round
+    by mistake; and plain returns too close to distinguish are called equal, whatever was answered
+    before. Padded steps never count.
 
     Attributes:
         temperature: how much differences of returns are blurred, in units of `scale`. 0 always
@@ -35,15 +34,13 @@ class ScriptedTeacher:
             inverse is B-Pref's rationality.
         scale: what differences of returns are divided by, so that one temperature means the same
             in every environment; returns in the hundreds would otherwise never err.
-            `"deviation"` (the default): their root mean square over the pairs of one call, so
-            that at temperature 1 a typical pair is answered as the reward says three times in
-            four. It depends on which pairs are in the call: where they are few, fix it once with
-            `scaled_to`. `"length"`: the steps of a segment, which compares mean rewards. A
+            `"deviation"`: their root mean square over the pairs of one call, so that at
+            temperature 1 a typical pair is answered by the reward three times in four; where
+            pairs are few, fix it once with `scaled_to`. `"length"`: the steps of a segment. A
             number: that many units of return. None: nothing.
-        discount: factor in [0, 1] by which each step counts less than the one before it; 1
-            counts all alike.
-        recency: factor in [0, 1] by which each step counts less than the one after it, so that
-            the last counts fully: B-Pref's myopic teacher.
+        discount: factor in [0, 1] by which each step counts less than the one before it.
+        recency: factor in [0, 1] by which each step counts less than the one after it, as for
+            B-Pref's myopic teacher.
         sample: draw answers (the default, as people give them), or return their probabilities.
         guess_rate: share of answers given by tossing a coin, half of which are right by luck;
             DRLHP assumes 0.1 of people.
@@ -118,15 +115,13 @@ class ScriptedTeacher:
     def skip(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
         """B-Pref's: declines pairs that both show next to nothing of the task.
 
-        The threshold lies at `margin` of the way from `worst` to `typical`. B-Pref has worst = 0,
-        which turns its skipping off where returns are negative.
-
         Args:
             typical: mean return of a segment, say `segments.returns().mean()`; B-Pref takes the
                 mean return of the last ten episodes by the share of an episode in a segment, and
                 renews it as the policy learns.
-            margin: share in [0, 1].
-            worst: return of a segment that shows nothing; below `typical`.
+            margin: share in [0, 1] of the way from `worst` to `typical` at which the threshold is.
+            worst: return of a segment that shows nothing; below `typical`. B-Pref has 0, which
+                turns its skipping off where returns are negative.
         """
         return cls(temperature=0, skip_below=worst + _margin(typical, margin, worst))
 

@@ -58,11 +58,10 @@ def record_dataset(
     """Record a data set of mixed quality, and leave a folder that holds it.
 
     The folder has the data set in `episodes` (see `load_episodes`), tier after tier as they are
-    mixed, and what is known about it in `result.json`: where each tier begins, its returns, and
-    the mean returns of random actions and of the expert, which scores can be measured against.
-    Checkpoints, the episodes of training and the versions of everything stay beside it. Ctrl-C
-    keeps what there is, and the same call with `resume` goes on from the last checkpoint or
-    recorded tier. Settings are checked, and the environment is made, before any folder is touched.
+    mixed, and in `result.json` where each tier begins, its returns, and the mean returns of random
+    actions and of the expert, for scores. Checkpoints, the episodes of training and all versions
+    stay beside it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the
+    last checkpoint or tier. No folder is touched before settings and environment are checked.
 
     Args:
         config: what is recorded.

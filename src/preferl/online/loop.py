@@ -86,11 +86,10 @@ def learn_from_preferences(
         on_iteration: called with the report of each iteration.
         on_turn: its former name.
         on_answers: called with all answers when there are new ones, to keep them safe.
-        checkpoints: folder in which the whole run is kept after each iteration. If one of the same
-            settings is there, it goes on, and comes to what it would have come to without the
-            interruption. Answers of the iteration under way are there from the moment they are
-            given, and are not asked for again. Feedback of one's own keeps its answers itself; what
-            is `LastingFeedback` is not asked again either.
+        checkpoints: folder in which the whole run is kept after each iteration. A run of the same
+            settings goes on from there as if it had never stopped. Answers of the iteration under
+            way are kept at once and not asked for again; feedback of one's own keeps its answers
+            itself, and is not asked again either if it is a `LastingFeedback`.
 
     Raises:
         CheckpointError: what is there is damaged, of other settings, or of an older version.

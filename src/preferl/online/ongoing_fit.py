@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 from gymnasium import spaces
@@ -35,12 +35,7 @@ UNUSED: Final = -1
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
-
-class Fitted(NamedTuple):
-    """A reward and how good it is."""
-
-    reward: RewardFunction
-    metrics: FitMetrics
+Fitted = tuple[RewardFunction, FitMetrics]
 
 
 @final
@@ -110,7 +105,7 @@ class OngoingFit:
             scale=report.likelihood.scale,
             **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
         )
-        return Fitted(reward, metrics)
+        return reward, metrics
 
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None

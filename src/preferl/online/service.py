@@ -108,8 +108,8 @@ class _Service:
             except PreferlError as error:
                 LOGGER.warning("Version %d is passed over: %s", number, error)
                 continue
-            self.version, self._spaces = newest.number, _spaces_of(newest.reward)
-            self._metrics = from_json(FitMetrics, newest.metrics)
+            self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
+            self._spaces = (newest.reward.observation_space, newest.reward.action_space)
             self._fit.resume(newest, version_folder(self.config.out, newest.number))
             LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
             return
@@ -130,7 +130,7 @@ class _Service:
     def _look(self) -> None:
         """Do what there is to do, the oldest first."""
         if self._unpublished is not None:
-            self._publish(self._unpublished)
+            self._publish(*self._unpublished)
         elif self.version and not self._announced:
             self._announce()
         revision = self.feedback.revision
@@ -143,11 +143,10 @@ class _Service:
         if not self.version and answered < self.config.min_answers:
             return
         self.beats.say("fitting")
-        fitted = self._fitted(revision, agent, again=other)
+        self._unpublished = self._fitted(revision, agent, again=other)
         self._looked_at, self._waits_since = revision, None
-        if fitted is not None:
-            self._unpublished = fitted
-            self._publish(fitted)
+        if self._unpublished is not None:
+            self._publish(*self._unpublished)
 
     def _say_waiting(self, revision: int, **fit: Any) -> None:
         """Report when it learns next: after how many answers, at which revision."""
@@ -192,22 +191,22 @@ class _Service:
         of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
         if not (of_answers == TRAIN).any():
             return None
-        fitted = self._fit.fit(answered, of_answers, agent)
-        return Fitted(fitted.reward, replace(fitted.metrics, revision=revision, data=digest))
+        reward, metrics = self._fit.fit(answered, of_answers, agent)
+        return reward, replace(metrics, revision=revision, data=digest)
 
-    def _publish(self, fitted: Fitted) -> None:
+    def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         numbers = [row.version for row in self._live.rewards(self._project)]
         number = max([*numbers, *versions(self.config.out)], default=0) + 1
-        metrics = to_json(fitted.metrics)
+        as_json = to_json(metrics)
         self.version = self.publisher.publish(
-            fitted.reward, version=number, metrics=metrics, beside=self._fit.save
+            reward, version=number, metrics=as_json, beside=self._fit.save
         )
-        self._metrics, self._unpublished, self._announced = fitted.metrics, None, False
-        self._spaces = _spaces_of(fitted.reward)
-        LOGGER.info("%s", _worded(self.version, fitted.metrics))
+        self._metrics, self._unpublished, self._announced = metrics, None, False
+        self._spaces = (reward.observation_space, reward.action_space)
+        LOGGER.info("%s", _worded(self.version, metrics))
         if self.on_version:
-            self.on_version(self.version, metrics)
+            self.on_version(self.version, as_json)
         self._announce()
 
     def _announce(self) -> None:
@@ -246,10 +245,6 @@ def _worded(version: int, metrics: FitMetrics) -> str:
         between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
         held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
     return f"Version {version} from {metrics.answers} answers: {held_out}."
-
-
-def _spaces_of(reward: RewardFunction) -> Spaces:
-    return reward.observation_space, reward.action_space
 
 
 def _digest(answered: Answered) -> str:
