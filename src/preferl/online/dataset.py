@@ -24,12 +24,12 @@ from preferl.evaluation.policy import evaluate_policy
 from preferl.online.acting import act, has_states, load_actor, task_environments
 from preferl.online.configs import DatasetConfig, Tier
 from preferl.online.expert import (
-    ExpertTraining,
     OnProgress,
     algorithm_for,
     expert,
     medium,
     require_trainable,
+    train_expert,
 )
 from preferl.online.saving import load_policy
 from preferl.reporting import JsonlSink
@@ -172,11 +172,9 @@ class _Recording:
         """Train the expert, and find out who is medium on its way."""
         config = self._config
         with closing(JsonlSink(self._folder.path("metrics.jsonl"))) as sink:
-            training = ExpertTraining(
+            found, self._experience = train_expert(
                 config, self._folder, states=self._states, sink=sink, on_progress=self._report
             )
-            found = training.run()
-        self._experience = training.experience
         trained = {"expert": expert(found)}
         if "medium" in config.amounts:
             trained["medium"] = medium(found, self._mean_return("random"))

@@ -4,12 +4,16 @@ Some of them stand for a quality of behaviour: the best, and one a third of the 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import gymnasium
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
@@ -51,111 +55,101 @@ class TrainedPolicy:
     policy: Path  # its folder, for `load_policy`
 
 
-@final
-class ExpertTraining:
-    """Trains in slices; after each, a policy, its evaluation and the episodes are kept in a folder.
+def train_expert(
+    config: DatasetConfig,
+    folder: RunFolder,
+    *,
+    states: bool,
+    sink: MetricSink,
+    on_progress: OnProgress,
+) -> tuple[Sequence[TrainedPolicy], Episodes | None]:
+    """Train in slices; after each, a policy, its evaluation and the episodes are kept in a folder.
 
     What is there of an interrupted training goes on from the last slice, see `resume_run`. With
     `states`, episodes hold what it takes to draw a moment again.
+
+    Returns:
+        The checkpoints, to the planned number of steps or the first that is as good as wanted, and
+        the episodes that ended meanwhile, in their order; None without any.
     """
-
-    def __init__(
-        self,
-        config: DatasetConfig,
-        folder: RunFolder,
-        *,
-        states: bool,
-        sink: MetricSink,
-        on_progress: OnProgress,
-    ) -> None:
-        self._config, self._folder = config, folder
-        self._sink, self._on_progress = sink, on_progress
-        self._kept = folder.path("training")
-        self._algorithm_config = algorithm = algorithm_for(config)
-        count = config.training_environments or (1 if isinstance(algorithm, SACConfig) else 8)
-        venv = task_environments(config.env, count, seed=config.seed, states=states)
-        self._recorder = EpisodeRecorder(venv, states=states)
-        if isinstance(algorithm, SACConfig):  # a larger buffer would only take memory
-            size = min(algorithm.buffer_size, config.train_steps)
-            algorithm = replace(algorithm, buffer_size=size)
-        self._algorithm = build_algorithm(
-            algorithm, self._recorder, seed=config.seed, device=config.device
-        )
-        self._algorithm.set_logger(Logger(folder=None, output_formats=[]))
-        if has_run(self._kept):
-            resume_run(self._kept, self._algorithm)
+    kept, wanted = folder.path("training"), config.target_return
+    count = 1 if isinstance(algorithm_for(config), SACConfig) else 8
+    count = config.training_environments or count
+    venv = task_environments(config.env, count, seed=config.seed, states=states)
+    with closing(EpisodeRecorder(venv, states=states)) as recorder:
+        algorithm = _build(config, recorder, config.train_steps)
+        algorithm.set_logger(Logger(folder=None, output_formats=[]))
+        if has_run(kept):
+            resume_run(kept, algorithm)
+            _evaluate(config, folder, algorithm, sink)
         else:
-            require_own(self._kept, 0)
+            require_own(kept, 0)
+        while algorithm.num_timesteps < config.train_steps:
+            known = evaluated(folder.folder)
+            if wanted is not None and known and known[-1].mean >= wanted:
+                break
+            best = max((one.mean for one in known), default=None)
+            doing = "training" + ("" if best is None else f", best return {best:,.0f}")
+            _learn(config, algorithm, partial(on_progress, doing))
+            # In this order, so that a crash between two of them loses nothing that counts.
+            episodes = recorder.take()
+            if episodes is not None:
+                path = folder.path(f"experience/{algorithm.num_timesteps:09d}")
+                save_episodes(path, episodes)
+            save_run(kept, algorithm)
+            _evaluate(config, folder, algorithm, sink)
+    paths = sorted((folder.folder / "experience").glob("*"))
+    whole = [load_episodes(path) for path in paths if int(path.name) <= algorithm.num_timesteps]
+    return evaluated(folder.folder), join(whole) if whole else None
 
-    @property
-    def experience(self) -> Episodes | None:
-        """Episodes that ended while training, in their order; None before the first."""
-        folders = sorted((self._folder.folder / "experience").glob("*"))
-        known = [path for path in folders if int(path.name) <= self._algorithm.num_timesteps]
-        return join([load_episodes(path) for path in known]) if known else None
 
-    def run(self) -> Sequence[TrainedPolicy]:
-        """Train to the planned number of steps, or until a checkpoint is as good as wanted."""
-        wanted = self._config.target_return
-        try:
-            if self._algorithm.num_timesteps:
-                self._evaluate()
-            while self._algorithm.num_timesteps < self._config.train_steps:
-                known = evaluated(self._folder.folder)
-                if wanted is not None and known and known[-1].mean >= wanted:
-                    break
-                self._learn(max((one.mean for one in known), default=None))
-                # In this order, so that a crash between two of them loses nothing that counts.
-                episodes, step = self._recorder.take(), self._algorithm.num_timesteps
-                if episodes is not None:
-                    save_episodes(self._folder.path(f"experience/{step:09d}"), episodes)
-                save_run(self._kept, self._algorithm)
-                self._evaluate()
-        finally:
-            self._recorder.close()
-        return evaluated(self._folder.folder)
+def _learn(
+    config: DatasetConfig, algorithm: BaseAlgorithm, on_progress: Callable[[int, int], None]
+) -> None:
+    """Learn until the next checkpoint."""
+    before = algorithm.num_timesteps
+    ahead = config.checkpoint_every - before % config.checkpoint_every
 
-    def _learn(self, best: float | None) -> None:
-        config, before = self._config, self._algorithm.num_timesteps
-        ahead = config.checkpoint_every - before % config.checkpoint_every
-        doing = "training" + ("" if best is None else f", best return {best:,.0f}")
+    def on_step(*_: Any) -> bool:
+        if algorithm.num_timesteps % REPORT_EVERY == 0:
+            on_progress(algorithm.num_timesteps, config.train_steps)
+        return True
 
-        def on_step(*_: Any) -> bool:
-            if self._algorithm.num_timesteps % REPORT_EVERY == 0:
-                self._on_progress(doing, self._algorithm.num_timesteps, config.train_steps)
-            return True
+    on_progress(before, config.train_steps)
+    steps = min(ahead, config.train_steps - before)
+    algorithm.learn(steps, callback=on_step, reset_num_timesteps=False)
 
-        self._on_progress(doing, before, config.train_steps)
-        self._algorithm.learn(
-            min(ahead, config.train_steps - before), callback=on_step, reset_num_timesteps=False
-        )
 
-    def _evaluate(self) -> None:
-        """Keep and evaluate the present policy, unless that is done."""
-        step = self._algorithm.num_timesteps
-        file = self._folder.path(f"judged/{step:09d}.json")
-        if file.is_file():
-            return
-        policy = self._folder.path(f"checkpoints/{step:09d}")
-        save_policy(policy, self._algorithm, self._algorithm_config)
-        report = evaluate_policy(
-            self._algorithm,
-            task_env(self._config.env),
-            episodes=self._config.judge_episodes,
-            seed=self._config.seed + EVALUATION_SEED,
-        )
-        self._sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
-        write_json(file, report.to_json())
+def _evaluate(
+    config: DatasetConfig, folder: RunFolder, algorithm: BaseAlgorithm, sink: MetricSink
+) -> None:
+    """Keep and evaluate the present policy, unless that is done."""
+    step = algorithm.num_timesteps
+    file = folder.path(f"judged/{step:09d}.json")
+    if file.is_file():
+        return
+    save_policy(folder.path(f"checkpoints/{step:09d}"), algorithm, algorithm_for(config))
+    report = evaluate_policy(
+        algorithm,
+        task_env(config.env),
+        episodes=config.judge_episodes,
+        seed=config.seed + EVALUATION_SEED,
+    )
+    sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
+    write_json(file, report.to_json())
+
+
+def _build(config: DatasetConfig, env: VecEnv, most_steps: int) -> BaseAlgorithm:
+    algorithm = algorithm_for(config)
+    if isinstance(algorithm, SACConfig):  # a larger buffer would only take memory
+        algorithm = replace(algorithm, buffer_size=min(algorithm.buffer_size, most_steps))
+    return build_algorithm(algorithm, env, seed=config.seed, device=config.device)
 
 
 def require_trainable(config: DatasetConfig) -> None:
     """Build the environments and the algorithm once, as training will; raise what that raises."""
-    venv = task_environments(config.env, 1, seed=config.seed, states=False)
-    algorithm = algorithm_for(config)
-    if isinstance(algorithm, SACConfig):
-        algorithm = replace(algorithm, buffer_size=1)
-    build_algorithm(algorithm, venv, seed=config.seed, device=config.device)
-    venv.close()
+    with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
+        _build(config, venv, 1)
 
 
 def algorithm_for(config: DatasetConfig) -> AlgorithmConfig:
