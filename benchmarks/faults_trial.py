@@ -23,9 +23,8 @@ from people_site import Person
 from sqlalchemy import select
 
 from preferl.errors import CheckpointError, StorageError
-from preferl.online.programs import lives
 from preferl.online.supervise import launch
-from preferl.online.supervisor import SuperviseConfig
+from preferl.online.supervisor import SuperviseConfig, is_running
 from preferl.store import Store
 from preferl.store.schema import Answer, Query
 from preferl.training.publish import read_version, versions
@@ -115,7 +114,7 @@ class Trial:
             mark = json.loads((self.rewards / "logs" / f"{name}.process.json").read_text())
         except FileNotFoundError:  # not yet started again
             return False
-        if not mark["process"] or not lives(mark["process"]):
+        if not mark["process"] or not is_running(mark["process"]):
             return False
         os.kill(int(mark["process"].split()[1]), signal.SIGKILL)
         return True

@@ -16,7 +16,7 @@ from crashing_disk import Recorder, after_every_loss
 from preferl.data import Comparisons, Segments, load_comparisons, save_comparisons
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online.answer_journal import AnswerJournal, Kept
+from preferl.online.loop import AnswerJournal
 from preferl.runs import RunFolder
 from preferl.store.store import stored_key
 from preferl.training import RewardFunction
@@ -174,12 +174,12 @@ def test_each_answer_is_there_once_it_was_given(recorder, monkeypatch):
 
     def read(root: Path) -> int:
         kept = list(AnswerJournal(root / "checkpoints/answers", 0, run={}).read())
-        assert [one.answers.preference[0] for one in kept] == [1.0, 0.0, 0.5][: len(kept)]
+        assert [answers.preference[0] for answers, _ in kept] == [1.0, 0.0, 0.5][: len(kept)]
         return len(kept)
 
     def add(root: Path, answer: float) -> None:
         journal = AnswerJournal(root / "checkpoints/answers", 0, run={})
-        journal.add(Kept(answers_of([answer]), rng))
+        journal.add(answers_of([answer]), rng)
 
     steps = [lambda root, a=a: add(root, a) for a in (1.0, 0.0, 0.5)]
     write(recorder, monkeypatch, steps)

@@ -221,10 +221,10 @@ SAMPLERS = Registry(
 ACQUISITIONS = Registry(
     "acquisition",
     {
-        "logit": Entry("preferl.feedback.acquisition:logit_variance"),
-        "probability": Entry("preferl.feedback.acquisition:probability_variance"),
-        "label": Entry("preferl.feedback.acquisition:label_variance"),
-        "entropy": Entry("preferl.feedback.acquisition:entropy"),
+        "logit": Entry("preferl.feedback.sampling:logit_variance"),
+        "probability": Entry("preferl.feedback.sampling:probability_variance"),
+        "label": Entry("preferl.feedback.sampling:label_variance"),
+        "entropy": Entry("preferl.feedback.sampling:entropy"),
     },
 )
 """Functions of the log-odds of candidate pairs."""
@@ -249,8 +249,8 @@ REWARD_MODELS = Registry(
 ALGORITHMS = Registry(
     "algorithm",
     {
-        "ppo": Entry("stable_baselines3:PPO", "preferl.online.algorithm_configs:PPOConfig"),
-        "sac": Entry("stable_baselines3:SAC", "preferl.online.algorithm_configs:SACConfig"),
+        "ppo": Entry("stable_baselines3:PPO", "preferl.online.configs:PPOConfig"),
+        "sac": Entry("stable_baselines3:SAC", "preferl.online.configs:SACConfig"),
     },
 )
 """Algorithms of stable-baselines3; called as these are, with the settings by name."""

@@ -25,6 +25,9 @@ def loaded_by(code: str) -> list[str]:
         "preferl.runs",
         "preferl.reporting",
         "preferl.offline.config",
+        "preferl.online",
+        "preferl.online.configs",
+        "preferl.online.feedback_config",
         "preferl.presets",
         "preferl.registry",
         "preferl.models.configs",
@@ -45,12 +48,17 @@ def test_importing_loads_nothing_heavy(module):
         "from preferl import Episodes, ScriptedTeacher, sample_segments, split",
         "from preferl.testing import check_feedback, check_teacher",
         "from preferl.models import MLPRewardConfig, infer_spaces",
+        "from preferl.online import DatasetConfig, FeedbackConfig, OnlineConfig, SACConfig",
         "from preferl.registry import REWARD_MODELS; [REWARD_MODELS.config(n) for n in "
         "REWARD_MODELS.names()]",
     ],
 )
 def test_names_of_the_numpy_half_load_no_torch(code):
     assert loaded_by(code) == []
+
+
+def test_settings_of_the_service_load_no_torch():
+    assert loaded_by("import preferl.online.service_config") == ["sqlalchemy"]
 
 
 def test_reward_models_load_neither_an_rl_library_nor_drawing():

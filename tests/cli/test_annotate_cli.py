@@ -282,7 +282,7 @@ def test_episodes_of_an_offline_run(recorded, tmp_path):
             episodes_of_run(tmp_path / "offline")
     about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
     (tmp_path / "offline/config.json").write_text(json.dumps(about))
-    with pytest.raises((DataError, MissingExtraError), match="such|minari"):
+    with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
         episodes_of_run(tmp_path / "offline")
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from preferl.errors import FeedbackError
-from preferl.feedback import acquisition
-from preferl.feedback.acquisition import (
+from preferl.feedback.sampling import (
+    Acquisition,
     entropy,
     label_variance,
     logit_variance,
@@ -51,7 +51,7 @@ def test_entropy_accepts_one_member() -> None:
 
 
 @pytest.mark.parametrize("function", [*VARIANCES, entropy])
-def test_huge_logits_stay_finite(function: acquisition.Acquisition) -> None:
+def test_huge_logits_stay_finite(function: Acquisition) -> None:
     value = function(np.array([[1e8, -1e8, 1e8], [1e8, 1e8, -1e8]]))
     assert np.isfinite(value).all()
     assert (value >= 0).all()
@@ -59,7 +59,7 @@ def test_huge_logits_stay_finite(function: acquisition.Acquisition) -> None:
 
 @pytest.mark.parametrize("function", [*VARIANCES, entropy])
 def test_the_order_in_a_pair_does_not_matter(
-    function: acquisition.Acquisition, rng: np.random.Generator
+    function: Acquisition, rng: np.random.Generator
 ) -> None:
     logits = rng.normal(size=(4, 10)) * 3
     np.testing.assert_allclose(function(logits), function(-logits))
@@ -67,7 +67,7 @@ def test_the_order_in_a_pair_does_not_matter(
 
 @pytest.mark.parametrize("function", VARIANCES)
 def test_a_variance_over_one_member_is_refused_with_a_way_out(
-    function: acquisition.Acquisition,
+    function: Acquisition,
 ) -> None:
     with pytest.raises(FeedbackError, match=r"at least 2.*ensemble"):
         function(np.zeros((1, 3)))
@@ -76,3 +76,4 @@ def test_a_variance_over_one_member_is_refused_with_a_way_out(
 def test_sigmoid_matches_its_definition() -> None:
     x = np.linspace(-20, 20, 41)
     np.testing.assert_allclose(sigmoid(x), 1 / (1 + np.exp(-x)), atol=1e-15)
+    assert sigmoid(np.array([-1e9, 0.0, 1e9])).tolist() == [0.0, 0.5, 1.0]

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preferl.errors import ConfigError
-from preferl.feedback import Turn, apportion, constant, hyperbolic, inverse_quadratic, plan
+from preferl.feedback import (
+    PlannedIteration,
+    apportion,
+    constant,
+    hyperbolic,
+    inverse_quadratic,
+    plan,
+)
 
 WEIGHTS = st.lists(st.floats(0, 1e300), min_size=1, max_size=30).filter(any)
 
@@ -48,8 +55,8 @@ def test_weights_out_of_range_are_refused(weights: list[float]) -> None:
 
 @given(
     steps=st.integers(0, 10**12),
-    questions=st.integers(0, 10**6),
-    turns=st.integers(1, 40),
+    queries=st.integers(0, 10**6),
+    iterations=st.integers(1, 40),
     schedule=st.sampled_from(["constant", "hyperbolic", "inverse_quadratic", lambda t: 1 - t]),
     initial_fraction=st.floats(0, 1),
     initial_share=st.floats(0, 1),
@@ -57,8 +64,8 @@ def test_weights_out_of_range_are_refused(weights: list[float]) -> None:
 )
 def test_a_plan_sums_to_exactly_what_was_asked_for(
     steps: int,
-    questions: int,
-    turns: int,
+    queries: int,
+    iterations: int,
     schedule: object,
     initial_fraction: float,
     initial_share: float,
@@ -67,50 +74,58 @@ def test_a_plan_sums_to_exactly_what_was_asked_for(
     initial_steps = min(steps, int(steps * initial_share))
     planned = plan(
         steps=steps,
-        questions=questions,
-        turns=turns,
+        queries=queries,
+        iterations=iterations,
         schedule=schedule,
         initial_fraction=initial_fraction,
         initial_steps=initial_steps,
         oversampling=oversampling,
     )
-    assert len(planned) == turns + 1
-    assert sum(turn.steps for turn in planned) == steps
-    assert sum(turn.questions for turn in planned) == questions
+    assert len(planned) == iterations + 1
+    assert sum(one.steps for one in planned) == steps
+    assert sum(one.queries for one in planned) == queries
     assert planned[0].steps == initial_steps
-    assert planned[-1].questions == 0
-    learning = [turn.steps for turn in planned[1:]]
+    assert planned[-1].queries == 0
+    learning = [one.steps for one in planned[1:]]
     assert max(learning) - min(learning) <= 1
-    for turn in planned:
-        assert min(turn.steps, turn.questions) >= 0
-        assert turn.candidates >= 2 * turn.questions
-        assert (turn.candidates == 0) == (turn.questions == 0)
+    for one in planned:
+        assert min(one.steps, one.queries) >= 0
+        assert one.candidates >= 2 * one.queries
+        assert (one.candidates == 0) == (one.queries == 0)
 
 
 def test_the_published_example_trains_no_more_than_requested() -> None:
     # The older library trained 1,333 steps where 1,000 in three rounds were requested.
-    planned = plan(steps=1000, questions=40, turns=3)
-    assert [turn.steps for turn in planned] == [0, 334, 333, 333]
+    planned = plan(steps=1000, queries=40, iterations=3)
+    assert [one.steps for one in planned] == [0, 334, 333, 333]
 
 
-def test_questions_follow_the_schedule_at_the_moment_of_asking() -> None:
-    planned = plan(steps=30, questions=90, turns=3, schedule=lambda t: 3 * t, initial_fraction=0)
-    assert planned[1:] == [Turn(10, 30, 60), Turn(10, 60, 120), Turn(10, 0, 0)]
+def test_queries_follow_the_schedule_at_the_moment_of_asking() -> None:
+    planned = plan(steps=30, queries=90, iterations=3, schedule=lambda t: 3 * t, initial_fraction=0)
+    assert planned[1:] == [
+        PlannedIteration(10, 30, 60),
+        PlannedIteration(10, 60, 120),
+        PlannedIteration(10, 0, 0),
+    ]
 
 
 def test_candidates_are_two_segments_for_each_pair_drawn() -> None:
-    planned = plan(steps=30, questions=5, turns=1, oversampling=2.5)
-    assert planned == [Turn(0, 5, 25), Turn(30, 0, 0)]
+    planned = plan(steps=30, queries=5, iterations=1, oversampling=2.5)
+    assert planned == [PlannedIteration(0, 5, 25), PlannedIteration(30, 0, 0)]
 
 
-def test_a_single_turn_asks_everything_first() -> None:
-    planned = plan(steps=50, questions=7, turns=1, initial_fraction=0.1, initial_steps=20)
-    assert planned == [Turn(20, 7, 14), Turn(30, 0, 0)]
+def test_a_single_iteration_asks_everything_first() -> None:
+    planned = plan(steps=50, queries=7, iterations=1, initial_fraction=0.1, initial_steps=20)
+    assert planned == [PlannedIteration(20, 7, 14), PlannedIteration(30, 0, 0)]
 
 
-def test_turns_without_questions_are_fine() -> None:
-    assert sum(turn.questions for turn in plan(steps=3, questions=2, turns=10)) == 2
-    assert plan(steps=4, questions=0, turns=2) == [Turn(0, 0, 0), Turn(2, 0, 0), Turn(2, 0, 0)]
+def test_iterations_without_queries_are_fine() -> None:
+    assert sum(one.queries for one in plan(steps=3, queries=2, iterations=10)) == 2
+    assert plan(steps=4, queries=0, iterations=2) == [
+        PlannedIteration(0, 0, 0),
+        PlannedIteration(2, 0, 0),
+        PlannedIteration(2, 0, 0),
+    ]
 
 
 def test_schedules_are_their_formulas() -> None:
@@ -124,8 +139,8 @@ def test_schedules_are_their_formulas() -> None:
     [
         ({"steps": -1}, "steps"),
         ({"steps": 1e6}, "steps.*whole number"),
-        ({"questions": -1}, "questions"),
-        ({"turns": 0}, "turns"),
+        ({"queries": -1}, "queries"),
+        ({"iterations": 0}, "iterations"),
         ({"initial_fraction": 1.1}, "initial_fraction"),
         ({"initial_steps": 101}, r"initial_steps.*\[0, 100\]"),
         ({"oversampling": 0.5}, "oversampling"),
@@ -136,6 +151,6 @@ def test_schedules_are_their_formulas() -> None:
     ],
 )
 def test_settings_out_of_range_are_named(change: dict[str, object], named: str) -> None:
-    settings = {"steps": 100, "questions": 10, "turns": 3} | change
+    settings = {"steps": 100, "queries": 10, "iterations": 3} | change
     with pytest.raises(ConfigError, match=named):
         plan(**settings)

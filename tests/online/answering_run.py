@@ -11,7 +11,7 @@ from typing import Any
 
 from preferl.feedback import PromptTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import JudgeConfig, OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online import EvaluationConfig, OnlineConfig, PPOConfig, run_online, use_threads
 from preferl.training import RewardTrainerConfig
 
 CONFIG = OnlineConfig(
@@ -25,7 +25,7 @@ CONFIG = OnlineConfig(
     model=MLPRewardConfig(hidden=(8,), members=2),
     trainer=RewardTrainerConfig(epochs=1),
 )
-JUDGE = JudgeConfig(episodes=1, questions=10, oracle=False, clip_steps=0)
+JUDGE = EvaluationConfig(episodes=1, questions=10, oracle=False, clip_steps=0)
 
 
 def name_of(clips: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl.online.acting import act, task_environments, tells_states
+from preferl.online.acting import act, has_states, task_environments
 from preferl.testing import MovingDot
 
 
@@ -108,4 +108,4 @@ def test_environments_of_a_task_begin_where_they_are_told():
 
 @pytest.mark.parametrize(("env", "told"), [("Pendulum-v1", True), (None, False)])
 def test_pictures_need_no_states(env, told):
-    assert tells_states(gymnasium.make(env) if env else MovingDot()) is told
+    assert has_states(gymnasium.make(env) if env else MovingDot()) is told

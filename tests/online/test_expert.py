@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.expert import Checkpoint, expert, judged, medium
+from preferl.online.expert import TrainedPolicy, evaluated, expert, medium
 
 
-def way(*means: float) -> list[Checkpoint]:
-    return [Checkpoint(10 * k, mean, Path(f"{k}")) for k, mean in enumerate(means, 1)]
+def way(*means: float) -> list[TrainedPolicy]:
+    return [TrainedPolicy(10 * k, mean, Path(f"{k}")) for k, mean in enumerate(means, 1)]
 
 
 def test_the_expert_is_the_best_and_the_earlier_of_equals():
@@ -39,9 +39,9 @@ def test_judgements_are_read_in_the_order_of_training(tmp_path):
     for step, value in (("000000200", 2.0), ("000000100", 1.0), ("000001000", 3.0)):
         report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}
         (tmp_path / "judged" / f"{step}.json").write_text(json.dumps(report))
-    found = judged(tmp_path)
+    found = evaluated(tmp_path)
     assert [(one.step, one.mean) for one in found] == [(100, 1.5), (200, 2.5), (1000, 3.5)]
     assert found[2].policy == tmp_path / "checkpoints" / "000001000"
     (tmp_path / "judged" / "000000100.json").write_text("{")
-    with pytest.raises(StorageError, match="judgement of a checkpoint"):
-        judged(tmp_path)
+    with pytest.raises(StorageError, match="evaluation of a checkpoint"):
+        evaluated(tmp_path)

@@ -32,8 +32,7 @@ from preferl.online import (
     save_policy,
     save_run,
 )
-from preferl.online.acting import act, task_environments
-from preferl.online.foreign_policy import load_actor
+from preferl.online.acting import act, load_actor, task_environments
 
 CARTPOLE = "CartPole-v1"
 RAW = np.array([[0.02, -0.01, 0.03, 0.04], [-0.04, 0.0, -0.02, 0.01]], np.float32)

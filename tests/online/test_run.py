@@ -15,7 +15,7 @@ from preferl.errors import CheckpointError, ConfigError, ResumeError, StorageErr
 from preferl.evaluation import RandomPolicy
 from preferl.models import MLPRewardConfig
 from preferl.online import (
-    JudgeConfig,
+    EvaluationConfig,
     OnlineConfig,
     PPOConfig,
     SACConfig,
@@ -42,7 +42,7 @@ TINY = OnlineConfig(
     model=MLPRewardConfig(hidden=(8,), members=2),
     trainer=RewardTrainerConfig(epochs=1),
 )
-JUDGE = JudgeConfig(episodes=2, questions=20, clip_steps=4)
+JUDGE = EvaluationConfig(episodes=2, questions=20, clip_steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_of_an_environment_without_pictures_there_are_no_clips(tmp_path, no_pict
 @pytest.mark.parametrize("wrong", [{"episodes": 0}, {"questions": 0}, {"clip_steps": -1}])
 def test_judging_by_nothing_is_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        JudgeConfig(**wrong)
+        EvaluationConfig(**wrong)
 
 
 def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch):

@@ -11,10 +11,9 @@ from gymnasium import spaces
 from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
 from preferl.errors import ConfigError, FeedbackError
-from preferl.online.ongoing_fit import OngoingFit
+from preferl.online.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
-from preferl.online.sides import TRAIN, sides
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import half_of_the_cores, torch_threads
 from preferl.training.publish import PublishedReward, read_version, write_spaces
@@ -110,13 +109,17 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config):
     answered = StoredFeedback(world.store).answered()
     asked = world.store.questions.asked(world.project.id)
     side = dict(
-        zip([a for a, _, _ in asked], sides([(b, c) for _, b, c in asked], 0.2), strict=True)
+        zip(
+            [a for a, _, _ in asked],
+            validation_split([(b, c) for _, b, c in asked], 0.2),
+            strict=True,
+        )
     )
     unbroken = OngoingFit(config, lambda: None)
     for count in (12, 18):
         some = Answered(answered.queries[:count], answered.comparisons[:count])
         chosen = np.array([side[query] for query in some.queries])
-        reward = unbroken.fit(some, chosen, None).reward
+        reward, _ = unbroken.fit(some, chosen, None)
     for name, value in reward.model.state_dict().items():
         torch.testing.assert_close(stopped.reward.model.state_dict()[name], value)
     trained_on = sum(side[query] == TRAIN for query in answered.queries.tolist())
@@ -149,7 +152,7 @@ def test_questions_of_old_rewards_are_asked_no_more_where_that_is_wanted(world, 
     assert len(old) + len(new) == 5
 
 
-def test_told_spaces_are_those_of_the_model(world, config):
+def test_read_spaces_are_those_of_the_model(world, config):
     told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
     write_spaces(config.out, *told)
     world.ask_and_answer(12)

@@ -13,9 +13,15 @@ import pytest
 from answered_store import Answering
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.programs import Program, RunningProgram, identity, lives
-from preferl.online.supervise import _Signs, _stale, launch
-from preferl.online.supervisor import SuperviseConfig, Supervisor
+from preferl.online.supervise import _RewardService, launch
+from preferl.online.supervisor import (
+    Program,
+    RunningProgram,
+    SuperviseConfig,
+    Supervisor,
+    identity,
+    is_running,
+)
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
@@ -60,9 +66,9 @@ def test_programs_run_while_the_block_does(tmp_path):
         say=lines.append,
     ) as supervisor:
         running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
-        assert all(lives(known) for known in running)
+        assert all(is_running(known) for known in running)
         assert supervisor.problems == []
-    assert not any(lives(known) for known in running)
+    assert not any(is_running(known) for known in running)
     assert lines == []
     assert (tmp_path / "worker.log").read_text() == "up\n"
     assert (tmp_path / "worker.log").stat().st_mode & 0o777 == 0o600, "logs hold links"
@@ -128,16 +134,14 @@ def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_pat
 
 
 def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
-    with pytest.raises(
-        StorageError, match=r"status 2: port taken\. All it said is in .*worker.log"
-    ):
+    with pytest.raises(StorageError, match=r"status 2: port taken\. Its log is .*worker.log"):
         Supervisor(
             [program("print('port taken'); raise SystemExit(2)", is_up=up)], tmp_path, FAST
         ).__enter__()
     late = SuperviseConfig(**{**vars(FAST), "start_seconds": 0.3})
     silent = program("import time; time.sleep(60)", is_up=up)
     supervisor = Supervisor([program(SLEEPS, name="good"), silent], tmp_path, late)
-    with pytest.raises(StorageError, match=r"nothing in 0.3 s"):
+    with pytest.raises(StorageError, match=r"is not up after 0.3 s: nothing"):
         supervisor.__enter__()
     assert process_of(supervisor).returncode is not None, "the other one is ended, too"
     with pytest.raises(StorageError, match="one that starts"):
@@ -188,7 +192,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
     worker = program(SLEEPS, is_up=up)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from preferl.online.programs import Program, RunningProgram\n"
+        "from preferl.online.supervisor import Program, RunningProgram\n"
         f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
         "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
     )
@@ -197,13 +201,13 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
         left = identity(int(launcher.stdout.readline()))
         with pytest.raises(StorageError, match=f"of process {launcher.pid}, which works"):
             RunningProgram(worker, tmp_path).end_leftover(1)
-        assert lives(left)
+        assert is_running(left)
         launcher.kill()
         launcher.wait()
-    assert lives(left)
+    assert is_running(left)
     lines = []
     with Supervisor([worker], tmp_path, FAST, say=lines.append):
-        assert not lives(left)
+        assert not is_running(left)
         assert lines == ["worker of a run that was killed is ended."]
 
 
@@ -216,38 +220,38 @@ def test_settings_out_of_range_are_refused():
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Signs(store, world.project.id)
-        assert not signs.since("reward", None, 100)
-        assert signs.lost("reward", 100) is None, "who never gave a sign is not expected to"
+        signs = _RewardService(store, world.project.id, 50, 600.0)
+        assert not signs.is_up(None, 100)
+        assert signs.lost(100) is None, "who never gave a sign is not expected to"
         store.reports.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
-        assert signs.since("reward", None, 100)
-        assert signs.lost("reward", 100) is None
+        assert signs.is_up(None, 100)
+        assert signs.lost(100) is None
         assert "full" in signs.failing()
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
-        assert "no sign of life" in signs.lost("reward", 100)
-        assert signs.lost("reward", 0.2) is None, "the sign is that of an earlier process"
+        wait_for(lambda: signs.lost(100), seconds=3)
+        assert "no heartbeat" in signs.lost(100)
+        assert signs.lost(0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
         store.reports.beat(world.project.id, "reward", Status("stuck"))
-        assert "stuck" in signs.lost("reward", 100)
+        assert "stuck" in signs.lost(100)
 
 
 def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _Signs(store, world.project.id)
+        signs = _RewardService(store, world.project.id, 50, 600.0)
         store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
         time.sleep(0.7)
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
-            assert signs.lost("reward", 100) is None
+            assert signs.lost(100) is None
         held.execute("ROLLBACK")
-        assert signs.lost("reward", 100) is None, "it has not had the time to say so"
+        assert signs.lost(100) is None, "it has not had the time to say so"
         store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
-        assert signs.lost("reward", 100) is None
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
+        assert signs.lost(100) is None
+        wait_for(lambda: signs.lost(100), seconds=3)
         held.close()
 
 
@@ -255,17 +259,17 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         about = (world.project.id, "reward")
-        signs = _Signs(store, world.project.id)
+        signs = _RewardService(store, world.project.id, 50, 600.0)
         store.reports.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
-        assert not signs.since("reward", None, 100), "a new process has not given it"
-        assert signs.lost("reward", 100) is None, "who lives has not had the time for another one"
-        wait_for(lambda: signs.lost("reward", 100), seconds=3)
-        assert "since the clock was set back" in signs.lost("reward", 100)
+        assert not signs.is_up(None, 100), "a new process has not given it"
+        assert signs.lost(100) is None, "who is_running has not had the time for another one"
+        wait_for(lambda: signs.lost(100), seconds=3)
+        assert "since the clock was set back" in signs.lost(100)
         store.reports.beat(*about, Status("waiting"), every=0.2)
-        assert signs.lost("reward", 100) is None
-        assert signs.since("reward", None, 100)
+        assert signs.lost(100) is None
+        assert signs.is_up(None, 100)
 
 
 def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
@@ -273,8 +277,8 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         world = Answering(store)
         world.ask(12)
         now = [0.0]
-        by_answers = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
-        by_time = _stale(store, world.project.id, 10**9, 0.2)
+        by_answers = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        by_time = _RewardService(store, world.project.id, 10**9, 0.2).stale
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
         store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
@@ -296,7 +300,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
 def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world, now = Answering(store), [0.0]
-        stale = _stale(store, world.project.id, 5, 1e9, clock=lambda: now[0])
+        stale = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
         world.ask_and_answer(30)
 
         def publish(version, revision, seconds):
@@ -354,6 +358,6 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             wait_for(lambda: "reward is up again." in lines)
             assert supervisor.problems == []
             running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
-        assert not any(lives(known) for known in running)
+        assert not any(is_running(known) for known in running)
         states = {s.name: s.status.state for s in store.reports.services(world.project.id)}
         assert states["reward"] == "stopped", "it was asked to end, and did"

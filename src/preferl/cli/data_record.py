@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from preferl.online.dataset_config import DatasetConfig
+from preferl.online.configs import DatasetConfig
 
 if TYPE_CHECKING:
     from preferl.evaluation import Policy

@@ -72,14 +72,14 @@ def run_demo(config: DemoConfig) -> None:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
     from preferl.configs import from_json
-    from preferl.online import JudgeConfig, OnlineConfig
+    from preferl.online import EvaluationConfig, OnlineConfig
     from preferl.presets import load_preset
     from preferl.runs import require_openable
 
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
-    judge = JudgeConfig()
+    judge = EvaluationConfig()
     if config.people:
         run = replace(run, comparisons=PEOPLE_COMPARISONS)
     if config.smoke:

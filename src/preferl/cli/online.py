@@ -10,7 +10,7 @@ import tyro
 
 from preferl.cli.options import Trust, import_trusted, options_of
 from preferl.errors import ConfigError
-from preferl.online import JudgeConfig, OnlineConfig
+from preferl.online import EvaluationConfig, OnlineConfig
 from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OnlineRunConfig:
     """
 
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
-    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    judge: EvaluationConfig = field(default_factory=EvaluationConfig)
     preset: str | None = None
     config: Path | None = None
     out: Path = Path("runs/online")
@@ -77,7 +77,7 @@ def run_online(config: OnlineRunConfig) -> None:
 
 def run_with_progress(
     run: OnlineConfig,
-    judge: JudgeConfig,
+    judge: EvaluationConfig,
     out: Path,
     *,
     ask: bool = False,

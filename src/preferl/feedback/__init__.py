@@ -5,11 +5,6 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.feedback.acquisition import Acquisition as Acquisition
-    from preferl.feedback.acquisition import entropy as entropy
-    from preferl.feedback.acquisition import label_variance as label_variance
-    from preferl.feedback.acquisition import logit_variance as logit_variance
-    from preferl.feedback.acquisition import probability_variance as probability_variance
     from preferl.feedback.coverage import CoveringPairs as CoveringPairs
     from preferl.feedback.coverage import mean_observation as mean_observation
     from preferl.feedback.instant import InstantFeedback as InstantFeedback
@@ -27,11 +22,16 @@ if TYPE_CHECKING:
     from preferl.feedback.protocols import SingleAnswers as SingleAnswers
     from preferl.feedback.protocols import Teacher as Teacher
     from preferl.feedback.protocols import WantsSegments as WantsSegments
+    from preferl.feedback.sampling import Acquisition as Acquisition
     from preferl.feedback.sampling import InformativePairs as InformativePairs
     from preferl.feedback.sampling import UniformPairs as UniformPairs
+    from preferl.feedback.sampling import entropy as entropy
+    from preferl.feedback.sampling import label_variance as label_variance
+    from preferl.feedback.sampling import logit_variance as logit_variance
+    from preferl.feedback.sampling import probability_variance as probability_variance
     from preferl.feedback.sampling import segments_wanted as segments_wanted
+    from preferl.feedback.schedule import PlannedIteration as PlannedIteration
     from preferl.feedback.schedule import Schedule as Schedule
-    from preferl.feedback.schedule import Turn as Turn
     from preferl.feedback.schedule import apportion as apportion
     from preferl.feedback.schedule import constant as constant
     from preferl.feedback.schedule import hyperbolic as hyperbolic

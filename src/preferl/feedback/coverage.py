@@ -5,6 +5,7 @@ approach" (2018); for preferences, Lee et al., "B-Pref" (2021), section 4.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from typing import final
@@ -50,13 +51,13 @@ class CoveringPairs:
     """Candidate pairs, thinned so that each one taken is as far as can be from those before it.
 
     The distance of two pairs is Euclidean over the features of both clips, whichever way round
-    they are nearer, since a pair asked the other way round is the same question. Each feature is
+    they are nearer, since a pair asked the other way round is the same query. Each feature is
     divided by its deviation over the segments, so that units do not matter.
 
     Attributes:
         candidates: where pairs come from; uniform by default. With `InformativePairs(scorer,
             oversampling=2)` and `oversampling=5` these are B-Pref's hybrids: ten pairs are drawn
-            for each one asked, the half that tells more is kept, and that is thinned.
+            for each one asked, the more informative half is kept, and that is thinned.
         oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
         features: `[N, F]` numbers per segment; the mean observation by default. Choose
             others for pixels, whose mean says little.
@@ -84,34 +85,26 @@ class CoveringPairs:
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
         if len(pairs) < count:
-            raise FeedbackError.mismatch(
-                "candidate pairs", expected=f"at least {count}", got=len(pairs)
-            )
+            expected = f"at least {count}"
+            raise FeedbackError.mismatch("candidate pairs", expected=expected, got=len(pairs))
         if count == 0:
             return pairs[:0]
         features = self._features(segments)
         middle, deviation = features.mean(axis=0), features.std(axis=0)
         scale = np.where(deviation > 0, deviation, 1.0)
         points = ((features - middle) / scale)[pairs]  # [C, 2, F]
-        nearest = self._distance_to_asked(points, middle, scale)
+        nearest = np.full(len(points), np.inf)  # [C] squared distance to the pairs asked before
+        asked = None
+        with suppress(FeedbackError):  # raised where nothing has been answered yet
+            asked = self.asked() if self.asked else None
+        if asked is not None and len(asked):
+            centres = ((self._features(asked.segments) - middle) / scale)[asked.pairs]
+            nearest = squared_distances(points, centres).min(axis=1)
         return pairs[farthest_first(points, count, nearest)]
 
-    def segments_for(self, questions: int) -> int:
+    def segments_for(self, queries: int) -> int:
         """As many as `candidates` wants for all the pairs that are drawn."""
-        return segments_wanted(self.candidates, ceil(self.oversampling * questions))
-
-    def _distance_to_asked(
-        self, points: FloatArray, middle: FloatArray, scale: FloatArray
-    ) -> FloatArray:
-        """`[C]` squared distance of each candidate to the nearest pair that was asked."""
-        try:
-            comparisons = None if self.asked is None else self.asked()
-        except FeedbackError:  # nothing has been answered yet
-            comparisons = None
-        if comparisons is None or len(comparisons) == 0:
-            return np.full(len(points), np.inf)
-        features = (self._features(comparisons.segments) - middle) / scale
-        return np.asarray(squared_distances(points, features[comparisons.pairs]).min(axis=1))
+        return segments_wanted(self.candidates, ceil(self.oversampling * queries))
 
     def _features(self, segments: Segments) -> FloatArray:
         found = self.features(segments)
@@ -119,21 +112,14 @@ class CoveringPairs:
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
-    """Rows of `count` points, each the farthest from those taken before it.
+    """Rows of `count` of the `[C, 2, F]` points, each the farthest from those taken before it.
 
-    Args:
-        points: `[C, 2, F]` features of both clips of each candidate pair.
-        count: how many to take, at most `C`.
-        nearest: `[C]` squared distance to what is covered already; infinite where nothing is.
-
-    >>> points = np.array([0.0, 1.0, 5.0, 6.0])[:, None, None] * np.ones((1, 2, 1))
-    >>> farthest_first(points, 3, np.full(4, np.inf)).tolist()
-    [0, 3, 1]
+    `nearest` is the `[C]` squared distance to what is covered already; infinite where nothing is.
     """
     nearest = nearest.copy()
     taken = np.empty(count, np.int64)
-    for turn in range(count):
-        row = taken[turn] = np.argmax(nearest)
+    for place in range(count):
+        row = taken[place] = np.argmax(nearest)
         distance = squared_distances(points, points[row : row + 1])[:, 0]
         np.minimum(nearest, distance, out=nearest)
         nearest[row] = -1.0  # even where all points coincide, none is taken twice

@@ -1,4 +1,4 @@
-"""Feedback from a teacher in this process: answers are there as soon as questions are asked."""
+"""Feedback from a teacher in this process: answers are there as soon as queries are put."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -9,12 +9,7 @@ import numpy as np
 from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.segments import Segments
 from preferl.errors import DataError, FeedbackError, require_in
-from preferl.feedback.protocols import (
-    FeedbackInterrupted,
-    InputEndedError,
-    SingleAnswers,
-    Teacher,
-)
+from preferl.feedback.protocols import FeedbackInterrupted, InputEndedError, SingleAnswers, Teacher
 from preferl.shapes import FloatArray, IntArray
 
 
@@ -27,13 +22,12 @@ class InstantFeedback:
     what they answered is kept wherever they stop.
 
     Attributes:
-        teacher: who answers; may be exchanged between questions.
+        teacher: who answers; may be exchanged between queries.
         rng: where the teacher's draws come from.
         max_comparisons: how many answers to keep, the newest; None keeps all.
-        asked: questions that were put, whether or not they were answered.
-        declined: questions that the teacher would not decide; they are not among `comparisons()`.
-        on_answers: given new answers the moment they are there, declined ones as NaN, before the
-            next question is put.
+        asked: queries that were put, whether or not they were answered.
+        declined: queries that the teacher would not decide; they are not among `comparisons()`.
+        on_answers: called with new answers at once, declined ones as NaN, before the next query.
 
     Raises:
         ConfigError: max_comparisons below 1.
@@ -65,7 +59,7 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put questions to the teacher, all in one call, or one after the other to a person.
+        """Put queries to the teacher, all in one call, or one after the other to a person.
 
         Args:
             segments: candidates.
@@ -86,10 +80,9 @@ class InstantFeedback:
         try:
             answers = self.teacher(segments[pairs], self.rng)
         except (FeedbackInterrupted, InputEndedError) as stopped:
-            done = pairs[: len(stopped.answers)]
-            self._keep(segments, done, check_answers(stopped.answers, len(done)))
+            self._keep(segments, pairs[: len(stopped.answers)], stopped.answers)
             raise
-        self._keep(segments, pairs, check_answers(answers, len(pairs)))
+        self._keep(segments, pairs, answers)
 
     def comparisons(self) -> Comparisons:
         """Everything answered so far, oldest first; put together once and then handed out again.
@@ -127,16 +120,16 @@ class InstantFeedback:
     def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
-            try:
-                answer = next(answers)
-            except StopIteration as end:
+            answer = next(answers, None)
+            if answer is None:
                 got = f"{number} answers to {len(pairs)}"
                 raise FeedbackError.mismatch(
                     "teacher", expected="an answer to each question", got=got
-                ) from end
-            self._keep(segments, pairs[[number]], check_answers(np.array([answer]), 1))
+                )
+            self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
+        answers = check_answers(answers, len(pairs))
         answered = ~np.isnan(answers)
         if self.on_answers is not None and len(answers):
             self.on_answers(Comparisons.of(segments, pairs, answers))
@@ -158,30 +151,21 @@ class InstantFeedback:
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:
-    """`pairs` as integers `[P, 2]`.
-
-    Raises:
-        FeedbackError: another shape or type, or rows that are none of `count` segments.
-    """
+    """`pairs` as integers `[P, 2]`; `FeedbackError` unless they are rows of `count` segments."""
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
+        rows = f"rows {pairs.min()} to {pairs.max()}" if whole else ""
         raise FeedbackError.mismatch(
             "pairs",
             expected=f"whole numbers of shape [P, 2], rows of {count} segments",
-            got=f"rows {pairs.min()} to {pairs.max()}"
-            if whole
-            else f"{pairs.dtype} of shape {pairs.shape}",
+            got=rows or f"{pairs.dtype} of shape {pairs.shape}",
         )
     return pairs
 
 
 def check_answers(answers: FloatArray, count: int) -> FloatArray:
-    """A teacher's answers as floats `[count]`.
-
-    Raises:
-        FeedbackError: another shape, or numbers that are no probabilities.
-    """
+    """A teacher's answers as floats `[count]`; `FeedbackError` unless they are probabilities."""
     try:
         preference = np.asarray(answers, np.float64)
         check_preference(preference, count)

@@ -11,7 +11,7 @@ from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, require_share
 from preferl.shapes import FloatArray
 
 
@@ -20,7 +20,7 @@ from preferl.shapes import FloatArray
 class Likelihood:
     """`P(first preferred) = noise / 2 + (1 - noise) sigmoid(scale * logit)`.
 
-    It concerns probabilities alone: rewards and scores are what they are without it.
+    It changes probabilities alone, neither rewards nor scores.
 
     Attributes:
         noise: share of answers taken to be random, in [0, 1). At 0 the model may be certain.
@@ -38,8 +38,7 @@ class Likelihood:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.noise < 1:
-            raise ConfigError.mismatch("noise", expected="in [0, 1)", got=self.noise)
+        require_share("noise", self.noise)
         if not 0 < self.scale < math.inf:
             raise ConfigError.mismatch("scale", expected="above 0 and finite", got=self.scale)
 
@@ -59,9 +58,9 @@ class Likelihood:
         >>> Likelihood(scale=0.5).log_odds(np.array([3.0])).tolist()
         [1.5]
         """
-        if not self.noise:
-            return np.asarray(self.scale * np.asarray(logits, np.float64))
         logits = np.asarray(logits, np.float64)
+        if not self.noise:
+            return np.asarray(self.scale * logits)
         return np.asarray(self.log_probability(logits) - self.log_probability(-logits))
 
     def to_json(self) -> dict[str, float]:
@@ -80,5 +79,5 @@ class HasLikelihood(Protocol):
 
 
 def likelihood_of(reward: object) -> Likelihood:
-    """That of a reward; without noise and unscaled for one that knows of none."""
+    """The likelihood of a reward; without noise and unscaled for one that has none."""
     return reward.likelihood if isinstance(reward, HasLikelihood) else Likelihood()

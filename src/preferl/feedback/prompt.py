@@ -28,8 +28,8 @@ class PromptTeacher:
     Attributes:
         show: presents one pair, given its clips `[2, L]` and its number from 0; None writes
             `sparklines` to `output`. Play videos or plot here.
-        ask: puts a question and gives what was typed.
-        output: where everything but the question goes; None is standard output.
+        ask: shows a prompt and returns what was typed.
+        output: where everything but the prompt goes; None is standard output.
     """
 
     show: Callable[[Clips, int], None] | None = None
@@ -63,14 +63,12 @@ class PromptTeacher:
                 raise FeedbackInterrupted(np.array(answers, np.float64)) from stop
             yield answers[-1]
 
-    def _answer(self, question: str) -> float:
-        while True:
-            typed = self.ask(question).strip().lower()
+    def _answer(self, prompt: str) -> float:
+        while (typed := self.ask(prompt).strip().lower()) not in KEYS:
             if typed == "q":
                 raise KeyboardInterrupt
-            if typed in KEYS:
-                return KEYS[typed]
             self._write(f"{typed!r} is none of the keys.")
+        return KEYS[typed]
 
     def _present(self, clips: Clips, number: int) -> None:
         if self.show is not None:
@@ -92,11 +90,11 @@ class PromptTeacher:
 def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = BLOCKS) -> str:
     """Two clips as one line per number in their observations and actions, side by side.
 
-    Both sides of a line share its scale, whose ends are written behind it. Padded steps are blank.
-    The environment's reward is not shown: the person is to judge, not to read it off.
+    Both clips of a line share its scale, whose ends are written behind it. Padded steps are blank.
+    The environment's reward is not shown: the person is to decide, not to read it off.
 
     Args:
-        clips: `[2, L]`
+        clips: `[2, L]`.
         width: columns for each clip; of longer ones, steps are left out.
         rows: lines at most; what is left out is counted.
         levels: characters from low to high.
@@ -111,11 +109,11 @@ def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = B
     named = _columns(clips)
     label = max((len(name) for name, _ in named[:rows]), default=0)
     steps = clips.mask.shape[1]
-    chosen = np.linspace(0, steps - 1, min(steps, width)).round().astype(np.int64)
-    side = max(len(chosen), len("right"))
+    visible = np.linspace(0, steps - 1, min(steps, width)).round().astype(np.int64)
+    side = max(len(visible), len("right"))
     lines = [f"{'':{label}}  {'left':{side}}  {'right':{side}}".rstrip()]
     for name, values in named[:rows]:
-        left, right, ends = _line(values[:, chosen], clips.mask[:, chosen], levels)
+        left, right, ends = _line(values[:, visible], clips.mask[:, visible], levels)
         lines.append(f"{name:{label}}  {left:{side}}  {right:{side}}  {ends}")
     if len(named) > rows:
         lines.append(f"and {len(named) - rows} more; pass `show` to see them in another way")
@@ -124,14 +122,10 @@ def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = B
 
 def _columns(clips: Clips) -> list[tuple[str, Array]]:
     """Names and `[2, L]` values of each number in observations and actions."""
-    observations = clips.observations
-    named = (
-        {f"observation {key}": array for key, array in observations.items()}
-        if isinstance(observations, dict)
-        else {"observation": observations}
-    )
+    seen = clips.observations
+    keyed = {"": seen} if not isinstance(seen, dict) else {f" {key}": seen[key] for key in seen}
     columns = []
-    for name, array in {**named, "action": clips.actions}.items():
+    for name, array in [*((f"observation{k}", keyed[k]) for k in keyed), ("action", clips.actions)]:
         flat = array.reshape(*array.shape[:2], -1)  # [2, L, *] to [2, L, F]
         columns += [(f"{name} {i}", flat[..., i]) for i in range(flat.shape[-1])]
     return columns

@@ -1,6 +1,6 @@
 """The extension points of asking and answering; plain functions implement the first three.
 
-Beside them is how a teacher stops in the middle of its queries without losing the answers it has.
+Beside them are the two ways in which a teacher stops half-way without losing the answers it has.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from preferl.shapes import FloatArray, IntArray
 
 
 class Scorer(Protocol):
-    """Scores segments, once per member: what active selection asks about disagreement."""
+    """Scores segments, once per member: what active selection needs to find disagreement."""
 
     def __call__(self, segments: Segments) -> FloatArray:
         """`[E, N]` scores; differences are preference logits."""
@@ -32,10 +32,10 @@ class PairSampler(Protocol):
 
 @runtime_checkable
 class WantsSegments(Protocol):
-    """A sampler that says among how many segments it wants to choose; others need not."""
+    """A sampler that wants to choose among a certain number of segments; others need not."""
 
-    def segments_for(self, questions: int) -> int:
-        """How many segments to draw for it when so many questions are to be asked."""
+    def segments_for(self, queries: int) -> int:
+        """How many segments to draw for it when so many queries are to be put."""
         ...
 
 
@@ -57,10 +57,10 @@ class SingleAnswers(Protocol):
 
 
 class Feedback(Protocol):
-    """Takes questions and sooner or later has answers: the seam between all modes."""
+    """Takes queries and sooner or later has answers: the seam between all modes."""
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Take questions; hands back nothing, since people answer when they like."""
+        """Take queries; returns nothing, since people answer when they like."""
         ...
 
     def comparisons(self) -> Comparisons:
@@ -82,7 +82,7 @@ class LastingFeedback(Protocol):
         ...
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Take questions as `ask` does, but for those that were put after query `since`."""
+        """Take queries as `ask` does, but for those that were put after query `since`."""
         ...
 
 

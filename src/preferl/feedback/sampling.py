@@ -1,6 +1,10 @@
-"""Which pairs to ask about: any two, or those on which the members of an ensemble disagree.
+"""Which pairs to ask about: any two, or those whose answers would tell the most.
 
-Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4.
+Acquisition functions map what the members of an ensemble predict to how much an answer would tell,
+`[E, P]` preference logits to `[P]` values. The logits are the log-odds of the probabilities that
+the fitted likelihood gives; variances raise `FeedbackError` for fewer than two members. Christiano
+et al., "Deep RL from human preferences" (2017), section 2.2.4, asks where predicted preferences
+disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy.
 """
 
 from collections.abc import Callable
@@ -12,16 +16,79 @@ import numpy as np
 
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_in
-from preferl.feedback.acquisition import Acquisition, probability_variance
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.protocols import PairSampler, WantsSegments
 from preferl.shapes import FloatArray, IntArray
+
+Acquisition = Callable[[FloatArray], FloatArray]
+"""`[E, P]` preference logits to `[P]` values, the largest of which are asked first."""
 
 MaybeScorer = Callable[[Segments], FloatArray | None]
 """A scorer that may answer None as long as there is no reward model to score with."""
 
 MOST_OVERSAMPLING = 1e6
-"""More candidates per question than anyone scores; larger settings are mistakes."""
+"""More candidates per query than anyone scores; larger settings are mistakes."""
+
+
+def logit_variance(logits: FloatArray) -> FloatArray:
+    """Unbiased variance of the logits over members.
+
+    Without noise in the likelihood it keeps growing with the size of the scores, so it favours
+    pairs of which every member is sure, but not equally sure.
+
+    >>> logit_variance(np.array([[1.0, 2.0], [3.0, 2.0]])).tolist()
+    [2.0, 0.0]
+    """
+    return np.asarray(_members(logits).var(axis=0, ddof=1))
+
+
+def probability_variance(logits: FloatArray) -> FloatArray:
+    """Population variance of the predicted preferences over members, at most 0.25.
+
+    >>> probability_variance(np.array([[-1000.0, 0.0], [1000.0, 0.0]])).tolist()
+    [0.25, 0.0]
+    """
+    return np.asarray(sigmoid(_members(logits)).var(axis=0))
+
+
+def label_variance(logits: FloatArray) -> FloatArray:
+    """`p (1 - p)` for the share `p` of members that prefer the first; an undecided one is half.
+
+    >>> label_variance(np.array([[0.1, 5.0], [-9.0, 5.0]])).tolist()
+    [0.25, 0.0]
+    """
+    share = np.heaviside(_members(logits), 0.5).mean(axis=0)
+    return np.asarray(share * (1 - share))
+
+
+def entropy(logits: FloatArray) -> FloatArray:
+    """Mean over members of the entropy of each one's preference, in nats, at most log 2.
+
+    It asks where members are unsure rather than where they disagree, so one member is enough.
+
+    >>> entropy(np.array([[0.0, 1000.0]])).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    size = np.minimum(np.abs(np.asarray(logits, np.float64)), 700.0)  # exp(-700) is not yet 0
+    against = np.exp(-size)
+    return np.asarray((np.log1p(against) + size * against / (1 + against)).mean(axis=0))
+
+
+def sigmoid(logits: FloatArray) -> FloatArray:
+    """The probability behind a logit, without overflow."""
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
+
+
+def _members(logits: FloatArray) -> FloatArray:
+    logits = np.asarray(logits, np.float64)
+    if logits.ndim != 2 or len(logits) < 2:
+        raise FeedbackError.mismatch(
+            "members of the reward model",
+            expected="at least 2, since one alone has no variance",
+            got=f"logits of shape {logits.shape}",
+            fix="Train an ensemble, choose `entropy`, or ask with UniformPairs.",
+        )
+    return logits
 
 
 @final
@@ -60,9 +127,9 @@ class UniformPairs:
             )
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
-    def segments_for(self, questions: int) -> int:
-        """Two for each question, so that each is shown once."""
-        return 2 * questions
+    def segments_for(self, queries: int) -> int:
+        """Two for each query, so that each is shown once."""
+        return 2 * queries
 
 
 @final
@@ -73,12 +140,11 @@ class InformativePairs:
     Attributes:
         scorer: `[E, N]` scores of segments, such as `RewardFunction.scores`. None, or a scorer
             that gives None, draws uniformly: there is no reward model before the first answers.
-        acquisition: what makes a pair worth asking; the disagreement of predicted preferences by
+        acquisition: what makes a pair informative; the disagreement of predicted preferences by
             default, as in DRLHP.
         oversampling: pairs drawn for each one asked, at least 1; 10 as in B-Pref.
         likelihood: how differences of scores become probabilities, such as
-            `RewardFunction.likelihood`, or a function that gives the current one. The acquisition
-            sees the log-odds of those probabilities.
+            `RewardFunction.likelihood`, or a function that gives the current one.
 
     Raises:
         ConfigError: oversampling below 1.
@@ -102,50 +168,47 @@ class InformativePairs:
         scores = None if self.scorer is None or count == 0 else self.scorer(segments)
         if scores is None:
             return UniformPairs()(segments, count, rng)
-        drawn = oversampled(segments, count, self.oversampling)
-        candidates = UniformPairs()(segments, drawn, rng)
+        pairs = UniformPairs()(segments, oversampled(segments, count, self.oversampling), rng)
         scores = finite_table("scores of segments", scores, None, len(segments))
-        logits = scores[:, candidates[:, 0]] - scores[:, candidates[:, 1]]  # [E, candidates]
+        logits = scores[:, pairs[:, 0]] - scores[:, pairs[:, 1]]  # [E, candidates]
         known = self.likelihood
         likelihood = known if isinstance(known, Likelihood) else known()
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
-        if value.shape != (len(candidates),) or np.isnan(value).any():
+        if value.shape != (len(pairs),) or np.isnan(value).any():
             raise FeedbackError.mismatch(
                 "acquisition",
-                expected=f"one number per pair, shape ({len(candidates)},)",
-                got="NaN" if value.shape == (len(candidates),) else f"shape {value.shape}",
+                expected=f"one number per pair, shape ({len(pairs)},)",
+                got="NaN" if value.shape == (len(pairs),) else f"shape {value.shape}",
             )
-        return candidates[np.argsort(-value, kind="stable")[:count]]
+        return pairs[np.argsort(-value, kind="stable")[:count]]
 
-    def segments_for(self, questions: int) -> int:
+    def segments_for(self, queries: int) -> int:
         """Two for each pair that is drawn."""
-        return ceil(2 * questions * self.oversampling)
+        return ceil(2 * queries * self.oversampling)
 
 
-def segments_wanted(
-    sampler: PairSampler | None, questions: int, *, oversampling: float = 1.0
-) -> int:
+def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
     """How many segments to draw for a sampler to choose from.
 
     Args:
-        sampler: is asked, where it says so (`WantsSegments`); a plain function and None do not.
-        questions: to be asked about them, at least 0.
-        oversampling: pairs to draw for each question where the sampler does not say, at least 1.
+        sampler: asked if it is a `WantsSegments`; a plain function and None are not.
+        queries: to be asked about the segments, at least 0.
+        oversampling: pairs to draw for each query for any other sampler, at least 1.
 
     Raises:
-        FeedbackError: a sampler that wants less than two segments for a question, or no number.
+        FeedbackError: a sampler that wants fewer than two segments for a query, or no number.
 
     >>> segments_wanted(InformativePairs(oversampling=10), 5)
     100
     """
     asked: object = sampler  # two protocols are no contradiction, though mypy takes them for one
     if not isinstance(asked, WantsSegments):
-        return ceil(2 * questions * oversampling)
-    wanted: Any = asked.segments_for(questions)
-    if not isinstance(wanted, int | np.integer) or wanted < (2 if questions else 0):
+        return ceil(2 * queries * oversampling)
+    wanted: Any = asked.segments_for(queries)
+    if not isinstance(wanted, int | np.integer) or wanted < (2 if queries else 0):
         raise FeedbackError.mismatch(
-            f"segments_for({questions}) of {type(sampler).__name__}",
-            expected="a whole number of at least 2, since a question shows two",
+            f"segments_for({queries}) of {type(sampler).__name__}",
+            expected="a whole number of at least 2, since a query shows two",
             got=wanted,
         )
     return int(wanted)
@@ -185,17 +248,10 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
 def finite_table(
     what: str, values: FloatArray, rows: int | None, columns: int | None
 ) -> FloatArray:
-    """`[rows, columns]` numbers as floats; None for a side that may have any length.
-
-    Raises:
-        FeedbackError: another shape, NaN or infinity.
-    """
+    """`[rows, columns]` finite numbers as floats, or `FeedbackError`; None is any length."""
     values = np.asarray(values, np.float64)
-    wanted = (rows, columns)
-    fits = values.ndim == 2 and all(
-        n in (None, size) for n, size in zip(wanted, values.shape, strict=True)
-    )
-    finite = bool(np.isfinite(values).all())
+    fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
+    finite = np.isfinite(values).all()
     if not fits or not finite:
         raise FeedbackError.mismatch(
             what,

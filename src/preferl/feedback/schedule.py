@@ -1,4 +1,4 @@
-"""How many questions when: a plan whose steps and questions add up to what was asked for.
+"""How many queries when: a plan whose steps and queries add up to what was asked for.
 
 The schedules are those of imitation's preference comparisons; the hyperbola follows Christiano et
 al., "Deep RL from human preferences" (2017), appendix A.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isfinite
-from typing import Literal, final
+from typing import Literal, final, get_args
 
 import numpy as np
 
@@ -52,77 +52,75 @@ def inverse_quadratic(elapsed: float) -> float:
     return 1 / (1 + elapsed**2)
 
 
-_NAMED: dict[str, Schedule] = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}
-
-
 @final
 @dataclass(frozen=True)
-class Turn:
-    """One round of act, ask and fit.
+class PlannedIteration:
+    """One round of act, ask and fit that is to come.
 
     Attributes:
         steps: environment steps to take, over all parallel environments.
-        questions: pairs to ask about afterwards; 0 asks nothing.
+        queries: pairs to ask about afterwards; 0 asks nothing.
         candidates: segments to cut for choosing those pairs from; 0 where nothing is asked.
     """
 
     steps: int
-    questions: int
+    queries: int
     candidates: int
 
 
 def plan(
     *,
     steps: int,
-    questions: int,
-    turns: int,
+    queries: int,
+    iterations: int,
     schedule: ScheduleName | Schedule = "hyperbolic",
     initial_fraction: float = 0.1,
     initial_steps: int = 0,
     oversampling: float = 1.0,
     sampler: PairSampler | None = None,
-) -> list[Turn]:
-    """Spread steps and questions over `1 + turns` turns; both add up exactly.
+) -> list[PlannedIteration]:
+    """Spread steps and queries over `1 + iterations` iterations; both add up exactly.
 
-    The first turn takes `initial_steps` without learning and asks the initial share. In each turn
-    after it the policy learns; all but the last then ask their part of the rest. The last asks
-    nothing, so that the policy has learnt from every answer.
+    The first iteration takes `initial_steps` without learning and asks the initial share. In each
+    one after it the policy learns; all but the last then ask their part of the rest. The last asks
+    nothing, so that the policy has learned from every answer.
 
     Args:
         steps: environment steps in total, the initial ones included.
-        questions: pairs asked about in total. With a single turn all of them are initial.
-        turns: turns in which the policy learns, at least 1. Their steps differ by at most one.
+        queries: in total. With a single iteration all of them are initial.
+        iterations: those in which the policy learns, at least 1. Their steps differ by at most one.
         schedule: a name, or a function of the share of learning that has elapsed when asking.
-        initial_fraction: share of the questions asked before the policy learns, in [0, 1]; 0.1
-            as in imitation, 0.25 in the DRLHP paper's MuJoCo runs.
-        initial_steps: steps of the untrained policy that the initial questions are about; 0 if
-            there is experience already.
-        oversampling: pairs the sampler draws for each one it asks, at least 1; two segments are
-            cut for each of them, unless the sampler says how many it wants.
-        sampler: that chooses; None says nothing.
+        initial_fraction: share of the queries put before the policy learns, in [0, 1]; 0.1 as in
+            imitation, 0.25 in the DRLHP paper's MuJoCo runs.
+        initial_steps: steps of the untrained policy that the initial queries are about; 0 if there
+            is experience already.
+        oversampling: pairs drawn for each query, at least 1; two segments are cut for each of
+            them, unless the sampler wants another number.
+        sampler: that chooses; None wants no particular number.
 
     Raises:
         ConfigError: a number out of its range, an unknown schedule, or one without weight.
 
-    >>> for turn in plan(steps=1000, questions=20, turns=3, initial_steps=100):
-    ...     turn
-    Turn(steps=100, questions=2, candidates=4)
-    Turn(steps=300, questions=10, candidates=20)
-    Turn(steps=300, questions=8, candidates=16)
-    Turn(steps=300, questions=0, candidates=0)
+    >>> for planned in plan(steps=1000, queries=20, iterations=2, initial_steps=100):
+    ...     planned
+    PlannedIteration(steps=100, queries=2, candidates=4)
+    PlannedIteration(steps=450, queries=18, candidates=36)
+    PlannedIteration(steps=450, queries=0, candidates=0)
     """
-    steps, questions = _count("steps", steps), _count("questions", questions)
-    turns, initial_steps = _count("turns", turns, 1), _count("initial_steps", initial_steps)
+    steps, queries = _count("steps", steps), _count("queries", queries)
+    iterations = _count("iterations", iterations, 1)
+    initial_steps = _count("initial_steps", initial_steps)
     require_in("initial_steps", initial_steps, 0, steps, fix="They are part of `steps`.")
     require_in("initial_fraction", initial_fraction, 0, 1)
     require_in("oversampling", oversampling, 1, MOST_OVERSAMPLING)
-    initial = round(initial_fraction * questions) if turns > 1 else questions
-    later = apportion(_weights(schedule, turns), questions - initial) if turns > 1 else ()
-    taken = [initial_steps, *apportion(np.ones(turns), steps - initial_steps)]
-    asked = [initial, *later, 0]
+    initial = round(initial_fraction * queries) if iterations > 1 else queries
+    later = apportion(_weights(schedule, iterations), queries - initial) if iterations > 1 else ()
+    taken = [initial_steps, *apportion(np.ones(iterations), steps - initial_steps)]
     return [
-        Turn(int(s), int(q), segments_wanted(sampler, int(q), oversampling=oversampling))
-        for s, q in zip(taken, asked, strict=True)
+        PlannedIteration(
+            int(s), int(q), segments_wanted(sampler, int(q), oversampling=oversampling)
+        )
+        for s, q in zip(taken, [initial, *later, 0], strict=True)
     ]
 
 
@@ -152,29 +150,28 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
             raise ConfigError.mismatch("weights", expected="at least one above 0", got=numbers)
         return np.zeros(len(exact), np.int64)
     shares = [total * weight / whole for weight in exact]
-    counts = [int(share) for share in shares]
-    order = sorted(range(len(shares)), key=lambda i: counts[i] - shares[i])
-    for i in order[: total - sum(counts)]:
-        counts[i] += 1
-    return np.array(counts, np.int64)
+    counts = np.array([int(share) for share in shares], np.int64)
+    order = sorted(range(len(shares)), key=lambda i: int(counts[i]) - shares[i])
+    counts[order[: total - counts.sum()]] += 1
+    return counts
 
 
-def _weights(schedule: ScheduleName | Schedule, turns: int) -> FloatArray:
-    """`[turns - 1]` weights at the end of each turn but the last."""
+def _weights(schedule: ScheduleName | Schedule, iterations: int) -> FloatArray:
+    """`[iterations - 1]` weights at the end of each iteration but the last."""
     if isinstance(schedule, str):
-        if schedule not in _NAMED:
-            expected = f"one of {', '.join(_NAMED)}, or a function"
+        if schedule not in get_args(ScheduleName):
+            expected = f"one of {', '.join(get_args(ScheduleName))}, or a function"
             raise ConfigError.mismatch("schedule", expected=expected, got=repr(schedule))
-        schedule = _NAMED[schedule]
-    moments = np.arange(1, turns) / turns
+        schedule = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}[schedule]
+    moments = np.arange(1, iterations) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any() or not weights.any():
-        at = float(moments[wrong.argmax()])
+        at = wrong.argmax()
         raise ConfigError.mismatch(
             "schedule",
             expected="weights of at least 0, not all of them 0",
-            got=f"{weights[wrong.argmax()]} at elapsed = {at:g}",
+            got=f"{weights[at]} at elapsed = {moments[at]:g}",
         )
     return weights
 

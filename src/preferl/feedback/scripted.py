@@ -12,7 +12,7 @@ import numpy as np
 
 from preferl.data.segments import Clips, Segments
 from preferl.errors import ConfigError, FeedbackError, require_in
-from preferl.feedback.acquisition import sigmoid
+from preferl.feedback.sampling import sigmoid
 from preferl.shapes import BoolArray, FloatArray
 
 Scale = Literal["deviation", "length"] | float | None
@@ -23,11 +23,10 @@ Scale = Literal["deviation", "length"] | float | None
 class ScriptedTeacher:
     """Prefers the clip with the higher return, as reliably as its settings say.
 
-    A pair goes through these stages, in B-Pref's order: it is declined if neither clip is worth
-    judging; the weighted returns are compared, sharply or by a Boltzmann draw; the answer may be
-    a guess, or turned round by mistake; and returns too close to tell apart are called equal,
-    whatever was answered before. Thresholds look at plain returns, the comparison at weighted
-    ones. Padded steps never count.
+    A pair goes through B-Pref's stages: it is declined if neither clip returns enough; the weighted
+    returns are compared, sharply or by a Boltzmann draw; the answer may be a guess, or turned round
+    by mistake; and plain returns too close to distinguish are called equal, whatever was answered
+    before. Padded steps never count.
 
     Attributes:
         temperature: how much differences of returns are blurred, in units of `scale`. 0 always
@@ -35,16 +34,14 @@ class ScriptedTeacher:
             inverse is B-Pref's rationality.
         scale: what differences of returns are divided by, so that one temperature means the same
             in every environment; returns in the hundreds would otherwise never err.
-            `"deviation"` (the default): their root mean square over the pairs of one call, so
-            that at temperature 1 a typical pair is answered as the reward says three times in
-            four. It depends on nothing but the call, and on which pairs are in it: where they
-            are few, fix it once with `scaled_to`. `"length"`: the steps of a segment, which
-            compares mean rewards. A number: that many units of return. None: nothing.
-        discount: factor in [0, 1] by which each step counts less than the one before it; 1
-            counts all alike.
-        recency: factor in [0, 1] by which each step counts less than the one after it, so that
-            the last counts fully: B-Pref's myopic teacher.
-        sample: draw answers (the default, as people give them), or tell their probabilities.
+            `"deviation"`: their root mean square over the pairs of one call, so that at
+            temperature 1 a typical pair is answered by the reward three times in four; where
+            pairs are few, fix it once with `scaled_to`. `"length"`: the steps of a segment. A
+            number: that many units of return. None: nothing.
+        discount: factor in [0, 1] by which each step counts less than the one before it.
+        recency: factor in [0, 1] by which each step counts less than the one after it, as for
+            B-Pref's myopic teacher.
+        sample: draw answers (the default, as people give them), or return their probabilities.
         guess_rate: share of answers given by tossing a coin, half of which are right by luck;
             DRLHP assumes 0.1 of people.
         error_rate: share of answers turned round; every one of them is wrong if the teacher is
@@ -77,13 +74,16 @@ class ScriptedTeacher:
     largest_logit: float = 50.0
 
     def __post_init__(self) -> None:
-        require_in("temperature", self.temperature, 0, inf)
-        _check_scale(self.scale)
+        for name in ("temperature", "equal_within"):
+            require_in(name, getattr(self, name), 0, inf)
         for name in ("discount", "recency", "guess_rate", "error_rate"):
             require_in(name, getattr(self, name), 0, 1)
+        scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
+        if scale is None or isinstance(scale, str) or not 0 < scale < inf:
+            expected = '"deviation", "length", a positive number or None'
+            raise ConfigError.mismatch("scale", expected=expected, got=repr(self.scale))
         if self.skip_below is not None and self.skip_below != self.skip_below:
             raise ConfigError.mismatch("skip_below", expected="a return or None", got="NaN")
-        require_in("equal_within", self.equal_within, 0, inf)
         if not 0 < self.largest_logit < inf:
             raise ConfigError.mismatch(
                 "largest_logit", expected="a positive number", got=self.largest_logit
@@ -115,27 +115,19 @@ class ScriptedTeacher:
     def skip(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
         """B-Pref's: declines pairs that both show next to nothing of the task.
 
-        The threshold lies at `margin` of the way from `worst` to `typical`. B-Pref has worst = 0,
-        which turns its skipping off where returns are negative.
-
         Args:
             typical: mean return of a segment, say `segments.returns().mean()`; B-Pref takes the
                 mean return of the last ten episodes by the share of an episode in a segment, and
                 renews it as the policy learns.
-            margin: share in [0, 1].
-            worst: return of a segment that shows nothing; below `typical`.
+            margin: share in [0, 1] of the way from `worst` to `typical` at which the threshold is.
+            worst: return of a segment that shows nothing; below `typical`. B-Pref has 0, which
+                turns its skipping off where returns are negative.
         """
         return cls(temperature=0, skip_below=worst + _margin(typical, margin, worst))
 
     @classmethod
     def equal(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
-        """B-Pref's: cannot tell returns apart that differ by less than a margin.
-
-        Args:
-            typical: mean return of a segment, as for `skip`.
-            margin: share in [0, 1] of the way from `worst` to `typical`.
-            worst: return of a segment that shows nothing; below `typical`.
-        """
+        """B-Pref's: cannot tell returns apart that differ by less than a margin; as for `skip`."""
         return cls(temperature=0, equal_within=_margin(typical, margin, worst))
 
     @classmethod
@@ -156,7 +148,7 @@ class ScriptedTeacher:
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
         """`[P, 2, L]` clips to `[P]` preferences; NaN = declined."""
-        chance, settled = self._judge(shown)
+        chance, settled = self._answers(shown)
         if not self.sample:
             return chance
         drawn = (rng.random(len(chance)) < chance).astype(np.float64)
@@ -164,9 +156,9 @@ class ScriptedTeacher:
 
     def probabilities(self, shown: Clips) -> FloatArray:
         """`[P]` chance that the first is preferred; 0.5 where called equal, NaN where declined."""
-        return self._judge(shown)[0]
+        return self._answers(shown)[0]
 
-    def _judge(self, shown: Clips) -> tuple[FloatArray, BoolArray]:
+    def _answers(self, shown: Clips) -> tuple[FloatArray, BoolArray]:
         """Probabilities `[P]`, and `[P]` where they are the answer itself: ties and declines."""
         rewards = _rewards(shown)
         returns = (rewards * shown.mask).sum(-1)  # [P, 2]
@@ -177,7 +169,10 @@ class ScriptedTeacher:
             equal |= difference == 0
             chance = 0.5 * (1 + np.sign(difference))
         else:
-            chance = sigmoid(self._logits(difference, weighted, rewards.shape[-1]))
+            scale = _scale(self.scale, difference, weighted, rewards.shape[-1])
+            with np.errstate(over="ignore"):  # infinite logits are bounded next
+                logits = difference / scale / self.temperature
+            chance = sigmoid(np.clip(logits, -self.largest_logit, self.largest_logit))
         chance = (1 - self.guess_rate) * chance + self.guess_rate / 2
         chance = (1 - self.error_rate) * chance + self.error_rate * (1 - chance)
         chance = np.where(equal, 0.5, chance)
@@ -192,33 +187,17 @@ class ScriptedTeacher:
         after = np.arange(mask.shape[-1])[::-1]
         return np.asarray(mask * self.discount**before * self.recency**after)
 
-    def _logits(self, difference: FloatArray, returns: FloatArray, length: int) -> FloatArray:
-        scale = _scale(self.scale, difference, returns, length)
-        with np.errstate(over="ignore"):  # infinite logits are bounded next
-            logits = difference / scale / self.temperature
-        return np.asarray(np.clip(logits, -self.largest_logit, self.largest_logit))
-
 
 def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: int) -> float:
-    if scale is None:
-        return 1.0
     if scale == "length":
         return float(length)
     if scale != "deviation":
-        return float(scale)
+        return 1.0 if scale is None else float(scale)
     if not len(difference):
         return 1.0
     # Returns that differ by rounding alone must not be blown up to certain preferences.
     rounding = 1e-9 * float(np.abs(returns).max())
     return max(float(np.sqrt(np.mean(difference**2))), rounding) or 1.0
-
-
-def _check_scale(scale: Scale) -> None:
-    if scale is None or scale in ("deviation", "length"):
-        return
-    if isinstance(scale, str) or not 0 < scale < inf:
-        expected = '"deviation", "length", a positive number or None'
-        raise ConfigError.mismatch("scale", expected=expected, got=repr(scale))
 
 
 def _margin(typical: float, margin: float, worst: float) -> float:

@@ -37,7 +37,7 @@ class Reward(Protocol):
 
     @property
     def members(self) -> int:
-        """`E`, how many opinions `scores` holds."""
+        """`E`, how many members `scores` has."""
         ...
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
@@ -58,9 +58,6 @@ AnyReward = Reward | StepReward
 class PerStep:
     """A function of single steps with the interface of a learned reward; scores are sums.
 
-    Attributes:
-        function: what a step is worth.
-
     >>> reward = PerStep(lambda observations, actions: observations[:, 0])
     >>> reward(np.array([[[1.0], [5.0]]]), np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist()
     [5.0]
@@ -77,9 +74,8 @@ class PerStep:
         return self._of_steps(take(observations, np.s_[:, -1]), actions[:, -1])
 
     def scores(self, segments: Segments) -> FloatArray:
-        """`[1, N]` sums over real steps; each distinct step is asked about once."""
-        starts = range(0, segments.steps, CHUNK)
-        chunks = [slice(start, start + CHUNK) for start in starts]
+        """`[1, N]` sums over real steps; the function sees each distinct step once."""
+        chunks = [slice(start, start + CHUNK) for start in range(0, segments.steps, CHUNK)]
         parts = [
             self._of_steps(take(segments.observations, c), segments.actions[c]) for c in chunks
         ]
@@ -100,20 +96,17 @@ class PerStep:
 
 @final
 @dataclass(frozen=True)
-class Recorded:
-    """The environment's own reward, as far as it was recorded with the segments.
-
-    It can score segments, and cannot pay for steps that were never taken.
-    """
+class RecordedReward:
+    """The environment's own reward as recorded: it scores segments, and knows no other steps."""
 
     context: ClassVar[int] = 1
     members: ClassVar[int] = 1
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Always raises `ConfigError`: recorded rewards belong to recorded steps."""
+        """Raise `ConfigError`, since recorded rewards belong to recorded steps."""
         del observations, actions, mask
         raise ConfigError(
-            "The recorded reward cannot pay for new steps. Pass the true reward as a function: "
+            "The recorded reward is not known for new steps. Pass the true reward as a function: "
             "oracle(lambda observations, actions: ...)."
         )
 
@@ -125,32 +118,28 @@ class Recorded:
 @final
 @dataclass(frozen=True)
 class Negated:
-    """The opposite of another reward.
-
-    Attributes:
-        reward: the other one.
-    """
+    """The opposite of another reward, with its context, members and likelihood."""
 
     reward: Reward
 
     @property
     def context(self) -> int:
-        """That of the other reward."""
+        """`H` of the other reward."""
         return self.reward.context
 
     @property
     def members(self) -> int:
-        """Those of the other reward."""
+        """`E` of the other reward."""
         return self.reward.members
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """That of the other reward, which treats both clips alike."""
+        return likelihood_of(self.reward)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """`[B]` minus the other's rewards."""
         return -self.reward(observations, actions, mask)
-
-    @property
-    def likelihood(self) -> Likelihood:
-        """That of the other reward, which treats both sides alike."""
-        return likelihood_of(self.reward)
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[E, N]` minus the other's scores."""
@@ -158,16 +147,10 @@ class Negated:
 
 
 def as_reward(reward: AnyReward) -> Reward:
-    """A reward as it is, or a plain function of observations and actions as one.
-
-    Args:
-        reward: learned, a control, or a function of `[B, *obs]` and `[B, *act]` that gives `[B]`.
+    """Return a reward as it is, and wrap a plain function of observations and actions.
 
     Raises:
         ModelError: something that cannot be called.
-
-    >>> as_reward(lambda observations, actions: observations[:, 0]).context
-    1
     """
     if isinstance(reward, Reward):
         return reward
@@ -184,18 +167,17 @@ def as_reward(reward: AnyReward) -> Reward:
 def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
     """`[T]` rewards of every step with the history its episode gives it."""
     reward = as_reward(reward)
-    starts = episodes.start_of_step
-    paid = np.empty(episodes.steps)
+    starts, rewards = episodes.start_of_step, np.empty(episodes.steps)
     size = max(1, CHUNK // reward.context)
     for begin in range(0, episodes.steps, size):
         steps = np.arange(begin, min(begin + size, episodes.steps))
         rows, mask = windows_at(steps, starts[steps], reward.context)
-        paid[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
-    return paid
+        rewards[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
+    return rewards
 
 
 def zero() -> PerStep:
-    """Nothing is worth anything: what a policy does if it is never taught."""
+    """Reward nothing: shows what a policy does if it is never taught."""
     return PerStep(_nothing)
 
 
@@ -203,10 +185,7 @@ def random(seed: int = 0) -> PerStep:
     """A fixed random function of observation and action: the same step has always the same reward.
 
     A sum of 32 sine waves (Rahimi and Recht 2007), smooth and bounded by about one, so a policy
-    can chase it as well as a learned one.
-
-    Args:
-        seed: which of all such functions.
+    can chase it as well as a learned one. The seed chooses one of all such functions.
     """
     return PerStep(partial(_waves, seed))
 
@@ -216,23 +195,17 @@ def negated(reward: AnyReward) -> Negated:
     return Negated(as_reward(reward))
 
 
-def oracle(function: StepReward | None = None) -> PerStep | Recorded:
-    """The true reward: the ceiling of what preferences can teach.
+def oracle(function: StepReward | None = None) -> PerStep | RecordedReward:
+    """The true reward, as a function of a step: the ceiling of what preferences can teach.
 
-    Args:
-        function: `[B, *obs]`, `[B, *act]` to `[B]`. Without one, segments are scored by the
-            rewards recorded with them, and new steps cannot be paid.
+    Without a function, segments are scored by the rewards recorded with them, and new steps have
+    no reward.
     """
-    return Recorded() if function is None else PerStep(function)
+    return RecordedReward() if function is None else PerStep(function)
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:
-    """What a learned reward must do better than, by name: random, negated and zero.
-
-    Args:
-        reward: the learned one.
-        seed: of the random one.
-    """
+    """What a learned reward must do better than, by name; the seed is that of `random`."""
     return {"random": random(seed), "negated": negated(reward), "zero": zero()}
 
 
@@ -248,15 +221,13 @@ def _nothing(observations: Observations, actions: Array) -> FloatArray:
 
 
 def _waves(seed: int, observations: Observations, actions: Array) -> FloatArray:
-    columns = [_flat(array) for array in (*leaves(observations), actions)]
-    inputs = np.concatenate(columns, axis=1)  # [B, features]
+    columns = [  # [B, features] each; pixels in [0, 1]
+        np.asarray(array, np.float64).reshape(len(array), -1) / (255 if array.dtype == "u1" else 1)
+        for array in (*leaves(observations), actions)
+    ]
+    inputs = np.concatenate(columns, axis=1)
     frequencies, phases, weights = _drawn(seed, inputs.shape[1])
     return np.asarray(np.sin(inputs @ frequencies + phases) @ weights)
-
-
-def _flat(array: Array) -> FloatArray:
-    scale = 255 if array.dtype == np.uint8 else 1
-    return np.asarray(array, np.float64).reshape(len(array), -1) / scale  # [B, features]
 
 
 @lru_cache(maxsize=8)

@@ -1,92 +1,64 @@
-"""Learning while acting (stable-baselines3)."""
+"""Learning while acting (stable-baselines3).
 
-from preferl.online.acting import record
-from preferl.online.algorithm_configs import PPOConfig, SACConfig
-from preferl.online.algorithms import build_algorithm, make_environments, use_threads
-from preferl.online.callbacks import FeedbackCallback
-from preferl.online.checkpoint import Resumed, resume_run, save_run
-from preferl.online.config import OnlineConfig
-from preferl.online.dataset import record_dataset
-from preferl.online.dataset_config import DatasetConfig
-from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.feedback_core import FeedbackCore
-from preferl.online.feedback_env import (
-    EpisodeRecorder,
-    FeedbackVecEnv,
-    LearnedRewardVecEnv,
-    RecordsStates,
-)
-from preferl.online.learner import PolicyLearner, SB3Learner
-from preferl.online.lengths import VariableLengthWarning
-from preferl.online.loop import learn_from_preferences
-from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
-from preferl.online.replay import relabel_replay
-from preferl.online.report import IterationReport, OnlineReport, TurnReport
-from preferl.online.reward_computer import Reward, StateEntropyBonus
-from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
-from preferl.online.save_callback import SaveRunCallback
-from preferl.online.saving import load_policy, save_policy
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
-from preferl.online.single_env import HumanPreferencesEnvWrapper
-from preferl.online.supervise import launch
-from preferl.online.supervisor import SuperviseConfig, Supervisor
-from preferl.online.vector_env import FeedbackVectorEnv
-from preferl.training.checkpoint_folder import has_run
-from preferl.worlds.atari import make_atari
+Names are imported when they are first used, so that settings load no torch.
+"""
 
-__all__ = [
-    "BeforeFirstReward",
-    "DatasetConfig",
-    "EpisodeRecorder",
-    "ExplorationPolicy",
-    "FeedbackCallback",
-    "FeedbackConfig",
-    "FeedbackCore",
-    "FeedbackVecEnv",
-    "FeedbackVectorEnv",
-    "Handover",
-    "HandoverCounts",
-    "HumanPreferencesEnvWrapper",
-    "IterationReport",
-    "JudgeConfig",
-    "LearnedRewardVecEnv",
-    "OnlineConfig",
-    "OnlineReport",
-    "PPOConfig",
-    "PolicyLearner",
-    "Predictor",
-    "QueryCounts",
-    "QueryWorker",
-    "RecordsStates",
-    "Resumed",
-    "Reward",
-    "SACConfig",
-    "SB3Learner",
-    "SaveRunCallback",
-    "ServiceConfig",
-    "StateEntropyBonus",
-    "SuperviseConfig",
-    "Supervisor",
-    "TurnReport",
-    "VariableLengthWarning",
-    "build_algorithm",
-    "has_run",
-    "launch",
-    "learn_from_preferences",
-    "load_policy",
-    "make_atari",
-    "make_environments",
-    "random_actions",
-    "record",
-    "record_dataset",
-    "relabel_replay",
-    "resume_run",
-    "run_online",
-    "save_policy",
-    "save_run",
-    "serve_reward",
-    "train_on_true_reward",
-    "use_threads",
-]
+from typing import TYPE_CHECKING
+
+from preferl._optional import lazily
+
+if TYPE_CHECKING:
+    from preferl.online.acting import record as record
+    from preferl.online.algorithms import build_algorithm as build_algorithm
+    from preferl.online.algorithms import make_environments as make_environments
+    from preferl.online.algorithms import use_threads as use_threads
+    from preferl.online.callbacks import FeedbackCallback as FeedbackCallback
+    from preferl.online.checkpoint import Resumed as Resumed
+    from preferl.online.checkpoint import resume_run as resume_run
+    from preferl.online.checkpoint import save_run as save_run
+    from preferl.online.configs import DatasetConfig as DatasetConfig
+    from preferl.online.configs import EvaluationConfig as EvaluationConfig
+    from preferl.online.configs import OnlineConfig as OnlineConfig
+    from preferl.online.configs import PPOConfig as PPOConfig
+    from preferl.online.configs import SACConfig as SACConfig
+    from preferl.online.dataset import record_dataset as record_dataset
+    from preferl.online.exploration import ExplorationPolicy as ExplorationPolicy
+    from preferl.online.exploration import Predictor as Predictor
+    from preferl.online.exploration import random_actions as random_actions
+    from preferl.online.feedback_config import BeforeFirstReward as BeforeFirstReward
+    from preferl.online.feedback_config import FeedbackConfig as FeedbackConfig
+    from preferl.online.feedback_core import FeedbackCore as FeedbackCore
+    from preferl.online.feedback_env import EpisodeRecorder as EpisodeRecorder
+    from preferl.online.feedback_env import FeedbackVecEnv as FeedbackVecEnv
+    from preferl.online.feedback_env import LearnedRewardVecEnv as LearnedRewardVecEnv
+    from preferl.online.feedback_env import RecordsStates as RecordsStates
+    from preferl.online.learner import PolicyLearner as PolicyLearner
+    from preferl.online.learner import SB3Learner as SB3Learner
+    from preferl.online.lengths import VariableLengthWarning as VariableLengthWarning
+    from preferl.online.loop import learn_from_preferences as learn_from_preferences
+    from preferl.online.query_worker import Handover as Handover
+    from preferl.online.query_worker import HandoverCounts as HandoverCounts
+    from preferl.online.query_worker import QueryCounts as QueryCounts
+    from preferl.online.query_worker import QueryWorker as QueryWorker
+    from preferl.online.replay import relabel_replay as relabel_replay
+    from preferl.online.report import IterationReport as IterationReport
+    from preferl.online.report import OnlineReport as OnlineReport
+    from preferl.online.report import TurnReport as TurnReport
+    from preferl.online.reward_computer import Reward as Reward
+    from preferl.online.reward_computer import StateEntropyBonus as StateEntropyBonus
+    from preferl.online.run import run_online as run_online
+    from preferl.online.run import train_on_true_reward as train_on_true_reward
+    from preferl.online.save_callback import SaveRunCallback as SaveRunCallback
+    from preferl.online.saving import load_policy as load_policy
+    from preferl.online.saving import save_policy as save_policy
+    from preferl.online.service import serve_reward as serve_reward
+    from preferl.online.service_config import ServiceConfig as ServiceConfig
+    from preferl.online.single_env import HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper
+    from preferl.online.supervise import launch as launch
+    from preferl.online.supervisor import SuperviseConfig as SuperviseConfig
+    from preferl.online.supervisor import Supervisor as Supervisor
+    from preferl.online.vector_env import FeedbackVectorEnv as FeedbackVectorEnv
+    from preferl.training.checkpoint_folder import has_run as has_run
+    from preferl.worlds.atari import make_atari as make_atari
+else:
+    __getattr__, __dir__, __all__ = lazily(__name__)

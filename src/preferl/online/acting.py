@@ -1,64 +1,59 @@
-"""What a policy does, recorded: whole episodes or so many steps, in several environments."""
+"""Policies as actors, read from files of others as well, and what they do, recorded."""
 
+import warnings
+import zipfile
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
+import stable_baselines3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
-from preferl.evaluation.policies import Policy
+from preferl.errors import CheckpointError, ConfigError, DataError
+from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
 from preferl.online.feedback_env import RecordsStates, outcomes, present_infos, stack_states
+from preferl.online.normalisation import read_vecnormalize
 from preferl.online.recording import Recording
+from preferl.online.saving import load_policy, spaces_alone
+from preferl.reading import parse_json
 from preferl.simulators import Environment, is_mujoco
+
+BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
+"""What statistics beside a zip file are called by RL Zoo and by most others."""
 
 
 def task_environments(env: str, count: int, *, seed: int, states: bool) -> VecEnv:
-    """Copies of the environment in which policies of a task are evaluated.
+    """Copies of the environment in which policies of a task are evaluated, seeded in a row.
 
-    Args:
-        env: id of the environment.
-        count: `V`.
-        seed: of the first; the others follow.
-        states: whether infos tell `state`, see `RecordsStates`.
-
-    Raises:
-        ConfigError: an id that gymnasium does not know.
-        MissingExtraError: the package that has it is not installed.
+    With `states` their infos have `state`, see `RecordsStates`.
     """
-    venv = DummyVecEnv([partial(_make, env, states)] * count)
+
+    def make() -> gymnasium.Env[Any, Any]:
+        made = make_task_env(env)
+        return RecordsStates(made) if states else made
+
+    venv = DummyVecEnv([make] * count)
     venv.seed(seed)
     return venv
 
 
-def _make(env: str, states: bool) -> gymnasium.Env[Any, Any]:
-    made = make_task_env(env)
-    return RecordsStates(made) if states else made
-
-
-def tells_states(env: Environment) -> bool:
-    """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset.
-
-    >>> tells_states(gymnasium.make("CartPole-v1"))
-    True
-    """
+def has_states(env: Environment) -> bool:
+    """Whether moments of it can be drawn again: MuJoCo's, and those with `state`; it is reset."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
 
 def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int = 4) -> Episodes:
-    """At least `steps` steps of a policy, with the environment's rewards.
+    """At least `steps` steps over all parallel environments, with the environment's rewards.
 
-    Args:
-        policy: anything with `predict`; it acts as it was trained to, not greedily.
-        env: id of a registered environment.
-        steps: over all parallel environments.
-        seed: of the environments.
-        environments: how many act in parallel.
+    The policy is anything with `predict`; it acts as it was trained to, not greedily.
     """
     venv = make_environments(env, environments, seed=seed)
     try:
@@ -81,24 +76,20 @@ def act(
     """Let a policy act, and keep all that it did.
 
     Every episode that was begun counts, whichever end first: the first ones to end would be short
-    ones more often than is true.
+    ones more often than is true. Without `episodes`, they are begun until so many `steps` are
+    recorded, and those under way then end if `whole`, and are cut off there if not.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
-            learned from such.
+        policy: its `predict` gets `[V, *obs]`, normalised if it learned from such.
         venv: `V` environments with their own observations, reset here.
         episodes: how many; None counts steps.
-        steps: episodes are begun until so many are recorded.
-        whole: let the episodes under way then end; else they are cut off there.
+        steps: how many, over all environments.
+        whole: keep no episode that is cut off.
         states: record `info["state"]`.
         deterministic: passed to the policy.
         on_progress: called with how much has been recorded, and how much is to be.
-
-    Raises:
-        DataError: the environments gave NaN or infinite numbers.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
-    tell = on_progress or (lambda *_: None)
     observations: Any = venv.reset()
     wanted = venv.num_envs if episodes is None else episodes
     acting, ended = np.arange(venv.num_envs) < wanted, 0
@@ -112,14 +103,106 @@ def act(
         seen = stack_states(present_infos(venv, step.dones, infos)) if states else None
         recording.act(step.actions)
         recording.advance(step.following, step.rewards, states=seen)
-        if len(over):
-            recording.end(over, *outcomes([infos[v] for v in over]))
-            again = step.dones & acting
-            if episodes is None:
-                again &= recording.steps < steps
-            else:  # those under way were begun as well
-                again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
-            recording.begin(which=again)
-            acting, ended = (acting & ~step.dones) | again, ended + len(over)
-            tell(*((min(recording.steps, steps), steps) if episodes is None else (ended, episodes)))
+        if not len(over):
+            continue
+        recording.end(over, *outcomes([infos[v] for v in over]))
+        again = step.dones & acting
+        if episodes is None:
+            again &= recording.steps < steps
+        else:  # those under way were begun as well
+            again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
+        recording.begin(which=again)
+        acting, ended = (acting & ~step.dones) | again, ended + len(over)
+        if on_progress and episodes is None:
+            on_progress(min(recording.steps, steps), steps)
+        elif on_progress:
+            on_progress(ended, wanted)
     return join([part for part in (recording.take(unfinished="cut"),) if part is not None])
+
+
+def load_actor(
+    path: Path | str,
+    *,
+    trust_pickle: bool = False,
+    vecnormalize: Path | str | None = None,
+    device: str = "cpu",
+) -> Policy:
+    """Read a policy that only acts, on observations as the environment gives them.
+
+    It is in a folder of `save_policy`, or in a `.zip` of stable-baselines3 (PPO, A2C, SAC, TD3,
+    DDPG or DQN), which is opened with a warning if it is trusted; see `DatasetConfig`.
+
+    Raises:
+        CheckpointError: no such policy, a damaged one, one of another algorithm, or one whose
+            statistics are missing, damaged or of other observations.
+        ConfigError: a zip file that nobody trusts, or statistics for a folder.
+    """
+    path = Path(path)
+    if not path.is_file():
+        if vecnormalize is not None:
+            raise ConfigError.mismatch(
+                "vecnormalize",
+                expected="a .zip that it belongs to",
+                got=f"{path}, which has statistics of its own if it needs them",
+            )
+        return on_raw_observations(load_policy(path, device=device))
+    if not trust_pickle:
+        raise ConfigError.mismatch(
+            f"policy {path}",
+            expected="a policy folder of a preferl run",
+            got="a file, which holds pickles if it is of stable-baselines3",
+            fix="If you trust its maker, pass --trust-pickle (trust_pickle=True).",
+        )
+    warnings.warn(
+        f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
+        stacklevel=2,
+    )
+    try:
+        actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
+    except Exception as error:  # a foreign pickle fails in whichever way it likes
+        raise CheckpointError.mismatch(
+            f"policy {path}", expected="a whole .zip of stable-baselines3", got=error
+        ) from error
+    return _normalised(path, actor, vecnormalize)
+
+
+def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
+    """The same on raw observations, by the statistics that were named or lie beside it."""
+    beside = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
+    file = Path(statistics) if statistics is not None else next(iter(beside), None)
+    if file is None:
+        # SB3 keeps what was seen before it was normalised, if that was done, for these alone.
+        if isinstance(actor, OnPolicyAlgorithm) and actor._last_original_obs is not None:
+            raise CheckpointError.mismatch(
+                f"statistics of observations for {path}",
+                expected=f"a file {BESIDE[0]}, since it learned in a VecNormalize",
+                got="none beside it",
+                fix="Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=).",
+            )
+        return actor
+    try:
+        normalisation = read_vecnormalize(file)
+        if normalisation is None:
+            return actor
+        env = spaces_alone(actor.observation_space, actor.action_space)
+        return NormalisedPolicy(actor, normalisation.around(env))
+    except (DataError, ValueError, LookupError) as error:
+        raise CheckpointError.mismatch(
+            f"statistics {file}",
+            expected=f"those of the observations of {path}",
+            got=error,
+            fix="Name another file with --vecnormalize (vecnormalize=).",
+        ) from error
+
+
+def _algorithm(path: Path) -> Any:
+    """Which algorithm a zip is of, by the module of its policy; nothing is run for it."""
+    with zipfile.ZipFile(path) as file:
+        about = parse_json(file.read("data"))
+    module = about["policy_class"]["__module__"]
+    names = {name.lower(): name for name in ("SAC", "TD3", "DQN")}
+    kind = next((part for part in module.split(".") if part in names), None)
+    if kind is None and not module.startswith("stable_baselines3.common"):
+        raise ValueError(f"a policy of {module}")
+    name = names[kind] if kind else "PPO" if "n_epochs" in about else "A2C"
+    return getattr(stable_baselines3, name)

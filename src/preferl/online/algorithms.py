@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, require_in
-from preferl.online.algorithm_configs import AlgorithmConfig
+from preferl.online.configs import AlgorithmConfig
 from preferl.registry import ALGORITHMS
 from preferl.simulators import Environment, register_worlds
 
@@ -32,8 +32,7 @@ def build_algorithm(
         config: of a kind that `preferl.registry.ALGORITHMS` has; `hidden` in it are the units of
             each layer, all else is what the algorithm's constructor takes.
         env: where it acts.
-        seed: of networks, actions and environments. stable-baselines3 seeds torch and numpy
-            globally with it.
+        seed: of networks, actions and environments; of torch and numpy globally, by SB3.
         device: where its networks are.
 
     Raises:
@@ -42,9 +41,8 @@ def build_algorithm(
     settings: dict[str, Any] = asdict(config)
     hidden = settings.pop("hidden", None)
     kwargs: dict[str, Any] = {} if hidden is None else {"net_arch": list(hidden)}
-    policy = "MlpPolicy"
-    if isinstance(env.observation_space, spaces.Dict):
-        policy = "MultiInputPolicy"
+    keyed = isinstance(env.observation_space, spaces.Dict)
+    policy = "MultiInputPolicy" if keyed else "MlpPolicy"
     pictures = picture_policy(env.observation_space)
     if pictures is not None:
         policy, kwargs = "CnnPolicy", kwargs | pictures
@@ -66,13 +64,7 @@ def build_algorithm(
 def make_environments(
     env: str, count: int, *, seed: int, wrap: Callable[[Environment], Environment] | None = None
 ) -> VecEnv:
-    """Several copies of a registered environment, seeded one after another.
-
-    Args:
-        env: id of the environment.
-        count: how many.
-        seed: of the first.
-        wrap: put around each of them.
+    """Several copies of a registered environment, seeded in a row, each inside of `wrap`.
 
     Raises:
         ConfigError: an id that gymnasium does not know, or fewer than one copy.
@@ -99,9 +91,7 @@ def use_threads(count: int) -> None:
 class SmallPictures(BaseFeaturesExtractor):
     """Two convolutions and a dense layer, for pictures of 8 to 35 pixels on a side.
 
-    Args:
-        observation_space: pictures with channels first, as stable-baselines3 turns them.
-        features_dim: numbers that a picture becomes.
+    They have their channels first, as stable-baselines3 turns them.
     """
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 64) -> None:
@@ -124,13 +114,8 @@ class SmallPictures(BaseFeaturesExtractor):
 
 
 def picture_policy(space: spaces.Space[Any]) -> dict[str, Any] | None:
-    """What stable-baselines3 is to build for pictures of this space; None if it holds none.
-
-    >>> import numpy as np
-    >>> picture_policy(spaces.Box(0, 255, (84, 84, 4), np.uint8))
-    {}
-    """
+    """What stable-baselines3 is to build for pictures of this space; None if it holds none."""
     if not (isinstance(space, spaces.Box) and is_image_space(space)):
         return None
-    sides = sorted(space.shape)[1:]
-    return {} if sides[0] >= NATURE_SIDE else {"features_extractor_class": SmallPictures}
+    side = sorted(space.shape)[1]  # the smallest is the number of channels
+    return {} if side >= NATURE_SIDE else {"features_extractor_class": SmallPictures}

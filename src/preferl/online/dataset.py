@@ -7,11 +7,10 @@ are mixed in this manner.
 import shutil
 import time
 import warnings
-from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -22,17 +21,16 @@ from preferl.errors import ConfigError
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import evaluate_policy
 from preferl.evaluation.rollout import task_env
-from preferl.online.acting import act, task_environments, tells_states
-from preferl.online.dataset_config import DatasetConfig, Tier
+from preferl.online.acting import act, has_states, load_actor, task_environments
+from preferl.online.configs import DatasetConfig, Tier
 from preferl.online.expert import (
-    ExpertTraining,
     OnProgress,
     algorithm_for,
     expert,
     medium,
     require_trainable,
+    train_expert,
 )
-from preferl.online.foreign_policy import load_actor
 from preferl.online.saving import load_policy
 from preferl.reporting import JsonlSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
@@ -60,12 +58,10 @@ def record_dataset(
     """Record a data set of mixed quality, and leave a folder that holds it.
 
     The folder has the data set in `episodes` (see `load_episodes`), tier after tier as they are
-    mixed, and what is known about it in `result.json`: where each tier begins, its returns, and
-    the mean returns of random actions and of the expert, which scores can be measured against.
-    Checkpoints, what was lived through while training and the versions of everything stay beside
-    it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the last
-    checkpoint or recorded tier. Settings are checked, and the environment is made, before any
-    folder is touched.
+    mixed, and in `result.json` where each tier begins, its returns, and the mean returns of random
+    actions and of the expert, for scores. Checkpoints, the episodes of training and all versions
+    stay beside it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the
+    last checkpoint or tier. No folder is touched before settings and environment are checked.
 
     Args:
         config: what is recorded.
@@ -73,7 +69,7 @@ def record_dataset(
         policy: the expert, in place of training or loading one.
         minari: id of a Minari data set that is written as well, such as `mine/cheetah/mixed-v0`.
         resume: go on with the recording that is in `out`, which must have the same settings.
-        on_progress: told how far things are.
+        on_progress: called with what is done, how far it is, and how far it goes.
 
     Returns:
         What `result.json` holds; after Ctrl-C only `interrupted` and what was being done.
@@ -93,7 +89,7 @@ def record_dataset(
     require_openable(out, resume=resume)  # before what takes long
     if minari is not None:
         require_new_minari(minari)
-    recording = _Recording(config, policy, on_progress or (lambda *_: None))
+    recording = _Recording(config, policy, on_progress)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         try:
             return recording.run(folder, minari)
@@ -104,20 +100,16 @@ def record_dataset(
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
     """Episodes evenly from the first to the last, in their order; all where there are too few.
 
-    Args:
-        episodes: of a training.
-        count: how many; None counts steps.
-        steps: as few as have so many steps.
+    Without a count, as few as have so many steps.
     """
-    counts = range(1, len(episodes) + 1)
+
+    def evenly(number: int) -> IntArray:
+        return np.linspace(0, len(episodes) - 1, number).round().astype(int)
+
     if count is None:
-        enough = (n for n in counts if episodes.lengths[_even(len(episodes), n)].sum() >= steps)
-        count = next(enough, len(episodes))
-    return episodes[_even(len(episodes), min(count, len(episodes)))]
-
-
-def _even(length: int, count: int) -> IntArray:
-    return np.linspace(0, length - 1, count).round().astype(int)
+        counts, lengths = range(1, len(episodes)), episodes.lengths
+        count = next((n for n in counts if lengths[evenly(n)].sum() >= steps), len(episodes))
+    return episodes[evenly(min(count, len(episodes)))]
 
 
 @final
@@ -126,22 +118,24 @@ class _Recording:
 
     _folder: RunFolder
 
-    def __init__(self, config: DatasetConfig, policy: Policy | None, tell: OnProgress) -> None:
+    def __init__(
+        self, config: DatasetConfig, policy: Policy | None, on_progress: OnProgress | None
+    ) -> None:
         self.doing = ""
-        self._config, self._told = config, tell
+        self._config, self._on_progress = config, on_progress
         env = task_env(config.env)()
-        self._states = tells_states(env)
+        self._states = has_states(env)
         self._policies: dict[str, Policy] = {"random": RandomPolicy(env.action_space, config.seed)}
         env.close()
-        if policy is not None:
-            self._policies["expert"] = policy
-        elif config.policy is not None:
-            self._policies["expert"] = load_actor(
+        if policy is None and config.policy is not None:
+            policy = load_actor(
                 config.policy,
                 trust_pickle=config.trust_pickle,
                 vecnormalize=config.vecnormalize,
                 device=config.device,
             )
+        if policy is not None:
+            self._policies["expert"] = policy
         elif not self._has_policies():
             require_trainable(config)
         self._steps: dict[str, int] = {}
@@ -151,38 +145,41 @@ class _Recording:
         """Everything in order; what `result.json` holds."""
         self._folder = folder
         began = time.perf_counter()
-        self._find_policies()
-        tiers = {tier: self._tier(tier) for tier in self._config.amounts}
-        references = {name: self._reference(name, tiers) for name in ("random", "expert")}
-        about = {
-            "env": self._config.env,
-            "seed": self._config.seed,
-            "references": references,
-            "tiers": self._about(tiers),
-        }
-        self._write(join(list(tiers.values())), about, minari)
+        if not self._has_policies():
+            self._train()
+        tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in self._config.amounts}
+        references: dict[str, float | None] = dict.fromkeys(("random", "expert"))
+        for name in references:
+            if name in tiers:
+                references[name] = float(tiers[name].returns.mean())
+            elif name in self._policies:
+                references[name] = self._mean_return(name)
+        about = {"env": self._config.env, "seed": self._config.seed, "references": references}
+        about["tiers"] = self._about(tiers)
+        self._report("writing", 0, 1)
+        episodes, beside = join(list(tiers.values())), about | {"versions": versions()}
+        save_episodes(folder.path("episodes"), episodes, about=beside)
+        if minari is not None:
+            algorithm = None if self._config.policy else type(algorithm_for(self._config)).__name__
+            save_minari(episodes, minari, env=self._config.env, algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
-        self._folder.result(result)
-        shutil.rmtree(self._folder.folder / "tiers", ignore_errors=True)
+        folder.result(result)
+        shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
-    def _find_policies(self) -> None:
-        """Train the expert, and choose who is medium on its way, where they are needed."""
+    def _train(self) -> None:
+        """Train the expert, and find out who is medium on its way."""
         config = self._config
-        if self._has_policies():
-            return
         with closing(JsonlSink(self._folder.path("metrics.jsonl"))) as sink:
-            training = ExpertTraining(
-                config, self._folder, states=self._states, sink=sink, on_progress=self._tell
+            found, self._experience = train_expert(
+                config, self._folder, states=self._states, sink=sink, on_progress=self._report
             )
-            found = training.run()
-        self._experience = training.experience
-        chosen = {"expert": expert(found)}
+        trained = {"expert": expert(found)}
         if "medium" in config.amounts:
-            chosen["medium"] = medium(found, self._judged("random"))
-        self._steps = {name: checkpoint.step for name, checkpoint in chosen.items()}
-        for name, checkpoint in chosen.items():
+            trained["medium"] = medium(found, self._mean_return("random"))
+        for name, checkpoint in trained.items():
+            self._steps[name] = checkpoint.step
             self._policies[name] = load_policy(checkpoint.policy, device=config.device)
 
     def _has_policies(self) -> bool:
@@ -196,50 +193,40 @@ class _Recording:
 
     def _acted(self, tier: Tier) -> Episodes:
         config, amount = self._config, self._config.amounts[tier]
-        episodes = amount if config.unit == "episodes" else None
         venv = task_environments(
             config.env, config.environments, seed=config.seed + SEEDS[tier], states=self._states
         )
-        try:
+        with closing(venv):
             return act(
                 self._policies[tier],
                 venv,
-                episodes=episodes,
+                episodes=amount if config.unit == "episodes" else None,
                 steps=amount,
                 states=self._states,
                 deterministic=config.deterministic,
-                on_progress=partial(self._tell, f"recording {tier}"),
+                on_progress=partial(self._report, f"recording {tier}"),
             )
-        finally:
-            venv.close()
 
     def _replay(self) -> Episodes:
-        lived, amount = self._experience, self._config.amounts["replay"]
-        if lived is None:
+        known, amount, unit = self._experience, self._config.amounts["replay"], self._config.unit
+        if known is None:
             raise ConfigError.mismatch(
                 "replay",
                 expected="episodes that ended while training",
                 got="none",
                 fix="Train for longer than an episode, or leave replay out of the mix.",
             )
-        by_episodes = self._config.unit == "episodes"
-        found = spread(lived, count=amount) if by_episodes else spread(lived, steps=amount)
-        if (len(found) if by_episodes else found.steps) < amount:
+        found = spread(known, count=amount if unit == "episodes" else None, steps=amount)
+        if (len(found) if unit == "episodes" else found.steps) < amount:
             warnings.warn(
-                f"replay: {amount:,} {self._config.unit} were asked for, and training made only "
-                f"{len(lived):,} episodes of {lived.steps:,} steps; all of them are taken.",
+                f"replay: {amount:,} {unit} were asked for, and training made only "
+                f"{len(known):,} episodes of {known.steps:,} steps; all of them are taken.",
                 stacklevel=2,
             )
         return found
 
-    def _reference(self, name: str, tiers: Mapping[Tier, Episodes]) -> float | None:
-        """Mean return: of the tier, or of a few episodes where that is not recorded."""
-        if name in tiers:
-            return float(tiers[cast("Tier", name)].returns.mean())
-        return self._judged(name) if name in self._policies else None
-
-    def _judged(self, name: str) -> float:
-        self._tell(f"judging {name}", 0, 1)
+    def _mean_return(self, name: str) -> float:
+        self._report(f"evaluating {name}", 0, 1)
         return evaluate_policy(
             self._policies[name],
             task_env(self._config.env),
@@ -248,7 +235,7 @@ class _Recording:
             deterministic=self._config.deterministic,
         ).mean
 
-    def _about(self, tiers: Mapping[Tier, Episodes]) -> list[dict[str, Any]]:
+    def _about(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
         """A row per tier, in their order."""
         firsts = np.cumsum([0, *(len(episodes) for episodes in tiers.values())])
         return [
@@ -266,14 +253,7 @@ class _Recording:
             for first, (name, episodes) in zip(firsts, tiers.items(), strict=False)
         ]
 
-    def _write(self, episodes: Episodes, about: dict[str, Any], minari: str | None) -> None:
-        self._tell("writing", 0, 1)
-        about = about | {"versions": versions()}
-        save_episodes(self._folder.path("episodes"), episodes, about=about)
-        if minari is not None:
-            algorithm = None if self._config.policy else type(algorithm_for(self._config)).__name__
-            save_minari(episodes, minari, env=self._config.env, algorithm=algorithm, about=about)
-
-    def _tell(self, doing: str, done: int, total: int) -> None:
+    def _report(self, doing: str, done: int, total: int) -> None:
         self.doing = doing
-        self._told(doing, done, total)
+        if self._on_progress:
+            self._on_progress(doing, done, total)

@@ -4,13 +4,16 @@ Some of them stand for a quality of behaviour: the best, and one a third of the 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import gymnasium
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
@@ -19,10 +22,9 @@ from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.online.acting import task_environments
-from preferl.online.algorithm_configs import AlgorithmConfig, PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm
 from preferl.online.checkpoint import resume_run, save_run
-from preferl.online.dataset_config import DatasetConfig
+from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig
 from preferl.online.feedback_env import EpisodeRecorder
 from preferl.online.saving import save_policy
 from preferl.reading import read_object, reading
@@ -31,12 +33,12 @@ from preferl.runs import RunFolder
 from preferl.training.checkpoint_folder import has_run, require_own
 
 OnProgress = Callable[[str, int, int], None]
-"""Told what is being done, in a few words, how much of it is done, and how much there is."""
+"""Called with what is being done, in a few words, how much of it is done, and how much there is."""
 
-JUDGE_SEED = 30_000
-"""Of the first episode that a checkpoint is judged by, beyond the seed of the run."""
+EVALUATION_SEED = 30_000
+"""Of the first episode by which a checkpoint is evaluated, beyond the seed of the run."""
 
-TELL_EVERY = 100
+REPORT_EVERY = 100
 """Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
 
 MEDIUM = 1 / 3
@@ -45,152 +47,109 @@ MEDIUM = 1 / 3
 
 @final
 @dataclass(frozen=True)
-class Checkpoint:
-    """A policy on the way to the expert.
+class TrainedPolicy:
+    """A policy on the way to the expert."""
 
-    Attributes:
-        step: environment steps before it.
-        mean: return of its judged episodes, with its most likely actions.
-        policy: its folder, for `load_policy`.
+    step: int  # environment steps before it
+    mean: float  # return of its most likely actions
+    policy: Path  # its folder, for `load_policy`
+
+
+def train_expert(
+    config: DatasetConfig,
+    folder: RunFolder,
+    *,
+    states: bool,
+    sink: MetricSink,
+    on_progress: OnProgress,
+) -> tuple[Sequence[TrainedPolicy], Episodes | None]:
+    """Train in slices; after each, a policy, its evaluation and the episodes are kept in a folder.
+
+    What is there of an interrupted training goes on from the last slice, see `resume_run`. With
+    `states`, episodes hold what it takes to draw a moment again.
+
+    Returns:
+        The checkpoints, to the planned number of steps or the first that is as good as wanted, and
+        the episodes that ended meanwhile, in their order; None without any.
     """
-
-    step: int
-    mean: float
-    policy: Path
-
-
-@final
-class ExpertTraining:
-    """Trains in slices; after each, a policy, its judgement and what was lived through are kept.
-
-    A run that is resumed goes on from the last slice that was kept, see `resume_run`.
-
-    Args:
-        config: of the recording.
-        folder: of the run; what is there of an interrupted training is taken up.
-        states: whether what it takes to draw a moment again is kept.
-        sink: told the judged return at each checkpoint.
-        on_progress: told how far training is.
-
-    Raises:
-        CheckpointError: what is there is damaged.
-        ConfigError: an unknown environment, or actions that the algorithm cannot take.
-        StorageError: what is there is of an older version.
-    """
-
-    def __init__(
-        self,
-        config: DatasetConfig,
-        folder: RunFolder,
-        *,
-        states: bool,
-        sink: MetricSink,
-        on_progress: OnProgress,
-    ) -> None:
-        self._config, self._folder = config, folder
-        self._sink, self._tell = sink, on_progress
-        self._kept = folder.path("training")
-        self.algorithm_config = algorithm_for(config)
-        venv = task_environments(config.env, _parallel(config), seed=config.seed, states=states)
-        self._recorder = EpisodeRecorder(venv, states=states)
-        self._algorithm = self._build()
-        if has_run(self._kept):
-            resume_run(self._kept, self._algorithm)
-        else:
-            require_own(self._kept, 0)
-
-    @property
-    def checkpoints(self) -> tuple[Checkpoint, ...]:
-        """All that were judged, in their order."""
-        return judged(self._folder.folder)
-
-    @property
-    def experience(self) -> Episodes | None:
-        """Episodes that ended while training, in their order; None before the first."""
-        folders = sorted((self._folder.folder / "experience").glob("*"))
-        known = [path for path in folders if int(path.name) <= self._algorithm.num_timesteps]
-        return join([load_episodes(path) for path in known]) if known else None
-
-    def run(self) -> Sequence[Checkpoint]:
-        """Train to the planned number of steps, or until a checkpoint is as good as wanted."""
-        try:
-            if self._algorithm.num_timesteps:
-                self._judge()
-            while not self._done():
-                self._learn()
-                self._keep()
-                self._judge()
-        finally:
-            self._recorder.close()
-        return self.checkpoints
-
-    def _build(self) -> BaseAlgorithm:
-        seed, config = self._config.seed, self.algorithm_config
-        if isinstance(config, SACConfig):  # a larger buffer would only take memory
-            config = replace(config, buffer_size=min(config.buffer_size, self._config.train_steps))
-        algorithm = build_algorithm(config, self._recorder, seed=seed, device=self._config.device)
+    kept, wanted = folder.path("training"), config.target_return
+    count = 1 if isinstance(algorithm_for(config), SACConfig) else 8
+    count = config.training_environments or count
+    venv = task_environments(config.env, count, seed=config.seed, states=states)
+    with closing(EpisodeRecorder(venv, states=states)) as recorder:
+        algorithm = _build(config, recorder, config.train_steps)
         algorithm.set_logger(Logger(folder=None, output_formats=[]))
-        return algorithm
+        if has_run(kept):
+            resume_run(kept, algorithm)
+            _evaluate(config, folder, algorithm, sink)
+        else:
+            require_own(kept, 0)
+        while algorithm.num_timesteps < config.train_steps:
+            known = evaluated(folder.folder)
+            if wanted is not None and known and known[-1].mean >= wanted:
+                break
+            best = max((one.mean for one in known), default=None)
+            doing = "training" + ("" if best is None else f", best return {best:,.0f}")
+            _learn(config, algorithm, partial(on_progress, doing))
+            # In this order, so that a crash between two of them loses nothing that counts.
+            episodes = recorder.take()
+            if episodes is not None:
+                path = folder.path(f"experience/{algorithm.num_timesteps:09d}")
+                save_episodes(path, episodes)
+            save_run(kept, algorithm)
+            _evaluate(config, folder, algorithm, sink)
+    paths = sorted((folder.folder / "experience").glob("*"))
+    whole = [load_episodes(path) for path in paths if int(path.name) <= algorithm.num_timesteps]
+    return evaluated(folder.folder), join(whole) if whole else None
 
-    def _done(self) -> bool:
-        wanted, known = self._config.target_return, self.checkpoints
-        reached = wanted is not None and bool(known) and known[-1].mean >= wanted
-        return reached or self._algorithm.num_timesteps >= self._config.train_steps
 
-    def _learn(self) -> None:
-        config, before = self._config, self._algorithm.num_timesteps
-        ahead = config.checkpoint_every - before % config.checkpoint_every
-        best = max((checkpoint.mean for checkpoint in self.checkpoints), default=None)
-        doing = "training" + ("" if best is None else f", best return {best:,.0f}")
+def _learn(
+    config: DatasetConfig, algorithm: BaseAlgorithm, on_progress: Callable[[int, int], None]
+) -> None:
+    """Learn until the next checkpoint."""
+    before = algorithm.num_timesteps
+    ahead = config.checkpoint_every - before % config.checkpoint_every
 
-        def tell(*_: Any) -> bool:
-            if self._algorithm.num_timesteps % TELL_EVERY == 0:
-                self._tell(doing, self._algorithm.num_timesteps, config.train_steps)
-            return True
+    def on_step(*_: Any) -> bool:
+        if algorithm.num_timesteps % REPORT_EVERY == 0:
+            on_progress(algorithm.num_timesteps, config.train_steps)
+        return True
 
-        self._tell(doing, before, config.train_steps)
-        self._algorithm.learn(
-            min(ahead, config.train_steps - before), callback=tell, reset_num_timesteps=False
-        )
+    on_progress(before, config.train_steps)
+    steps = min(ahead, config.train_steps - before)
+    algorithm.learn(steps, callback=on_step, reset_num_timesteps=False)
 
-    def _keep(self) -> None:
-        """In this order, so that a crash between two of them loses nothing that counts."""
-        name = f"{self._algorithm.num_timesteps:09d}"
-        episodes = self._recorder.take()
-        if episodes is not None:
-            save_episodes(self._folder.path(f"experience/{name}"), episodes)
-        save_run(self._kept, self._algorithm)
 
-    def _judge(self) -> None:
-        """Keep and judge the present policy, unless that is done."""
-        step = self._algorithm.num_timesteps
-        file = self._folder.path(f"judged/{step:09d}.json")
-        if file.is_file():
-            return
-        policy = self._folder.path(f"checkpoints/{step:09d}")
-        save_policy(policy, self._algorithm, self.algorithm_config)
-        report = evaluate_policy(
-            self._algorithm,
-            task_env(self._config.env),
-            episodes=self._config.judge_episodes,
-            seed=self._config.seed + JUDGE_SEED,
-        )
-        self._sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
-        write_json(file, report.to_json())
+def _evaluate(
+    config: DatasetConfig, folder: RunFolder, algorithm: BaseAlgorithm, sink: MetricSink
+) -> None:
+    """Keep and evaluate the present policy, unless that is done."""
+    step = algorithm.num_timesteps
+    file = folder.path(f"judged/{step:09d}.json")
+    if file.is_file():
+        return
+    save_policy(folder.path(f"checkpoints/{step:09d}"), algorithm, algorithm_for(config))
+    report = evaluate_policy(
+        algorithm,
+        task_env(config.env),
+        episodes=config.judge_episodes,
+        seed=config.seed + EVALUATION_SEED,
+    )
+    sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
+    write_json(file, report.to_json())
+
+
+def _build(config: DatasetConfig, env: VecEnv, most_steps: int) -> BaseAlgorithm:
+    algorithm = algorithm_for(config)
+    if isinstance(algorithm, SACConfig):  # a larger buffer would only take memory
+        algorithm = replace(algorithm, buffer_size=min(algorithm.buffer_size, most_steps))
+    return build_algorithm(algorithm, env, seed=config.seed, device=config.device)
 
 
 def require_trainable(config: DatasetConfig) -> None:
-    """Build the environments and the algorithm once, as training will, and let go of them.
-
-    Raises:
-        ConfigError: an unknown environment, or actions that the algorithm cannot take.
-    """
-    venv = task_environments(config.env, 1, seed=config.seed, states=False)
-    algorithm = algorithm_for(config)
-    if isinstance(algorithm, SACConfig):
-        algorithm = replace(algorithm, buffer_size=1)
-    build_algorithm(algorithm, venv, seed=config.seed, device=config.device)
-    venv.close()
+    """Build the environments and the algorithm once, as training will; raise what that raises."""
+    with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
+        _build(config, venv, 1)
 
 
 def algorithm_for(config: DatasetConfig) -> AlgorithmConfig:
@@ -203,43 +162,23 @@ def algorithm_for(config: DatasetConfig) -> AlgorithmConfig:
     return SACConfig() if continuous else PPOConfig(n_steps=256)
 
 
-def _parallel(config: DatasetConfig) -> int:
-    if config.training_environments is not None:
-        return config.training_environments
-    return 1 if isinstance(algorithm_for(config), SACConfig) else 8
+def evaluated(folder: Path) -> tuple[TrainedPolicy, ...]:
+    """The checkpoints of a run that were evaluated, in their order."""
+    found = []
+    for file in sorted((folder / "judged").glob("*.json")):
+        with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
+            mean = PolicyReport.from_json(read_object(file)).mean
+        found.append(TrainedPolicy(int(file.stem), mean, folder / "checkpoints" / file.stem))
+    return tuple(found)
 
 
-def judged(folder: Path) -> tuple[Checkpoint, ...]:
-    """The checkpoints of a run that were judged, in their order.
-
-    Raises:
-        StorageError: a damaged file.
-    """
-    return tuple(
-        Checkpoint(int(file.stem), _mean(file), folder / "checkpoints" / file.stem)
-        for file in sorted((folder / "judged").glob("*.json"))
-    )
-
-
-def expert(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """The one that was judged best, the earlier one of equals."""
+def expert(checkpoints: Sequence[TrainedPolicy]) -> TrainedPolicy:
+    """The one with the best mean return, the earlier one of equals."""
     return max(checkpoints, key=lambda checkpoint: checkpoint.mean)
 
 
-def medium(checkpoints: Sequence[Checkpoint], random: float) -> Checkpoint:
-    """The one nearest to a third of the way from random returns to the expert's, before it.
-
-    Args:
-        checkpoints: in the order of training.
-        random: mean return of random actions.
-
-    Raises:
-        ConfigError: none before the expert.
-
-    >>> ways = [Checkpoint(n, mean, Path()) for n, mean in enumerate((-50.0, 80.0, 120.0, 300.0))]
-    >>> medium(ways, random=0.0).mean
-    80.0
-    """
+def medium(checkpoints: Sequence[TrainedPolicy], random: float) -> TrainedPolicy:
+    """The one nearest to a third of the way from random returns to the expert's, before it."""
     best = expert(checkpoints)
     before = [checkpoint for checkpoint in checkpoints if checkpoint.step < best.step]
     if not before:
@@ -251,8 +190,3 @@ def medium(checkpoints: Sequence[Checkpoint], random: float) -> Checkpoint:
         )
     wanted = random + MEDIUM * (best.mean - random)
     return min(before, key=lambda checkpoint: abs(checkpoint.mean - wanted))
-
-
-def _mean(file: Path) -> float:
-    with reading(file, expected="the judgement of a checkpoint", error=StorageError):
-        return PolicyReport.from_json(read_object(file)).mean

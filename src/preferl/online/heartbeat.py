@@ -1,9 +1,9 @@
-"""Heartbeats of a program, from a thread of its own; they need not wait for its work."""
+"""Heartbeats of a program from a thread of their own, which need not wait for its work."""
 
 import logging
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 from preferl.errors import StorageError
@@ -14,38 +14,25 @@ LOGGER = logging.getLogger(__name__)
 
 
 @final
+@dataclass
 class Heartbeat:
-    """Tells the store every few seconds that a program lives, and how it is.
+    """Writes into the store every few seconds that a program is alive, and its status.
 
-    A thread that beats says nothing about the work beside it, so the work says `pulse` as it goes
-    on; without one for long the state becomes `"stuck"`.
-
-    Args:
-        store: where others look.
-        project_id: for which it works.
-        name: of the program, such as `"reward"`.
-        every: seconds between two heartbeats.
-        stuck_after: seconds without a pulse after which the work counts as stuck.
+    The thread knows nothing of the work beside it, which calls `pulse` as it goes on; after
+    `stuck_after` seconds without a pulse the state becomes `"stuck"`.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        project_id: int,
-        name: str,
-        *,
-        every: float = 5.0,
-        stuck_after: float = 300.0,
-    ) -> None:
-        self._store = store
-        self._about = (project_id, name)
-        self._every = every
-        self._stuck_after = stuck_after
-        self._status = Status()
+    store: Store
+    project_id: int
+    name: str  # of the program, such as `"reward"`
+    every: float = 5.0  # seconds between two heartbeats
+    stuck_after: float = 300.0
+
+    def __post_init__(self) -> None:
+        self._status, self._ended = Status(), False
         self._pulse = time.monotonic()
         self._changed = threading.Event()
-        self._ended = False
-        self._thread = threading.Thread(target=self._beat, name=f"{name}-beats", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name=f"{self.name}-beats", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -61,16 +48,11 @@ class Heartbeat:
         self._thread.join(10)
 
     def pulse(self) -> None:
-        """The work goes on."""
+        """Note that the work goes on."""
         self._pulse = time.monotonic()
 
     def say(self, state: str, **changes: Any) -> None:
-        """How the work is from now on; a change of state is reported at once.
-
-        Args:
-            state: a word, such as `"waiting"`.
-            changes: other fields of the program's `Status`; the rest stays as it was.
-        """
+        """Change fields of the program's `Status`; a change of state is reported at once."""
         self.pulse()
         before = self._status
         self._status = replace(before, state=state, **changes)
@@ -78,20 +60,17 @@ class Heartbeat:
             self._changed.set()
 
     def _beat(self) -> None:
-        while True:
+        last = False
+        while not last:
             self._changed.clear()
             last = self._ended
-            self._report()
-            if last:
-                return
-            self._changed.wait(self._every)
-
-    def _report(self) -> None:
-        idle = time.monotonic() - self._pulse
-        status = replace(self._status, idle=round(idle, 1))
-        if idle > self._stuck_after and status.state != "stopped":
-            status = replace(status, state="stuck")
-        try:
-            self._store.reports.beat(*self._about, status, every=self._every)
-        except StorageError as error:  # nobody is to be stopped by a heartbeat that cannot be given
-            LOGGER.debug("No heartbeat of %s: %s", self._about[1], error)
+            idle = time.monotonic() - self._pulse
+            status = replace(self._status, idle=round(idle, 1))
+            if idle > self.stuck_after and status.state != "stopped":
+                status = replace(status, state="stuck")
+            try:
+                self.store.reports.beat(self.project_id, self.name, status, every=self.every)
+            except StorageError as error:  # a heartbeat that cannot be given stops nobody
+                LOGGER.debug("No heartbeat of %s: %s", self.name, error)
+            if not last:
+                self._changed.wait(self.every)

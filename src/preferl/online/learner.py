@@ -1,7 +1,9 @@
 """Agents that act, improve on a learned reward, and hand back their experience."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -28,9 +30,8 @@ from preferl.online.agent_state import (
     put_agent_back,
     replay_of,
 )
-from preferl.online.algorithm_configs import PPOConfig
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import OnlineConfig, PPOConfig
 from preferl.online.env_state import env_state, put_env_back
 from preferl.online.exploration import ExplorationPolicy, explore
 from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
@@ -46,7 +47,7 @@ class PolicyLearner(Protocol):
     """An agent in its environments, whatever library it comes from."""
 
     def learn(self, steps: int) -> Episodes:
-        """Act for `steps` more environment steps, improve, and give the experience."""
+        """Act for `steps` more environment steps, improve, and return the experience."""
         ...
 
     def explore(self, steps: int) -> Episodes:
@@ -62,9 +63,9 @@ class PolicyLearner(Protocol):
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
 
-    It takes over the algorithm's environment: a `FeedbackVecEnv` that records, and has no store
-    behind it, is put around it, inside `VecNormalize` and SB3's own `VecTransposeImage` if there
-    are any. It learns in slices, as one run would:
+    It puts a recording `FeedbackVecEnv` without a store around the algorithm's environment, inside
+    `VecNormalize` and SB3's own `VecTransposeImage` if there are any. It learns in slices, as one
+    run would:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
     - Steps are counted in environment steps, exploration included. What a rollout takes beyond
@@ -81,12 +82,10 @@ class SB3Learner:
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then and nothing is learned. .05 shows a few unusual clips per round.
-        random_probability: see `ExplorationPolicy`.
-        switch_probability: see `ExplorationPolicy`.
+        random_probability, switch_probability: see `ExplorationPolicy`.
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
-        callback: passed to every `algorithm.learn`.
-        progress_bar: passed to every `algorithm.learn`.
+        callback, progress_bar: passed to every `algorithm.learn`.
 
     Raises:
         ConfigError: a number out of its range, no environment, an environment that has a learned
@@ -109,21 +108,21 @@ class SB3Learner:
     ) -> None:
         require_in("total_steps", total_steps, 1, float("inf"))
         require_in("exploration_fraction", exploration_fraction, 0.0, 1.0)
-        buffer = replay_of(algorithm)
-        if buffer is not None:
+        if (buffer := replay_of(algorithm)) is not None:
             require_relabelling(buffer)
-        self.algorithm = algorithm
-        self.total_steps = total_steps
+        self.algorithm, self.env = algorithm, _installed(algorithm, states)
+        self.total_steps, self.progress_bar = total_steps, progress_bar
         self.exploration_fraction = exploration_fraction
-        self.progress_bar = progress_bar
-        self.env = _installed(algorithm, states)
         self._exploration = ExplorationPolicy(
             algorithm, algorithm.action_space, rng, random_probability, switch_probability
         )
-        self._callback = _Watch(_callbacks(callback))
+        if not isinstance(callback, list | BaseCallback | None):
+            callback = ConvertCallback(callback)
+        callback = [callback] if isinstance(callback, BaseCallback) else callback
+        self._callback = _Watch(callback or [])
         self._asked = 0
         self._unexplored = 0.0  # exploration steps asked for and not yet made; below 0 after extra
-        _stretch_schedules(algorithm, self._remaining)
+        _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
             # SB3 would make a log folder for each slice of a quiet algorithm.
             algorithm.set_logger(Logger(folder=None, output_formats=[]))
@@ -147,14 +146,10 @@ class SB3Learner:
         Raises:
             ConfigError: less than no steps.
         """
-        require_in("steps", steps, 0, float("inf"))
         before = self.steps
-        self._asked += steps
-        try:
+        with self._asking(steps):
             self._explore(self.exploration_fraction * steps)
             self._improve(self._asked - self.steps)
-        finally:
-            self._asked = min(self._asked, self.steps)
         finished = self.env.core.recording.finished_steps
         return self._taken(cut=2 * finished <= self.steps - before)
 
@@ -167,20 +162,15 @@ class SB3Learner:
         Raises:
             ConfigError: less than no steps.
         """
-        require_in("steps", steps, 0, float("inf"))
-        self._asked += steps
-        try:
+        with self._asking(steps):
             self._explore(steps)
-        finally:
-            self._asked = min(self._asked, self.steps)
         return self._taken(cut=True)
 
     def set_reward(self, reward: Reward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
-        It may be a plain function of observations and actions.
-
-        Call it between calls of `learn`, so that no rollout mixes two rewards.
+        It may be a plain function of observations and actions. Call it between calls of `learn`,
+        so that no rollout mixes two rewards.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -193,7 +183,7 @@ class SB3Learner:
     pay = set_reward  # its former name
 
     def snapshot(self) -> dict[str, Any]:
-        """Where agent and environments stand between two calls, for `restore`."""
+        """The state of agent and environments between two calls, for `restore`."""
         return {
             "agent": agent_state(self.algorithm),
             "environment": env_state(_environment(self.algorithm)),
@@ -204,7 +194,7 @@ class SB3Learner:
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: Reward | None) -> None:
-        """Go on from where a learner stood that was built in the same way.
+        """Go on from the snapshot of a learner that was built in the same way.
 
         Args:
             snapshot: of that one.
@@ -222,9 +212,14 @@ class SB3Learner:
         self._unexplored = float(snapshot["unexplored"])
         begin_anew(self.algorithm, snapshot["environment"]["problems"])
 
-    def _remaining(self) -> float:
-        """The share of the whole run that is left, from 1 to 0."""
-        return max(0.0, 1.0 - self.steps / self.total_steps)
+    @contextmanager
+    def _asking(self, steps: int) -> Iterator[None]:
+        require_in("steps", steps, 0, float("inf"))
+        self._asked += steps
+        try:
+            yield
+        finally:  # what was not taken after an interrupt is not asked for again
+            self._asked = min(self._asked, self.steps)
 
     def _explore(self, steps: float) -> None:
         self._unexplored += steps
@@ -256,7 +251,17 @@ class SB3Learner:
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
-        return _no_episodes(self.env) if episodes is None else episodes
+        if episodes is not None:
+            return episodes
+        nothing = blank(self.env.observation_space, (0,))
+        return Episodes(
+            observations=nothing,
+            actions=np.asarray(blank(self.env.action_space, (0,))),
+            rewards=np.zeros(0, np.float32),
+            terminated=np.zeros(0, bool),
+            final_observations=nothing,
+            lengths=np.zeros(0, int),
+        )
 
 
 class _Watch(CallbackList):
@@ -270,20 +275,18 @@ class _Watch(CallbackList):
         return going_on
 
 
+@dataclass(eq=False)
 class _WholeRunSchedule:
-    """A schedule that follows the whole run, not the slice that SB3 counts.
+    """A schedule that follows the whole run, not the slice that SB3 counts."""
 
-    It is saved as the schedule inside, so that a saved algorithm does not hold on to the run.
-    """
-
-    def __init__(self, schedule: Schedule, remaining: Callable[[], float]) -> None:
-        self.schedule = schedule
-        self.remaining = remaining
+    schedule: Schedule
+    remaining: Callable[[], float]
 
     def __call__(self, _remaining_of_slice: float) -> float:
         return self.schedule(self.remaining())
 
     def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
+        """Save the schedule inside, so that a saved algorithm does not hold on to the run."""
         return _itself, (self.schedule,)
 
 
@@ -331,32 +334,20 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
     return env
 
 
-def _callbacks(callback: MaybeCallback) -> list[BaseCallback]:
-    if callback is None:
-        return []
-    if isinstance(callback, list):
-        return callback
-    return [callback if isinstance(callback, BaseCallback) else ConvertCallback(callback)]
-
-
-def _no_episodes(env: VecEnv) -> Episodes:
-    return Episodes(
-        observations=blank(env.observation_space, (0,)),
-        actions=np.asarray(blank(env.action_space, (0,))),
-        rewards=np.zeros(0, np.float32),
-        terminated=np.zeros(0, bool),
-        final_observations=blank(env.observation_space, (0,)),
-        lengths=np.zeros(0, int),
-    )
-
-
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """The agent that a config describes, in its environments.
-
-    Raises:
-        ConfigError: an unknown environment, or actions that the algorithm cannot take.
-    """
-    _warn_of_long_rollouts(config)
+    """The agent that a config describes, in its environments."""
+    if isinstance(config.algorithm, PPOConfig):
+        # An iteration shorter than a rollout does not learn where an earlier one ran ahead.
+        rollout = config.algorithm.n_steps * config.environments
+        learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
+        if learning / config.iterations < rollout:
+            LOGGER.warning(
+                "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
+                "environments), so some will not learn. Take more steps, fewer iterations or "
+                "shorter rollouts.",
+                learning / config.iterations,
+                rollout,
+            )
     wrap = RecordsStates if config.states else None
     env = make_environments(config.env, config.environments, seed=config.seed, wrap=wrap)
     return SB3Learner(
@@ -370,29 +361,8 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     )
 
 
-def _warn_of_long_rollouts(config: OnlineConfig) -> None:
-    """An iteration shorter than a rollout does not learn where an earlier one ran ahead."""
-    if not isinstance(config.algorithm, PPOConfig):
-        return
-    rollout = config.algorithm.n_steps * config.environments
-    learning = (1 - config.exploration_fraction) * (config.steps - config.initial_steps)
-    steps = learning / config.iterations
-    if steps < rollout:
-        LOGGER.warning(
-            "An iteration has %d steps to learn from and a rollout takes %d (n_steps * "
-            "environments), so some will not learn. Take more steps, fewer iterations or shorter "
-            "rollouts.",
-            steps,
-            rollout,
-        )
-
-
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
-    """The reward model and trainer that a config describes, for the learner's spaces.
-
-    Raises:
-        ConfigError: a learner of one's own, whose spaces are unknown.
-    """
+    """The reward model and trainer that a config describes, for the learner's spaces."""
     if not isinstance(learner, SB3Learner):
         raise ConfigError.mismatch(
             "trainer",
@@ -400,8 +370,6 @@ def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
             got=f"none beside a {type(learner).__name__}",
             fix="Build its model for the learner's spaces and pass trainer=.",
         )
-    env = learner.env
-    model = build_reward_model(
-        config.model, env.observation_space, env.action_space, seed=config.seed
-    )
+    known = (learner.env.observation_space, learner.env.action_space)
+    model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

@@ -1,7 +1,10 @@
 """Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
 
+import json
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -10,30 +13,32 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Segments, left_out, sample_segments
+from preferl.data.segments import left_out, sample_segments
 from preferl.errors import CheckpointError, ConfigError, DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
-from preferl.feedback.schedule import Schedule, Turn, plan
-from preferl.functional.combine import Combine, lower_bound, mean
+from preferl.feedback.schedule import PlannedIteration, Schedule, plan
+from preferl.files import write_json, writing
+from preferl.functional.combine import lower_bound, mean
 from preferl.online.agent_state import global_generators, put_generators_back
-from preferl.online.answer_journal import AnswerJournal, Kept
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import OnlineConfig
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
 from preferl.online.lengths import LengthGuard
 from preferl.online.query_worker import build_sampler
 from preferl.online.report import IterationReport, OnlineReport
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
-from preferl.shapes import IntArray
 from preferl.training.checkpoint_folder import (
     ABOUT,
     JOURNAL,
     RESTORE,
     has_run,
     read_checkpoint,
+    read_state,
+    require_same,
     write_checkpoint,
+    write_state,
 )
 from preferl.training.fit import FitReport
 from preferl.training.reward_function import RewardFunction
@@ -68,25 +73,24 @@ def learn_from_preferences(
 ) -> OnlineReport:
     """Teach an agent from comparisons; parts that are not given are built from the config.
 
-    Ctrl-C ends the run after what is under way is put in order; the report says so.
+    Ctrl-C ends the run after what is under way is put in order; the report notes it.
 
     Args:
         config: the whole run.
         teacher: answers instead of the config's scripted one.
-        feedback: takes questions instead of an `InstantFeedback` around the teacher.
+        feedback: takes queries instead of an `InstantFeedback` around the teacher.
         learner: the agent, instead of the config's algorithm.
         trainer: fits the reward, instead of the config's model and trainer.
-        sampler: chooses questions, instead of the config's.
+        sampler: chooses queries, instead of the config's.
         schedule: how densely to ask after each share of the run, instead of the config's.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_turn: its former name.
         on_answers: called with all answers when there are new ones, to keep them safe.
-        checkpoints: folder in which the whole run is kept after each iteration. If one of the same
-            settings is there, it goes on, and comes to what it would have come to without the
-            interruption. Answers of the iteration under way are there from the moment they are
-            given, and are not asked for again. Feedback of one's own keeps its answers itself; what
-            is `LastingFeedback` is not asked again either.
+        checkpoints: folder in which the whole run is kept after each iteration. A run of the same
+            settings goes on from there as if it had never stopped. Answers of the iteration under
+            way are kept at once and not asked for again; feedback of one's own keeps its answers
+            itself, and is not asked again either if it is a `LastingFeedback`.
 
     Raises:
         CheckpointError: what is there is damaged, of other settings, or of an older version.
@@ -95,15 +99,7 @@ def learn_from_preferences(
         DataError: no episode long enough for a clip, or episodes of different length where the
             config refuses them.
     """
-    run = PreferenceLoop(
-        config,
-        teacher=teacher,
-        feedback=feedback,
-        learner=learner,
-        trainer=trainer,
-        sampler=sampler,
-        schedule=schedule,
-    )
+    run = PreferenceLoop(config, teacher, feedback, learner, trainer, sampler, schedule)
     run.sink = sink or run.sink
     run.on_iteration, run.on_answers = on_iteration or on_turn, on_answers
     if checkpoints is not None:
@@ -116,7 +112,7 @@ class Resumable(Protocol):
     """A learner that can go on in another program."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Where it stands between two calls: what `write_state` takes."""
+        """Everything that it depends on between two calls: what `write_state` takes."""
         ...
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
@@ -126,28 +122,15 @@ class Resumable(Protocol):
 
 @final
 class PreferenceLoop:
-    """The parts of a run and what it has come to so far.
+    """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
 
     Building it makes the environments and all networks, and writes nothing, so that settings that
     do not go together are refused before a folder is touched.
-
-    Args:
-        config: the whole run.
-        teacher: as for `learn_from_preferences`, like the other parts.
-        feedback: takes questions.
-        learner: the agent.
-        trainer: fits the reward.
-        sampler: chooses questions.
-        schedule: how densely to ask.
-
-    Raises:
-        ConfigError: settings that do not go together.
     """
 
     def __init__(
         self,
         config: OnlineConfig,
-        *,
         teacher: Teacher | None = None,
         feedback: Feedback | None = None,
         learner: PolicyLearner | None = None,
@@ -163,8 +146,8 @@ class PreferenceLoop:
         )
         self.plan = plan(
             steps=config.steps,
-            questions=config.comparisons,
-            turns=config.iterations,
+            queries=config.comparisons,
+            iterations=config.iterations,
             schedule=schedule or config.schedule,
             initial_fraction=config.initial_fraction,
             initial_steps=config.initial_steps,
@@ -184,47 +167,44 @@ class PreferenceLoop:
         self.experience: Episodes | None = None
         self.iterations: list[IterationReport] = []
         self.guard = LengthGuard(config.variable_length)
-        self.shortest: int | None = None  # of episodes that ended, and of any, as handed over
+        self.shortest: int | None = None  # of episodes that ended, and of any
         self.longest = 0
         self.answers = 0
         self.seconds = 0.0  # of what was resumed
-        self.checkpoints: Path | None = None
-        self.journal: AnswerJournal | None = None
+        self.journal: AnswerJournal | None = None  # beside the checkpoints
         self.given = 0  # answers of the iteration under way, before the interruption
         self.newest: int | None = None  # query of a lasting feedback when the iteration began
 
     def keep_in(self, folder: Path) -> None:
-        """Save after each iteration, and go on from what is there.
-
-        Raises:
-            CheckpointError: what is there is damaged, of other settings, or of an older version.
-            ConfigError: a learner without `snapshot` and `restore`.
-        """
+        """Save after each iteration, and go on from what is there."""
         if not isinstance(self.learner, Resumable):
             raise ConfigError.mismatch(
                 "learner",
                 expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
                 got=type(self.learner).__name__,
             )
-        self.checkpoints = folder
-        run = to_json(self.config)
+        run, feedback = to_json(self.config), self.feedback
         if has_run(folder):
             _require_format(folder)
             self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
-        self.journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
-        if isinstance(self.feedback, InstantFeedback):
-            self._keep_answers(self.feedback, self.journal)
-        elif isinstance(self.feedback, LastingFeedback) and not self.iterations:
-            self.newest = self.journal.begun(self.feedback.newest)
+        self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
+        if isinstance(feedback, InstantFeedback):
+            before = feedback.asked
+            for answers, feedback.rng in journal.read():  # that came after the last checkpoint
+                feedback.remember(answers)
+            self.given = feedback.asked - before
+            feedback.on_answers = lambda new: journal.add(new, feedback.rng)
+        elif isinstance(feedback, LastingFeedback) and not self.iterations:
+            self.newest = journal.begun(feedback.newest)
 
     def through(self) -> OnlineReport:
         """Go through all iterations that are left, or until Ctrl-C."""
-        began = time.perf_counter()
+        began = time.perf_counter() - self.seconds
         interrupted = False
         try:
-            for number, turn in list(enumerate(self.plan))[len(self.iterations) :]:
-                self._iterate(number, turn)
-                self._save(self.seconds + time.perf_counter() - began)
+            for number in range(len(self.iterations), len(self.plan)):
+                self._iterate(number, self.plan[number])
+                self._save(time.perf_counter() - began)
         except KeyboardInterrupt:
             interrupted = True
         return OnlineReport(
@@ -232,36 +212,19 @@ class PreferenceLoop:
             reward=self.reward,
             comparisons=self._comparisons(),
             env_steps=self.learner.steps,
-            seconds=self.seconds + time.perf_counter() - began,
+            seconds=time.perf_counter() - began,
             interrupted=interrupted,
             learner=self.learner,
             experience=self.experience,
         )
 
-    def _keep_answers(self, feedback: InstantFeedback, journal: AnswerJournal) -> None:
-        """Know answers that came after the last checkpoint, and keep the next ones at once."""
-        before = feedback.asked
-        for kept in journal.read():
-            feedback.remember(kept.answers)
-            feedback.rng = kept.rng
-        self.given = feedback.asked - before
-        feedback.on_answers = lambda new: journal.add(Kept(new, feedback.rng))
-
     def _save(self, seconds: float) -> None:
-        """Write a checkpoint; the answers that it holds leave the journal."""
-        if self.checkpoints is None:
+        """Write all that later iterations depend on; answers leave the journal."""
+        if self.journal is None:
             return
-        state, run = self._snapshot() | {"seconds": seconds}, to_json(self.config)
-        steps = self.learner.steps
-        write_checkpoint(self.checkpoints, state, steps=steps, run={"format": FORMAT} | run)
-        if self.journal is not None:
-            self.journal.next_iteration(len(self.iterations))
-
-    def _snapshot(self) -> dict[str, Any]:
-        """Everything that later iterations depend on."""
         scaler = None if self.reward is None else self.reward.scaler
         feedback = self.feedback
-        return {
+        state = {
             "turns": self.iterations,
             "answers": self.answers,
             "lengths": {"shortest": self.shortest, "longest": self.longest},
@@ -277,7 +240,11 @@ class PreferenceLoop:
             "scaler": None if scaler is None else vars(scaler),
             "likelihood": likelihood_of(self.reward).to_json(),
             "generators": global_generators(),
+            "seconds": seconds,
         }
+        run = {"format": FORMAT} | to_json(self.config)
+        write_checkpoint(self.journal.folder.parent, state, steps=self.learner.steps, run=run)
+        self.journal.next_iteration(len(self.iterations))
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.iterations, self.guard.warned = list(state["turns"]), bool(state["warned"])
@@ -295,42 +262,46 @@ class PreferenceLoop:
         self.newest = state["newest"]
         put_generators_back(state["generators"])
 
-    def _iterate(self, number: int, turn: Turn) -> None:
+    def _iterate(self, number: int, planned: PlannedIteration) -> None:
         """One round of act, ask and fit."""
-        act = self.learner.learn if number else self.learner.explore
-        episodes = act(turn.steps)
+        episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
         self._remember(episodes)
-        fit = self._ask_and_fit(turn, first=number == 0) if turn.questions else None
-        whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else []
+        fit = self._ask_and_fit(planned, first=number == 0) if planned.queries else None
+        whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else np.zeros(0, bool)
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
             env_steps=self.learner.steps,
             comparisons=self.answers,
             fit=fit,
-            mean_return=float(episodes.returns[whole].mean()) if np.any(whole) else float("nan"),
-            episodes=int(np.sum(whole)),
+            mean_return=float(episodes.returns[whole].mean()) if whole.any() else float("nan"),
+            episodes=int(whole.sum()),
         )
         self.iterations.append(report)
         self.sink.log(report.metrics(), report.env_steps)
         if self.on_iteration:
             self.on_iteration(report)
 
-    def _ask_and_fit(self, turn: Turn, *, first: bool) -> FitReport | None:
+    def _ask_and_fit(self, planned: PlannedIteration, *, first: bool) -> FitReport | None:
         config = self.config
         if self.experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
         segments = sample_segments(
-            self.experience, turn.candidates, config.segment_length, self.rng, short=config.short
+            self.experience, planned.candidates, config.segment_length, self.rng, short=config.short
         )
-        try:
-            self._ask(segments, self.sampler(segments, turn.questions, self.rng))
+        pairs = self.sampler(segments, planned.queries, self.rng)
+        try:  # what was asked before an interruption in the same iteration is not asked again
+            if self.newest is not None and isinstance(self.feedback, LastingFeedback):
+                self.feedback.ask_rest(segments, pairs, since=self.newest)
+            else:
+                self.feedback.ask(segments, pairs[self.given :])
+            self.newest, self.given = None, 0
         finally:  # a person who stops half-way keeps what they answered
             comparisons = self._comparisons()
             self.answers = 0 if comparisons is None else len(comparisons)
             if comparisons is not None and self.on_answers:
                 self.on_answers(comparisons)
-        if comparisons is None:  # every question was declined, or is answered later
+        if comparisons is None:  # every query was declined, or is answered later
             return None
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
         answers = config.reference == "answers"
@@ -345,36 +316,24 @@ class PreferenceLoop:
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
         """The trainer's model as it is now, as a reward."""
-        pessimism = self.config.pessimism
-        combine: Combine = lower_bound(pessimism) if pessimism else mean
+        combine = lower_bound(self.config.pessimism) if self.config.pessimism else mean
         return RewardFunction(
             self.trainer.model, combine=combine, scaler=scaler, likelihood=likelihood
         )
-
-    def _ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask what was not asked before an interruption in the same iteration."""
-        if self.newest is not None and isinstance(self.feedback, LastingFeedback):
-            self.feedback.ask_rest(segments, pairs, since=self.newest)
-        else:
-            self.feedback.ask(segments, pairs[self.given :])
-        self.newest, self.given = None, 0
 
     def _remember(self, episodes: Episodes) -> None:
         if not len(episodes):
             return
         self._check_lengths(episodes)
         known = episodes if self.experience is None else join([self.experience, episodes])
-        age = known.steps - known.ends  # steps that came after each episode
-        recent = age < self.config.buffer_steps
+        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
         self.experience = known if recent.all() else known[recent]
 
     def _check_lengths(self, episodes: Episodes) -> None:
-        """A learner of one's own that does not know hands whole episodes over, but for the last."""
+        """A learner of one's own returns whole episodes, but for the last one."""
         self.longest = max(self.longest, int(episodes.lengths.max()))
-        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])]
-        self.shortest = min(
-            [*ended.tolist(), *([self.shortest] if self.shortest else [])], default=None
-        )
+        ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
+        self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
         learner = self.learner
         known = learner.env.core.recording if isinstance(learner, SB3Learner) else self
         self.guard.check(
@@ -403,3 +362,56 @@ def _require_format(folder: Path) -> None:
             got=found,
             fix="Go on with the version of preferl that began it, or begin another run.",
         )
+
+
+@final
+@dataclass
+class AnswerJournal:
+    """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
+
+    Answers lie in one folder per iteration, in the order in which they were given, each on the disk
+    before the next query is put. Those of another `run`, as JSON, are refused.
+    """
+
+    folder: Path
+    iteration: int
+    run: dict[str, Any]
+
+    @property
+    def _place(self) -> Path:
+        return version_folder(self.folder, self.iteration)
+
+    def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
+        """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
+        number = max(versions(self._place), default=0) + 1
+        with writing(version_folder(self._place, number), durable=True) as draft:
+            draft.mkdir()
+            write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
+
+    def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
+        """What was added in this iteration, in its order."""
+        for number in versions(self._place):
+            path = version_folder(self._place, number)
+            state = read_state(path)
+            require_same(path, state["run"], self.run)
+            yield state["answers"], state["rng"]
+
+    def next_iteration(self, iteration: int) -> None:
+        """Forget earlier ones, which a checkpoint holds."""
+        for earlier in versions(self.folder):
+            if earlier < iteration:
+                shutil.rmtree(version_folder(self.folder, earlier), ignore_errors=True)
+        self.iteration = iteration
+
+    def begun(self, newest: int) -> int | None:
+        """The newest query of a lasting feedback when the run began; None, and noted, if now."""
+        path = self.folder / "begun.json"
+        if not path.is_file():
+            write_json(path, {"newest": newest, "run": self.run}, durable=True)
+            return None
+        try:
+            noted = json.loads(path.read_text(encoding="utf-8"))
+            require_same(path, noted["run"], self.run)
+            return int(noted["newest"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise CheckpointError.mismatch(f"{path}", expected="a note", got=error) from error

@@ -1,9 +1,10 @@
 """One reward that is fitted again and again as answers arrive, across restarts of its program."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 from gymnasium import spaces
@@ -15,7 +16,6 @@ from preferl.functional.combine import lower_bound, mean
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service_config import ServiceConfig
-from preferl.online.sides import JUDGE, NEITHER, TRAIN
 from preferl.shapes import IntArray
 from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
@@ -29,14 +29,13 @@ LOGGER = logging.getLogger(__name__)
 
 MOST_EPOCHS = 50
 
+TRAIN: Final = 0
+VALIDATION: Final = 1
+UNUSED: Final = -1
+
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
-
-class Fitted(NamedTuple):
-    """A reward and how good it is."""
-
-    reward: RewardFunction
-    metrics: FitMetrics
+Fitted = tuple[RewardFunction, FitMetrics]
 
 
 @final
@@ -44,20 +43,15 @@ class OngoingFit:
     """Fits a reward to all answers so far, each time from where the last fit ended.
 
     Training answers keep the place in which they were first seen, so that each member of an
-    ensemble keeps its own resample of them. Answers that judge are never trained on, not even to
-    choose an epoch, so that the accuracy on them is what it seems.
-
-    Args:
-        config: of the service.
-        on_epoch: called as the work goes on; what it raises ends the fit.
+    ensemble keeps its own resample of them. The validation set is never trained on, not even to
+    choose an epoch, so that the accuracy on it is what it seems. What `on_epoch` raises ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
-        self._config = config
-        self._on_epoch = on_epoch
+        self._config, self._on_epoch = config, on_epoch
         self._trainer: RewardTrainer | None = None
         self._saved: tuple[Version, Path] | None = None
-        self._place: dict[int, int] = {}
+        self._place: dict[int, int] = {}  # of a training query
 
     def resume(self, version: Version, folder: Path) -> None:
         """Go on from a published version, where the settings still are those of its model."""
@@ -68,81 +62,78 @@ class OngoingFit:
         if self._trainer is not None:
             save_trainer(folder, self._trainer, {"queries": list(self._place)})
 
-    def fit(self, answered: Answered, side: IntArray, told: Spaces | None) -> Fitted:
-        """Fit, judge and scale.
+    def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
+        """Fit to all answers, validate and scale.
+
+        A fit that comes to no numbers raises `DataError`; the next one starts from a new model.
 
         Args:
             answered: all there is.
-            side: `[P]` of each comparison.
-            told: the agent's spaces, or None to infer them.
-
-        Raises:
-            DataError: no answer to train on, or a fit that came to no numbers; the next one then
-                begins anew.
-            ConfigError, SpaceError: settings or clips that do not go together.
+            split: `[P]` of each comparison, see `validation_split`.
+            agent: the agent's spaces, or None to infer them.
         """
-        comparisons = answered.comparisons
-        length = self._config.context or comparisons.segments.length
-        preset = self._config.reward.preset(length=length, answers=len(comparisons))
-        trainer, first = self._trainer_for(preset, comparisons, told)
-        train = comparisons[self._in_place(answered.queries, side == TRAIN)]
-        epochs = self._epochs(preset, first)
+        config, comparisons = self._config, answered.comparisons
+        length = config.context or comparisons.segments.length
+        preset = config.reward.preset(length=length, answers=len(comparisons))
+        trainer, first = self._trainer_for(preset, comparisons, agent)
+        train = comparisons[self._in_place(answered.queries, split == TRAIN)]
+        epochs = preset.trainer.epochs
+        if config.reward.epochs is None and config.reward.budget is None:
+            epochs = min(epochs, MOST_EPOCHS)
+        epochs = max(epochs, config.initial_epochs) if first else epochs
         report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
+        combine = lower_bound(config.pessimism) if config.pessimism else mean
+        reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
         try:
-            reward = self._scaled(trainer, report.likelihood, comparisons)
+            reward = reward.scaled(
+                comparisons.segments.episodes(),
+                target=config.reward_deviation,
+                centre=config.centre,
+            )
         except DataError:
             self._trainer = None
             raise
         metrics = FitMetrics(
             answers=len(comparisons),
             trained_on=len(train),
-            left_out=int((side == NEITHER).sum()),
-            train_accuracy=_plain(report.train_accuracy[-1]),
-            train_loss=_plain(report.train_loss[-1]),
+            left_out=int((split == UNUSED).sum()),
+            train_accuracy=_finite(report.train_accuracy[-1]),
+            train_loss=_finite(report.train_loss[-1]),
             epochs=report.epochs,
             seconds=round(report.seconds, 3),
             noise=report.likelihood.noise,
             scale=report.likelihood.scale,
-            **_judged(trainer, report.likelihood, comparisons[side == JUDGE]),
+            **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
         )
-        return Fitted(reward, metrics)
-
-    def _epochs(self, preset: RewardPreset, first: bool) -> int:
-        settings = self._config.reward
-        epochs = preset.trainer.epochs
-        if settings.epochs is None and settings.budget is None:
-            epochs = min(epochs, MOST_EPOCHS)
-        return max(epochs, self._config.initial_epochs) if first else epochs
+        return reward, metrics
 
     def _trainer_for(
-        self, preset: RewardPreset, comparisons: Comparisons, told: Spaces | None
+        self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
         """A trainer for these clips, and whether it has learned nothing yet."""
-        if self._trainer is not None and self._suits(self._trainer, comparisons, told):
+        if self._trainer is not None and _suits(self._trainer, comparisons, agent):
             return self._trainer, False
         if self._trainer is not None:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
-        saved, self._saved, self._place = self._saved, None, {}
-        self._trainer = None
-        if saved is not None and (known := self._resumed(preset, comparisons, told, *saved)):
-            return known, False
+        self._place = {}
+        self._trainer = self._resumed(preset, comparisons, agent)
+        if self._trainer is not None:
+            return self._trainer, False
         segments = comparisons.segments
-        own = told or infer_spaces(segments.observations, segments.actions)
+        own = agent or infer_spaces(segments.observations, segments.actions)
         self._trainer = self._fresh(preset, own)
         return self._trainer, True
 
     def _resumed(
-        self,
-        preset: RewardPreset,
-        comparisons: Comparisons,
-        told: Spaces | None,
-        version: Version,
-        folder: Path,
+        self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> RewardTrainer | None:
         """The trainer that was saved beside a version, if it suits settings and clips."""
+        if self._saved is None:
+            return None
+        (version, folder), self._saved = self._saved, None
         reward = version.reward
         own = (reward.observation_space, reward.action_space)
-        if (told or own) == own and config_of(reward.model) == preset.model:
+        if (agent or own) == own and config_of(reward.model) == preset.model:
             trainer = self._fresh(preset, own)
             try:
                 notes = load_trainer(folder, trainer, reward.model)
@@ -150,61 +141,78 @@ class OngoingFit:
             except (CheckpointError, LookupError, TypeError, ValueError) as error:
                 LOGGER.warning("Fitting begins anew from all answers: %s", error)
                 return None
-            if self._suits(trainer, comparisons, told):
-                self._trainer = trainer
+            if _suits(trainer, comparisons, agent):
                 self._place = {query: place for place, query in enumerate(queries)}
                 return trainer
         LOGGER.warning("The settings or clips have changed; a new model learns from all answers.")
         return None
 
     def _fresh(self, preset: RewardPreset, own: Spaces) -> RewardTrainer:
-        model = build_reward_model(preset.model, *own, seed=self._config.seed)
-        return RewardTrainer(
-            model, preset.trainer, seed=self._config.seed, device=self._config.device
-        )
+        config = self._config
+        model = build_reward_model(preset.model, *own, seed=config.seed)
+        return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
 
-    def _suits(self, trainer: RewardTrainer, comparisons: Comparisons, told: Spaces | None) -> bool:
-        """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
-        model, segments = trainer.model, comparisons.segments
-        own = (model.observation_space, model.action_space)
-        if told is not None and told != own:
-            return False
-        try:
-            check_spaces(*own, segments.observations, segments.actions)
-        except SpaceError:
-            return False
-        return not 1 < model.context < segments.length
-
-    def _in_place(self, queries: IntArray, chosen: Any) -> IntArray:
-        """Rows of the chosen queries, those that were seen before in the order of then."""
-        rows = np.flatnonzero(chosen)
-        for query in queries[rows].tolist():
-            self._place.setdefault(query, len(self._place))
-        places = np.array([self._place[query] for query in queries[rows].tolist()], np.int64)
-        return np.asarray(rows[np.argsort(places, kind="stable")])
-
-    def _scaled(
-        self, trainer: RewardTrainer, likelihood: Likelihood, comparisons: Comparisons
-    ) -> RewardFunction:
-        pessimism = self._config.pessimism
-        combine = lower_bound(pessimism) if pessimism else mean
-        return RewardFunction(trainer.model, combine=combine, likelihood=likelihood).scaled(
-            comparisons.segments.episodes(),
-            target=self._config.reward_deviation,
-            centre=self._config.centre,
-        )
+    def _in_place(self, queries: IntArray, wanted: Any) -> IntArray:
+        """Rows of the wanted queries, those that were seen before in the order of then."""
+        rows = np.flatnonzero(wanted)
+        places = [
+            self._place.setdefault(query, len(self._place)) for query in queries[rows].tolist()
+        ]
+        return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
 
 
-def _judged(trainer: RewardTrainer, likelihood: Likelihood, judging: Comparisons) -> dict[str, Any]:
+def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
+    """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
+    model, segments = trainer.model, comparisons.segments
+    own = (model.observation_space, model.action_space)
+    if agent is not None and agent != own:
+        return False
+    try:
+        check_spaces(*own, segments.observations, segments.actions)
+    except SpaceError:
+        return False
+    return not 1 < model.context < segments.length
+
+
+def _validated(
+    trainer: RewardTrainer, likelihood: Likelihood, held_out: Comparisons
+) -> dict[str, Any]:
     """Accuracy on held-out answers that are no ties, with its 95 % interval, if there are any."""
-    decided = int(judging.decided.sum())
-    found: dict[str, Any] = {"held_out": len(judging), "judged": decided}
+    decided = int(held_out.decided.sum())
+    found: dict[str, Any] = {"held_out": len(held_out), "judged": decided}
     if not decided:
         return found
-    loss, accuracy = trainer.evaluate(judging, likelihood)
+    loss, accuracy = trainer.evaluate(held_out, likelihood)
     low, high = wilson_interval(accuracy * decided, decided)
-    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _plain(loss)}
+    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _finite(loss)}
 
 
-def _plain(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
+
+
+def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int]:
+    """`TRAIN`, `VALIDATION` or `UNUSED` for each query, so that no clip is in both sets.
+
+    Chance is drawn from the names of clips, which are digests of what they hold, so that every
+    program on every machine comes to the same. Two clips that were never asked about are drawn as
+    one. A clip that was keeps its set: a new one beside a training clip joins it, and beside a
+    validation clip it is drawn for itself, so that clips which are asked about often do not
+    draw all others after them. A query with a clip of either set is unused. Pairs are those of all
+    queries ever put, oldest first, answered or not; more never change the sets of those before.
+    """
+    of_clip: dict[str, int] = {}
+    split = []
+    for pair in pairs:
+        known = {of_clip[clip] for clip in pair if clip in of_clip}
+        fresh = sorted(clip for clip in pair if clip not in of_clip)
+        drawn = _drawn(fresh, share) if len(fresh) == 2 or known == {VALIDATION} else TRAIN
+        of_clip |= dict.fromkeys(fresh, drawn)
+        first, second = (of_clip[clip] for clip in pair)
+        split.append(first if first == second else UNUSED)
+    return split
+
+
+def _drawn(names: list[str], share: float) -> int:
+    digest = blake2b("\n".join(names).encode(), digest_size=7).digest()
+    return VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN

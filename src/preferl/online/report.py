@@ -41,13 +41,9 @@ class IterationReport:
         """The numbers of this iteration for a metric sink."""
         values = {"policy/true_return": self.mean_return, "feedback/answers": self.comparisons}
         if self.fit is not None:
-            values |= {
-                "reward/train_loss": self.fit.train_loss[-1],
-                "reward/train_accuracy": self.fit.train_accuracy[-1],
-                "reward/validation_loss": self.fit.validation_loss[-1],
-                "reward/validation_accuracy": self.fit.validation_accuracy[-1],
-                "reward/seconds": self.fit.seconds,
-            }
+            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+            values |= {f"reward/{name}": getattr(self.fit, name)[-1] for name in last}
+            values["reward/seconds"] = self.fit.seconds
         return values
 
 
@@ -88,5 +84,4 @@ class OnlineReport:
     @property
     def last_fit(self) -> FitReport | None:
         """Of the reward model; None if there was none."""
-        fits = [one.fit for one in self.iterations if one.fit is not None]
-        return fits[-1] if fits else None
+        return next((one.fit for one in reversed(self.iterations) if one.fit is not None), None)

@@ -1,4 +1,4 @@
-"""A whole online run in a folder: learn, keep everything, judge it, write a report."""
+"""A whole online run in a folder: learn, keep everything, evaluate it, write a report."""
 
 import logging
 import shutil
@@ -16,7 +16,6 @@ from preferl.data.arrays import save_comparisons
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
 from preferl.data.segments import sample_segments
-from preferl.errors import require_in
 from preferl.evaluation.filming import draws, film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -27,7 +26,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import control_rewards
 from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.config import OnlineConfig
+from preferl.online.configs import EvaluationConfig, OnlineConfig
 from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
@@ -43,53 +42,20 @@ OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
 
 
-@dataclass(frozen=True)
-class JudgeConfig:
-    """How a run is judged once it has learned.
-
-    Attributes:
-        episodes: per policy, by the environment's own reward.
-        oracle: whether the same algorithm is trained on the true reward beside it, with as many
-            steps, to see what the comparisons cost.
-        questions: held-out questions about fresh experience, answered by the true return. They
-            judge the reward and are never learned from.
-        clip_steps: length of the clips before and after; 0 films nothing. Of an environment that
-            says in its `render_modes` that it draws no pictures there are none.
-    """
-
-    episodes: int = 50
-    oracle: bool = True
-    questions: int = 500
-    clip_steps: int = 200
-
-    def __post_init__(self) -> None:
-        for name, low in (("episodes", 1), ("questions", 1), ("clip_steps", 0)):
-            require_in(name, getattr(self, name), low, float("inf"))
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """What a run is worth.
+class Evaluation:
+    """How good a run's policies and rewards are, on held-out queries and on fresh episodes."""
 
-    Attributes:
-        policies: "random", "taught" and, if asked for, "oracle".
-        reward: the learned reward on held-out questions; None if there is none.
-        controls: zero, random and negated rewards on the same questions.
-        fresh: episodes of the random and the taught policy, never learned from.
-        clips: mp4 of the agent before and after.
-    """
-
-    policies: dict[str, PolicyReport]
-    reward: RewardReport | None
+    policies: dict[str, PolicyReport]  # "random", "taught" and, if asked for, "oracle"
+    reward: RewardReport | None  # None without a learned reward
     controls: dict[str, RewardReport]
-    fresh: Episodes
-    clips: dict[str, bytes]
+    fresh: Episodes  # of the random and the taught policy, never learned from
+    clips: dict[str, bytes]  # mp4 of the agent before and after
 
     def to_json(self) -> dict[str, Any]:
         """What `result.json` holds of it."""
-        means = {name: round(report.mean, 3) for name, report in self.policies.items()}
-        return means | {
+        return {name: round(report.mean, 3) for name, report in self.policies.items()} | {
             "policies": {name: report.to_json() for name, report in self.policies.items()},
             "reward": None if self.reward is None else self.reward.to_json(),
             "controls": {name: report.to_json() for name, report in self.controls.items()},
@@ -100,7 +66,7 @@ def run_online(
     config: OnlineConfig,
     out: Path | str,
     *,
-    judge: JudgeConfig | None = None,
+    judge: EvaluationConfig | None = None,
     teacher: Teacher | None = None,
     feedback: Feedback | None = None,
     true_reward: TransitionReward | None = None,
@@ -114,18 +80,18 @@ def run_online(
     The folder holds config and versions, metrics (JSONL and TensorBoard), the comparisons after
     every iteration, the reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what
     there is, and the same call with `resume` goes on from the last whole iteration. Once all is
-    judged, checkpoints are removed.
+    evaluated, checkpoints are removed.
 
     Args:
         config: of learning.
         out: the folder; an older run there moves aside, unless it is resumed.
-        judge: how it is judged; the defaults if None.
+        judge: how it is evaluated; the defaults if None.
         teacher: answers instead of the config's scripted one.
-        feedback: takes questions, as people do who answer in a browser.
+        feedback: takes queries, as people do who answer in a browser.
         true_reward: of transitions, for the report's EPIC distance.
         on_iteration: called with the report of each iteration.
         on_turn: its former name.
-        on_stage: told what comes next.
+        on_stage: called with what comes next.
         resume: go on with the run that is in `out`.
 
     Returns:
@@ -138,23 +104,41 @@ def run_online(
         ResumeError: the run to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
-    judge, out = judge or JudgeConfig(), Path(out)
+    judge, out = judge or EvaluationConfig(), Path(out)
     require_openable(out, resume=resume)  # before what takes long
-    loop = PreferenceLoop(config, teacher=teacher, feedback=feedback)
+    loop = PreferenceLoop(config, teacher, feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         report = _learn(loop, folder, on_iteration or on_turn)
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
             save_reward(folder.path("reward"), report.reward)
-        result = _finish(config, judge, folder, report, true_reward, on_stage or (lambda _: None))
+        result = {
+            "env": config.env,
+            "seed": config.seed,
+            "comparisons": _count(report),
+            "env_steps": report.env_steps,
+            "seconds": round(report.seconds, 2),
+            "interrupted": report.interrupted,
+        }
+        on_stage = on_stage or (lambda _: None)
+        try:
+            if not report.interrupted:
+                evaluation = _evaluate(config, judge, report, true_reward, on_stage)
+                on_stage("writing the report")
+                _write_report(folder.path("report.html"), config, report, evaluation)
+                result |= evaluation.to_json()
+        except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
+            result["interrupted"] = True
         folder.result(result)
         if not result["interrupted"]:  # only now is there nothing left to resume
             shutil.rmtree(folder.path(CHECKPOINTS), ignore_errors=True)
     return result
 
 
-def _filmable(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[Any]) -> JudgeConfig:
+def _filmable(
+    config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
+) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
     if not judge.clip_steps:
         return judge
@@ -165,27 +149,6 @@ def _filmable(config: OnlineConfig, judge: JudgeConfig, actions: spaces.Space[An
 
     encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
     return judge
-
-
-def _finish(
-    config: OnlineConfig,
-    judge: JudgeConfig,
-    folder: RunFolder,
-    report: OnlineReport,
-    true_reward: TransitionReward | None,
-    say: OnStage,
-) -> dict[str, Any]:
-    """Judge what was learned and write the report, unless somebody stops; what the result holds."""
-    result = _result(config, report)
-    if report.interrupted:
-        return result
-    try:
-        judgement = _judge(config, judge, report, true_reward, say)
-        say("writing the report")
-        _write_page(folder, config, report, judgement)
-    except KeyboardInterrupt:  # what was learned is there; only its judgement is missing
-        return result | {"interrupted": True}
-    return result | judgement.to_json()
 
 
 def _learn(
@@ -203,63 +166,47 @@ def _learn(
         sink.close()
 
 
-def _result(config: OnlineConfig, report: OnlineReport) -> dict[str, Any]:
-    return {
-        "env": config.env,
-        "seed": config.seed,
-        "comparisons": _count(report),
-        "env_steps": report.env_steps,
-        "seconds": round(report.seconds, 2),
-        "interrupted": report.interrupted,
-    }
-
-
 def _count(report: OnlineReport) -> int:
     return 0 if report.comparisons is None else len(report.comparisons)
 
 
-def _judge(
+def _evaluate(
     config: OnlineConfig,
-    judge: JudgeConfig,
+    judge: EvaluationConfig,
     report: OnlineReport,
     true_reward: TransitionReward | None,
-    say: OnStage,
-) -> Judgement:
-    algorithm = report.learner.algorithm
-    policies: dict[str, Policy] = {
-        "random": RandomPolicy(algorithm.action_space, config.seed),
-        "taught": algorithm,
-    }
-    say("filming the agent before and after")
-    clips = _clips(config, judge, {"before": policies["random"], "after": policies["taught"]})
+    on_stage: OnStage,
+) -> Evaluation:
+    seed, taught = config.seed, report.learner.algorithm
+    policies: dict[str, Policy] = {"random": RandomPolicy(taught.action_space, seed)}
+    policies["taught"] = taught
+    on_stage("filming the agent before and after")
+    clips = _clips(config, judge, {"before": policies["random"], "after": taught})
     if judge.oracle:
-        say(f"training on the true reward, {config.steps:,} steps, to compare")
+        on_stage(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
-    say("judging policies and reward")
-    judged = {
-        name: evaluate_policy(
-            policy, config.env, episodes=judge.episodes, seed=config.seed + 10_000
-        )
+    on_stage("evaluating policies and reward")
+    reports = {
+        name: evaluate_policy(policy, config.env, episodes=judge.episodes, seed=seed + 10_000)
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
     fresh = join(
         [
-            record(policies[name], config.env, 2_000, seed=config.seed + 20_000 + i)
+            record(policies[name], config.env, 2_000, seed=seed + 20_000 + i)
             for i, name in enumerate(("random", "taught"))
         ]
     )
     if report.reward is None:
-        return Judgement(judged, None, {}, fresh, clips)
+        return Evaluation(reports, None, {}, fresh, clips)
     evaluate = partial(
         evaluate_reward,
-        comparisons=held_out_questions(config, fresh, judge.questions),
+        comparisons=_held_out(config, fresh, judge.questions),
         episodes=fresh,
         true_reward=true_reward,
     )
-    controls = control_rewards(report.reward, config.seed)
-    reports = {name: evaluate(control) for name, control in controls.items()}
-    return Judgement(judged, evaluate(report.reward), reports, fresh, clips)
+    controls = {name: evaluate(r) for name, r in control_rewards(report.reward, seed).items()}
+    return Evaluation(reports, evaluate(report.reward), controls, fresh, clips)
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
@@ -269,8 +216,8 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
     return algorithm.learn(config.steps)
 
 
-def held_out_questions(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
-    """Questions about `episodes`, answered by the true return without error."""
+def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Comparisons:
+    """Queries about `episodes`, answered by the true return without error."""
     rng = np.random.default_rng([config.seed, 0x0E7])
     segments = sample_segments(episodes, 2 * count, config.segment_length, rng, short=config.short)
     pairs = UniformPairs()(segments, count, rng)
@@ -278,7 +225,7 @@ def held_out_questions(config: OnlineConfig, episodes: Episodes, count: int) -> 
 
 
 def _clips(
-    config: OnlineConfig, judge: JudgeConfig, policies: dict[str, Policy]
+    config: OnlineConfig, judge: EvaluationConfig, policies: dict[str, Policy]
 ) -> dict[str, bytes]:
     if not judge.clip_steps:
         return {}
@@ -289,44 +236,41 @@ def _clips(
     return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
 
 
-def _write_page(
-    folder: RunFolder, config: OnlineConfig, report: OnlineReport, judgement: Judgement
+def _write_report(
+    path: Path, config: OnlineConfig, report: OnlineReport, evaluation: Evaluation
 ) -> None:
     from preferl.evaluation.plots import Curve
-    from preferl.evaluation.report import Fact, Report, Section, Video, write_report
+    from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import reward_figure, run_report
+    from preferl.store.schema import Clip
 
     title = f"{config.env}, taught by {_count(report)} comparisons"
-    path = folder.path("report.html")
-    if judgement.reward is None or report.reward is None:
+    if evaluation.reward is None or report.reward is None:
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
-    learned = Curve(
-        "taught",
-        np.array([one.env_steps for one in report.iterations]),
-        np.array([one.mean_return for one in report.iterations]),
-    )
+    steps = np.array([one.env_steps for one in report.iterations])
+    returns = np.array([one.mean_return for one in report.iterations])
     page = run_report(
         title,
-        policies=judgement.policies,
+        policies=evaluation.policies,
         taught="taught",
-        reward=judgement.reward,
-        controls=judgement.controls,
-        curves=[learned],
+        reward=evaluation.reward,
+        controls=evaluation.controls,
+        curves=[Curve("taught", steps, returns)],
         clips=[
-            Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
-            for when, mp4 in judgement.clips.items()
+            Clip(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            for when, mp4 in evaluation.clips.items()
         ],
         reward_figures=[
             reward_figure(
                 report.reward,
-                judgement.fresh[len(judgement.fresh) - 1 :],
+                evaluation.fresh[len(evaluation.fresh) - 1 :],
                 "The learned reward of each step of an episode beside the true one.",
                 "One episode of the taught agent; the band is the range of the members.",
             )
         ],
-        lead="The agent never saw the environment's reward: it was paid by a model of "
+        lead="The agent never saw the environment's reward: its rewards came from a model of "
         "answers to the question which of two clips is better.",
         facts=(
             Fact("Comparisons", f"{_count(report):,}", f"{config.segment_length} steps each"),

@@ -14,8 +14,8 @@ from preferl.configs import from_json, to_json
 from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
 from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
-from preferl.online.algorithm_configs import AlgorithmConfig
 from preferl.online.algorithms import build_algorithm
+from preferl.online.configs import AlgorithmConfig
 from preferl.online.normalisation import Normalisation
 from preferl.registry import ALGORITHMS
 

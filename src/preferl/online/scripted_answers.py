@@ -1,5 +1,6 @@
-"""A script in a person's place: it answers the store's questions through the same queue."""
+"""A script in a person's place: it answers the store's queries through the same queue."""
 
+from dataclasses import dataclass
 from typing import Final, final
 from uuid import uuid4
 
@@ -13,29 +14,19 @@ AT_ONCE: Final = 8
 
 
 @final
+@dataclass
 class ScriptedAnswers:
-    """Answers a project's questions by a teacher, under the name "script".
+    """Answers a project's queries by a teacher, under the name "script".
 
-    It looks at numbers, so questions need no pictures. Everything else is as with a person:
-    leases, sides, known pairs, repeats and budgets.
-
-    Attributes:
-        given: how many answers.
-        rng: of the teacher.
-
-    Args:
-        feedback: whose questions.
-        teacher: looks at pairs of clips with the environment's rewards.
-        rng: of the teacher.
+    The teacher looks at numbers, so queries need no pictures. Everything else is as with a person:
+    leases, the order of clips, known pairs, repeats and budgets. `given` counts the answers.
     """
 
-    def __init__(
-        self, feedback: StoredFeedback, teacher: Teacher, rng: np.random.Generator
-    ) -> None:
-        self._store, self._project = feedback.store, feedback.project
-        self._teacher, self.rng = teacher, rng
-        self._person: int | None = None
-        self.given = 0
+    feedback: StoredFeedback
+    teacher: Teacher
+    rng: np.random.Generator
+    given: int = 0
+    _person: int | None = None
 
     def answer(self) -> int:
         """Answer whatever is open; returns how many answers that were.
@@ -43,24 +34,17 @@ class ScriptedAnswers:
         Raises:
             StorageError: the store cannot be reached; what was answered until then is kept.
         """
-        project = self._project.id
+        store, project, before = self.feedback.store, self.feedback.project.id, self.given
         if self._person is None:
-            self._person = self._store.people.invite(project, NAME).annotator.id
-        before = self.given
-        while True:
-            claim = self._store.queue.claim(project, self._person, AT_ONCE, undrawn=True)
-            if not claim.questions:
-                return self.given - before
-            clips = [
-                clip for question in claim.questions for clip in (question.left, question.right)
-            ]
-            shown = self._store.clips.segments(project, clips)
+            self._person = store.people.invite(project, NAME).annotator.id
+        while queries := store.queue.claim(project, self._person, AT_ONCE, undrawn=True).questions:
+            clips = [clip for query in queries for clip in (query.left, query.right)]
+            shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right
-            for question, left in zip(
-                claim.questions, self._teacher(shown[pairs], self.rng), strict=True
-            ):
-                self._store.queue.answer(self._person, question.token, uuid4().hex, _word(left))
+            for query, left in zip(queries, self.teacher(shown[pairs], self.rng), strict=True):
+                store.queue.answer(self._person, query.token, uuid4().hex, _word(left))
                 self.given += 1
+        return self.given - before
 
 
 def _word(left: float) -> str:

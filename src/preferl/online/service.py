@@ -1,4 +1,4 @@
-"""Wait for answers, fit, publish: the program that turns what people say into rewards."""
+"""Wait for answers, fit, publish: the program that makes rewards of people's answers."""
 
 import logging
 import threading
@@ -6,22 +6,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
 from preferl.errors import FeedbackError, PreferlError
 from preferl.online.heartbeat import Heartbeat
-from preferl.online.ongoing_fit import Fitted, OngoingFit, Spaces
+from preferl.online.ongoing_fit import TRAIN, Fitted, OngoingFit, Spaces, validation_split
 from preferl.online.service_config import ServiceConfig
-from preferl.online.sides import TRAIN, sides
-from preferl.shapes import IntArray
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
 from preferl.store.store import Store
 from preferl.threads import torch_threads
-from preferl.training.publish import Publisher, Version, read_spaces, read_version
+from preferl.training.publish import Publisher, read_spaces, read_version
 from preferl.training.reward_function import RewardFunction
 from preferl.versioned import version_folder, versions
 
@@ -31,7 +28,7 @@ RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds to wait after the first, second, ... failure in a row; the last one stays."""
 
 OnVersion = Callable[[int, dict[str, Any]], None]
-"""Told of each version that is published, and its metrics."""
+"""Called with each version that is published, and its metrics."""
 
 
 def serve_reward(
@@ -53,7 +50,7 @@ def serve_reward(
         store: of the answers; stays open.
         project: number or name; may be left out where there is only one.
         stop: ends the service within an epoch once it is set; None serves until Ctrl-C.
-        on_version: told of each version.
+        on_version: called after each publication.
 
     Returns:
         The number of the latest version, 0 without any.
@@ -64,8 +61,8 @@ def serve_reward(
     """
     feedback = StoredFeedback(store, project, combine=config.combine)
     stop = stop or threading.Event()
-    about, stuck_after = (store, feedback.project.id, REWARD_SERVICE), config.stuck_after
-    beats = Heartbeat(*about, every=config.beat_seconds, stuck_after=stuck_after)
+    times = {"every": config.beat_seconds, "stuck_after": config.stuck_after}
+    beats = Heartbeat(store, feedback.project.id, REWARD_SERVICE, **times)
     publishing = Publisher(config.out, keep=config.keep)
     with torch_threads(config.fit_threads), publishing as publisher, beats:
         service = _Service(config, feedback, publisher, beats, stop, on_version)
@@ -91,26 +88,36 @@ class _Service:
     on_version: OnVersion | None
 
     def __post_init__(self) -> None:
-        self._project, self._reports = self.feedback.project.id, self.feedback.store.reports
+        self._project, self._live = self.feedback.project.id, self.feedback.store.reports
         self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
         self._failures = 0
         self._waits_since: float | None = None
-        newest = _newest(self.config.out)
-        self.version = 0 if newest is None else newest.number
-        self._metrics = from_json(FitMetrics, {} if newest is None else newest.metrics)
-        self._spaces = None if newest is None else _spaces_of(newest.reward)
+        self.version, self._metrics = 0, FitMetrics()
+        self._spaces: Spaces | None = None
+        self._resume()
         self._looked_at = self._metrics.revision
-        if newest is not None:
+
+    def _resume(self) -> None:
+        """Go on from the newest version that can be read."""
+        for number in reversed(versions(self.config.out)):
+            try:
+                newest = read_version(self.config.out, number)
+            except PreferlError as error:
+                LOGGER.warning("Version %d is passed over: %s", number, error)
+                continue
+            self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
+            self._spaces = (newest.reward.observation_space, newest.reward.action_space)
             self._fit.resume(newest, version_folder(self.config.out, newest.number))
             LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
+            return
 
     def run(self) -> None:
-        """Take turns until stopped."""
+        """Look for answers, fit and publish until stopped."""
         while not self.stop.is_set():
             try:
-                self._turn()
+                self._look()
                 self._failures, wait = 0, self.config.poll_seconds
             except PreferlError as error:
                 wait = RETRIES[min(self._failures, len(RETRIES) - 1)]
@@ -119,56 +126,53 @@ class _Service:
                 self.beats.say("failed", problem=str(error))
             self.stop.wait(wait)
 
-    def _turn(self) -> None:
+    def _look(self) -> None:
         """Do what there is to do, the oldest first."""
         if self._unpublished is not None:
-            self._publish(self._unpublished)
-        if self.version and not self._announced:
+            self._publish(*self._unpublished)
+        elif self.version and not self._announced:
             self._announce()
         revision = self.feedback.revision
-        behind = self._behind(revision)
-        self.beats.say("waiting", version=self.version, problem=None, **self._plans(behind))
-        told = read_spaces(self.config.out)
-        other = told is not None and self._spaces is not None and told != self._spaces
-        if not other and (revision == self._looked_at or not self._is_due(behind)):
+        self._say_waiting(revision)
+        agent = read_spaces(self.config.out)
+        other = agent is not None and self._spaces is not None and agent != self._spaces
+        if not other and (revision == self._looked_at or not self._is_due(revision)):
             return
-        if not self.version and self._too_few():
+        answered = self.feedback.store.progress(self._project).answered
+        if not self.version and answered < self.config.min_answers:
             return
         self.beats.say("fitting")
-        fitted = self._fitted(revision, told, again=other)
+        self._unpublished = self._fitted(revision, agent, again=other)
         self._looked_at, self._waits_since = revision, None
-        if fitted is not None:
-            self._unpublished = fitted
-            self._publish(fitted)
-            self._announce()
+        if self._unpublished is not None:
+            self._publish(*self._unpublished)
 
-    def _behind(self, revision: int) -> int:
-        return abs(revision - self._metrics.revision)
-
-    def _plans(self, behind: int) -> dict[str, int]:
-        """When it learns, for those who wait: after how many answers, at which revision."""
+    def _say_waiting(self, revision: int, **fit: Any) -> None:
+        """Report when it learns next: after how many answers, at which revision."""
         due = self._metrics.revision + self.config.min_new_answers
-        return {
-            "behind": behind,
-            "looked_at": self._looked_at,
-            "first_at": self.config.min_answers,
-            "next_at": max(due, self._looked_at + 1),
-        }
+        self.beats.say(
+            "waiting",
+            version=self.version,
+            problem=None,
+            behind=abs(revision - self._metrics.revision),
+            looked_at=self._looked_at,
+            first_at=self.config.min_answers,
+            next_at=max(due, self._looked_at + 1),
+            **fit,
+        )
 
-    def _is_due(self, behind: int) -> bool:
+    def _is_due(self, revision: int) -> bool:
         """Whether there are enough new answers, or some have waited for long enough."""
         if self._waits_since is None:
             self._waits_since = time.monotonic()
         waited = time.monotonic() - self._waits_since
+        behind = abs(revision - self._metrics.revision)
         return behind >= self.config.min_new_answers or waited >= self.config.max_wait
 
-    def _too_few(self) -> bool:
-        return self.feedback.store.progress(self._project).answered < self.config.min_answers
-
-    def _fitted(self, revision: int, told: Spaces | None, *, again: bool) -> Fitted | None:
+    def _fitted(self, revision: int, agent: Spaces | None, *, again: bool) -> Fitted | None:
         """A reward from all answers, or None where they are too few, or those of the last one.
 
-        It is fitted `again` where an agent has since said that its spaces are others.
+        It is fitted `again` where an agent has since reported other spaces.
         """
         try:
             answered = self.feedback.answered()
@@ -179,39 +183,37 @@ class _Service:
             return None
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
-        side = self._sides(answered)
-        if not (side == TRAIN).any():
-            return None
-        fitted = self._fit.fit(answered, side, told)
-        return Fitted(fitted.reward, replace(fitted.metrics, revision=revision, data=digest))
-
-    def _sides(self, answered: Answered) -> IntArray:
-        """`[P]` decided by everything that was ever asked, so that answers cannot change it."""
+        # Decided by everything that was ever asked, so that answers cannot change it.
         asked = self.feedback.store.questions.asked(self._project)
         numbers = np.array([number for number, _, _ in asked], np.int64)
-        side = sides(((first, second) for _, first, second in asked), self.config.validation)
-        return np.array(side, np.int64)[np.searchsorted(numbers, answered.queries)]
+        split = validation_split(((one, other) for _, one, other in asked), self.config.validation)
+        of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
+        if not (of_answers == TRAIN).any():
+            return None
+        reward, metrics = self._fit.fit(answered, of_answers, agent)
+        return reward, replace(metrics, revision=revision, data=digest)
 
-    def _publish(self, fitted: Fitted) -> None:
-        """Publish under a number that neither the folder nor the store has seen."""
-        numbers = [row.version for row in self._reports.rewards(self._project)]
+    def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
+        """Publish under a number that neither the folder nor the store has seen, and announce."""
+        numbers = [row.version for row in self._live.rewards(self._project)]
         number = max([*numbers, *versions(self.config.out)], default=0) + 1
-        metrics = to_json(fitted.metrics)
+        as_json = to_json(metrics)
         self.version = self.publisher.publish(
-            fitted.reward, version=number, metrics=metrics, beside=self._fit.save
+            reward, version=number, metrics=as_json, beside=self._fit.save
         )
-        self._metrics, self._unpublished, self._announced = fitted.metrics, None, False
-        self._spaces = _spaces_of(fitted.reward)
-        LOGGER.info("%s", worded(self.version, fitted.metrics))
+        self._metrics, self._unpublished, self._announced = metrics, None, False
+        self._spaces = (reward.observation_space, reward.action_space)
+        LOGGER.info("%s", _worded(self.version, metrics))
         if self.on_version:
-            self.on_version(self.version, metrics)
+            self.on_version(self.version, as_json)
+        self._announce()
 
     def _announce(self) -> None:
-        """Tell people of the version, unless that was done; and ask no more what is out of date."""
+        """Show people the version, unless that was done; and cancel queries of old rewards."""
         metrics = self._metrics
-        if self.version not in {row.version for row in self._reports.rewards(self._project)}:
+        if self.version not in {row.version for row in self._live.rewards(self._project)}:
             low, high = metrics.low, metrics.high
-            self._reports.publish_reward(
+            self._live.publish_reward(
                 self._project,
                 self.version,
                 answers=metrics.answers,
@@ -225,15 +227,9 @@ class _Service:
             if cancelled:
                 LOGGER.info("%d questions of old rewards are asked no more.", cancelled)
         self._announced = True
-        self.beats.say(
-            "waiting",
-            version=self.version,
-            problem=None,
-            answers=metrics.answers,
-            accuracy=metrics.accuracy,
-            judged=metrics.judged,
-            seconds=metrics.seconds,
-            **self._plans(self._behind(self.feedback.revision)),
+        shown = ("answers", "accuracy", "judged", "seconds")
+        self._say_waiting(
+            self.feedback.revision, **{name: getattr(metrics, name) for name in shown}
         )
 
     def _on_epoch(self) -> None:
@@ -242,35 +238,16 @@ class _Service:
             raise _StoppedError
 
 
-def worded(version: int, metrics: FitMetrics) -> str:
-    """One line about a version.
-
-    >>> worded(3, FitMetrics(answers=57, accuracy=0.8, low=0.49, high=0.94, judged=10))
-    'Version 3 from 57 answers: 80% right on 10 that were left out (49 to 94%).'
-    """
-    line = f"Version {version} from {metrics.answers} answers"
-    if metrics.accuracy is None or metrics.low is None or metrics.high is None:
-        return f"{line}; too few were left out to judge it."
-    shown = f"{metrics.accuracy:.0%} right on {metrics.judged} that were left out"
-    return f"{line}: {shown} ({100 * metrics.low:.0f} to {metrics.high:.0%})."
-
-
-def _spaces_of(reward: RewardFunction) -> Spaces:
-    return reward.observation_space, reward.action_space
-
-
-def _newest(folder: Path) -> Version | None:
-    """The newest version that can be read."""
-    for number in reversed(versions(folder)):
-        try:
-            return read_version(folder, number)
-        except PreferlError as error:
-            LOGGER.warning("Version %d is passed over: %s", number, error)
-    return None
+def _worded(version: int, metrics: FitMetrics) -> str:
+    held_out = "too few answers are held out to validate it"
+    if metrics.accuracy is not None:
+        between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
+        held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
+    return f"Version {version} from {metrics.answers} answers: {held_out}."
 
 
 def _digest(answered: Answered) -> str:
-    """Tells one set of answers from another, in whatever order."""
+    """Words that differ between two sets of answers, in whatever order each is."""
     order = np.argsort(answered.queries)
     columns = (answered.queries, answered.comparisons.preference, answered.comparisons.weight)
     content = b"".join(np.ascontiguousarray(column[order]).tobytes() for column in columns)

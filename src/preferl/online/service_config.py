@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, final
 
 from preferl.configs import takes_old_names
-from preferl.errors import ConfigError, require_in
+from preferl.errors import ConfigError, require_in, require_share
 from preferl.store.combine import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
@@ -22,26 +22,26 @@ class ServiceConfig:
 
     Attributes:
         out: folder of published rewards; one service to a folder.
-        reward: the model and how it is fitted. Each fit goes on from the last one; where neither
-            epochs nor a budget are given it makes at most 50 passes, also for the published
-            models, which make 10,000 once.
+        reward: the model and how it is fitted. Each fit goes on from the last one, and makes at
+            most 50 passes where neither epochs nor a budget are given, where a single fit of a
+            published model makes 10,000.
         context: steps that a model with history looks back; the length of a clip by default.
         initial_epochs: passes of the first fit, at least; later ones have less to learn.
-        min_answers: before the first fit; fewer say nothing.
+        min_answers: before the first fit; fewer teach nothing.
         min_new_answers: after which the next fit begins.
         max_wait: seconds after which a single new answer is enough.
-        validation: share of the questions whose answers are never learned from, and only judge.
-        combine: how several people's answers to one question become one.
+        validation: share of the queries whose answers are held out of training, to validate.
+        combine: how several people's answers to one query become one.
         pessimism: deviations between members that are taken off their mean; 0 is the mean.
         reward_deviation: of rewards over the clips that were answered; 1 for states and 0.05 for
             pixels in the DRLHP paper.
         centre: whether their mean is zero there.
         keep: versions that stay in the folder.
-        cancel_after: versions after which a question that nobody has answered is asked no more,
-            since a reward of long ago chose it; None asks all.
+        cancel_after: versions after which a query that nobody has answered is cancelled, since a
+            reward of long ago chose it; None cancels none.
         poll_seconds: between two looks for new answers.
-        beat_seconds: between two signs of life.
-        stuck_after: seconds without an epoch or a look after which the service says it is stuck.
+        beat_seconds: between two heartbeats.
+        stuck_after: seconds without an epoch or a look after which the service counts as stuck.
         seed: of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
         threads: of the processor that a fit takes. None is one for perceptrons and half of the
@@ -74,22 +74,21 @@ class ServiceConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("initial_epochs", "min_answers", "min_new_answers", "keep"):
+        optional = [
+            n for n in ("context", "cancel_after", "threads") if getattr(self, n) is not None
+        ]
+        for name in ("initial_epochs", "min_answers", "min_new_answers", "keep", *optional):
             require_in(name, getattr(self, name), 1, float("inf"))
         for name in ("max_wait", "pessimism"):
             require_in(name, getattr(self, name), 0, float("inf"))
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):
             require_in(name, getattr(self, name), 0.001, 86_400)
-        for name in ("context", "cancel_after", "threads"):
-            if getattr(self, name) is not None:
-                require_in(name, getattr(self, name), 1, float("inf"))
-        if not 0 <= self.validation < 1:
-            raise ConfigError.mismatch("validation", expected="in [0, 1)", got=self.validation)
+        require_share("validation", self.validation)
         if not 0 < self.reward_deviation < float("inf"):
             raise ConfigError.mismatch(
                 "reward_deviation", expected="above 0", got=self.reward_deviation
             )
-        # What does not go together is told now and not after the first answers.
+        # What does not go together is refused now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 
     @property

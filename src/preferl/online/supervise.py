@@ -1,17 +1,16 @@
-"""The page and the reward service beside a training script, for as long as it runs."""
+"""The annotation page and the reward service beside a training script, for as long as it runs."""
 
 import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.programs import Program
-from preferl.online.supervisor import Complaint, Say, SuperviseConfig, Supervisor, say_on_terminal
+from preferl.online.supervisor import Program, Say, SuperviseConfig, Supervisor, say_on_terminal
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -19,7 +18,7 @@ from preferl.trust import preferl_program, trust_options
 LOGS: Final = "logs"
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
-"""Hosts of this machine, on which the page is asked whether it answers."""
+"""Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
 """For which many answers may wait: the service looks, starts to learn, and publishes meanwhile."""
@@ -44,14 +43,13 @@ def launch(
     config: SuperviseConfig | None = None,
     say: Say = say_on_terminal,
 ) -> Iterator[Supervisor]:
-    """Run the page and the reward service while a block trains an agent.
+    """Run the annotation page and the reward service while a block trains an agent.
 
-    Each is a process of its own with a log in `rewards/logs`. One that dies, or gives no sign of
-    life, is said within seconds and started again, each time after a longer pause; a reward that
-    falls behind the answers is said as well. On leaving, both are asked to end, and ended by
-    force if they do not. If this program is killed they stay, and people may go on answering; the
-    next launch ends them and starts its own. Nothing else happens to what the agent is paid: it
-    stays the latest reward that was published.
+    Each is a process with a log in `rewards/logs`. One that dies, or gives no heartbeat, is
+    reported within seconds and started again, each time after a longer pause. A reward that falls
+    behind the answers is reported, too. On leaving, both are asked to end, then ended by force. If
+    this program is killed they stay, and people may go on answering; the next launch ends them and
+    starts its own. The agent's reward stays the latest that was published.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -62,35 +60,34 @@ def launch(
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
-        stale_answers: answers that the reward may be behind while nothing is learned from them, or
-            for longer than that should take by the last time; then it is said within seconds.
-        stale_seconds: seconds for which it may be behind by any.
+        stale_answers: report a reward that is so many answers behind while none is being fitted,
+            or while a fit takes far longer than the last one.
+        stale_seconds: report a reward that is behind by any answer for so long.
         config: how they are looked after; the defaults if None.
-        say: told one line at a time, at first that it starts; the terminal by default.
+        say: called with one line at a time; writes to the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
 
     Raises:
-        StorageError: a program does not come up, with its last words; or another launch uses the
+        StorageError: a program does not come up, with its last line; or another launch uses the
             same folder.
     """
     say(f"Starting {'the page and ' if page else ''}the reward service ...")
     opened = Store.open(store, files)
     try:
         number = opened.projects.get(project).id
-        signs = _Signs(opened, number)
+        service = _RewardService(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
         serving = preferl_program(
             "reward", "serve", *shared, "--out", str(rewards), *reward_options
         )
-        is_up, lost = partial(signs.since, REWARD_SERVICE), partial(signs.lost, REWARD_SERVICE)
-        programs = [Program(REWARD_SERVICE, serving, is_up, lost)]
+        programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, say))
-        complaints = (signs.failing, _stale(opened, number, stale_answers, stale_seconds))
+        complaints = (service.failing, service.stale)
         logs = Path(rewards) / LOGS
         with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
             yield supervisor
@@ -99,40 +96,26 @@ def launch(
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
-    """The page, whose link is said whenever it is another one than before.
-
-    Args:
-        shared: options that name the store and the project.
-        options: more options of `preferl annotate serve`.
-        say: takes the link.
-    """
+    """The annotation page of a store and project, with options of `preferl annotate serve`."""
     command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
     return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
 
 
 @final
+@dataclass
 class PageProbe:
     """Asks the page whether it is there; passes on the link that it reports, and the overview's.
 
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
-
-    Args:
-        say: takes the link, once it is known and whenever it changes.
-        every: seconds between two questions.
-        patience: seconds without an answer after which the page counts as lost.
-        timeout: seconds to wait for one answer.
     """
 
-    def __init__(
-        self, say: Say, *, every: float = 5.0, patience: float = 30.0, timeout: float = 2.0
-    ) -> None:
-        self._say = say
-        self._every = every
-        self._patience = patience
-        self._timeout = timeout
-        self._link: str | None = None
-        self._asked = 0.0
-        self._answered = 0.0
+    say: Say
+    every: float = 5.0  # seconds between two probes
+    patience: float = 30.0  # seconds without an answer after which the page counts as lost
+    timeout: float = 2.0  # seconds to wait for one answer
+    _link: str | None = field(default=None, init=False)
+    _asked: float = field(default=0.0, init=False)
+    _answered: float = field(default=0.0, init=False)
 
     def is_up(self, status: Status | None, _age: float) -> bool:
         """Whether the page has reported its link."""
@@ -141,28 +124,26 @@ class PageProbe:
             return False
         if link != self._link:
             self._link = link
-            self._say(f"Answer here: {link}")
-            page, _, _ = link.partition("/join/")
-            self._say(f"Overview, once that was opened: {page}/admin")
+            self.say(f"Answer here: {link}")
+            self.say(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
         self._answered = time.monotonic()
         return True
 
     def lost(self) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
-        if address.hostname not in HERE or time.monotonic() - self._asked < self._every:
+        if address.hostname not in HERE or time.monotonic() - self._asked < self.every:
             return None
         if self._answers(address):
             self._answered = time.monotonic()
         self._asked = time.monotonic()
         silent = self._asked - self._answered
-        return f"has not answered for {silent:.0f} s" if silent > self._patience else None
+        return f"has not answered for {silent:.0f} s" if silent > self.patience else None
 
     def _answers(self, address: SplitResult) -> bool:
         """Whether anything comes back, be it an error."""
-        there = http.client.HTTPConnection(
-            address.hostname or "", address.port, timeout=self._timeout
-        )
+        host = address.hostname or ""
+        there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
         try:
             there.request("GET", "/healthz")
             there.getresponse().read()
@@ -174,99 +155,90 @@ class PageProbe:
 
 
 @final
-class _Signs:
-    """Heartbeats, as the store has them; without the store nothing is said of anybody."""
-
-    def __init__(self, store: Store, project_id: int) -> None:
-        self._store = store
-        self._project = project_id
-        self._takes_signs_since: float | None = None  # of time.monotonic(); None: not known
-
-    def _of(self, name: str) -> ServiceState | None:
-        try:
-            services = self._store.reports.services(self._project)
-        except StorageError:
-            return None
-        return next((service for service in services if service.name == name), None)
-
-    def since(self, name: str, _status: Status | None, age: float) -> bool:
-        """Whether a program has given a heartbeat that is younger than itself."""
-        sign = self._of(name)
-        return sign is not None and sign.works and sign.age < age
-
-    def lost(self, name: str, age: float) -> str | None:
-        """Why a program that runs is lost."""
-        sign = self._of(name)
-        if sign is None or sign.age > age:  # older than the program
-            return None
-        if not sign.alive:
-            since = f"for {sign.age:.0f} s" if sign.age > 0 else "since the clock was set back"
-            silent = f"has given no sign of life {since}"
-            return silent if self._could_have_told(sign) else None
-        self._takes_signs_since = None
-        return "says that its work is stuck" if sign.status.state == "stuck" else None
-
-    def _could_have_told(self, sign: ServiceState) -> bool:
-        """Whether a program that lives would have got a sign into the store by now.
-
-        While others lock the store it takes none, so that silence says nothing of the program;
-        one whose try has just failed comes again after its pause between signs.
-        """
-        try:
-            self._store.reports.require_writable()
-        except StorageError:
-            self._takes_signs_since = None
-            return False
-        if self._takes_signs_since is None:
-            self._takes_signs_since = time.monotonic()
-        return time.monotonic() - self._takes_signs_since > 1.5 * sign.every
-
-    def failing(self) -> str | None:
-        """What the reward service cannot do now, and tries again."""
-        sign = self._of(REWARD_SERVICE)
-        if sign is None or not sign.alive or sign.status.state != "failed":
-            return None
-        return f"The reward service has a problem: {sign.status.problem}"
-
-
-def _stale(
-    store: Store,
-    project_id: int,
-    most_answers: int,
-    most_seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> Complaint:
-    """Says when a reward has fallen behind the answers, once for each version.
+@dataclass
+class _RewardService:
+    """The reward service as the store knows it; while that cannot be read it never counts as lost.
 
     Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
     longer than the last one lets expect.
     """
-    since: dict[tuple[int, bool], float] = {}  # by version, and by whether many are behind
 
-    def waited(version: int, many: bool) -> float:
-        return clock() - since.setdefault((version, many), clock())
+    store: Store
+    project: int
+    stale_answers: int
+    stale_seconds: float
+    clock: Callable[[], float] = time.monotonic
 
-    def complaint() -> str | None:
-        rewards = store.reports.rewards(project_id)
+    def __post_init__(self) -> None:
+        self._writable_since: float | None = None  # by the clock; None: not known
+        self._behind_since: dict[tuple[int, bool], float] = {}  # by version, and whether by many
+
+    def _beat(self) -> ServiceState | None:
+        try:
+            services = self.store.reports.services(self.project)
+        except StorageError:
+            return None
+        return next((service for service in services if service.name == REWARD_SERVICE), None)
+
+    def is_up(self, _status: Status | None, age: float) -> bool:
+        """Whether it has given a heartbeat that is younger than its process."""
+        beat = self._beat()
+        return beat is not None and beat.works and beat.age < age
+
+    def lost(self, age: float) -> str | None:
+        """Why it is lost though its process runs."""
+        beat = self._beat()
+        if beat is None or beat.age > age:  # older than the process
+            return None
+        if beat.alive:
+            self._writable_since = None
+            return "is stuck in its work" if beat.status.state == "stuck" else None
+        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
+        return f"has given no heartbeat {since}" if self._could_have_beaten(beat) else None
+
+    def _could_have_beaten(self, beat: ServiceState) -> bool:
+        """Whether a service that is alive would have written a heartbeat by now.
+
+        While others lock the store nobody can, so that silence means nothing; a service whose try
+        has just failed comes again after its pause between heartbeats.
+        """
+        try:
+            self.store.reports.require_writable()
+        except StorageError:
+            self._writable_since = None
+            return False
+        if self._writable_since is None:
+            self._writable_since = self.clock()
+        return self.clock() - self._writable_since > 1.5 * beat.every
+
+    def failing(self) -> str | None:
+        """What it cannot do now, and tries again."""
+        beat = self._beat()
+        if beat is None or not beat.alive or beat.status.state != "failed":
+            return None
+        return f"The reward service has a problem: {beat.status.problem}"
+
+    def stale(self) -> str | None:
+        """Whether the newest reward has fallen behind the answers, once for each version."""
+        rewards, beat = self.store.reports.rewards(self.project), self._beat()
         if not rewards:
             return None
         version, fit = rewards[-1].version, rewards[-1].metrics
-        signs = {service.name: service for service in store.reports.services(project_id)}
-        service = signs.get(REWARD_SERVICE)
-        looked_at = 0 if service is None else service.status.looked_at or 0
-        behind = store.reports.revision(project_id) - max(fit.revision, looked_at)
+        looked_at = 0 if beat is None else beat.status.looked_at or 0
+        behind = self.store.reports.revision(self.project) - max(fit.revision, looked_at)
         if behind <= 0:
-            since.clear()
+            self._behind_since.clear()
             return None
-        late = waited(version, many=False) >= most_seconds
-        if behind < most_answers:
-            since.pop((version, True), None)
+        late = self._waited(version, many=False) >= self.stale_seconds
+        if behind < self.stale_answers:
+            self._behind_since.pop((version, True), None)
         else:
-            fits = service is not None and service.alive and service.status.state == "fitting"
-            patience = FIT_SLACK * fit.seconds if fits else 0.0
-            late = late or waited(version, many=True) >= LEEWAY_SECONDS + patience
+            fits = beat is not None and beat.alive and beat.status.state == "fitting"
+            patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
+            late = late or self._waited(version, many=True) >= patience
         if not late:
             return None
         return f"The reward is stale: people have gone on answering since version {version}."
 
-    return complaint
+    def _waited(self, version: int, many: bool) -> float:
+        return self.clock() - self._behind_since.setdefault((version, many), self.clock())

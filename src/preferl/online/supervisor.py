@@ -1,22 +1,29 @@
-"""Looks after programs: each that dies or hangs is said, and started again."""
+"""Run programs beside this one: start them, restart each that dies or hangs, end them at last."""
 
 import logging
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
-from preferl.online.programs import Program, RunningProgram
+from preferl.files import write_json
+from preferl.reading import read_object
+from preferl.runs.lock import boot_id
+from preferl.store.status import STATUS_FILE, Status, read_status
 
 LOGGER = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
-"""Told one line for people."""
+"""Called with one line for people."""
 
 Complaint = Callable[[], str | None]
 """What is wrong now, in words, or None."""
@@ -54,25 +61,181 @@ class SuperviseConfig:
         require_in("steady_seconds", self.steady_seconds, 0, float("inf"))
 
 
+@final
+@dataclass(frozen=True)
+class Program:
+    """What to run, and how to find out whether it is up or lost.
+
+    `is_up` gets the status that the program has written since it was started into the file named by
+    `PREFERL_STATUS_FILE`, if any, and the seconds since then. `lost` gets these seconds; it returns
+    why a program counts as lost though it runs and was up, or None.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    is_up: Callable[[Status | None, float], bool] = lambda _status, _age: True
+    lost: Callable[[float], str | None] = lambda _age: None
+
+
+@final
+class RunningProgram:
+    """One process of a program at a time, with its log, its status and a mark of its launcher."""
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self.program, self.name = program, program.name
+        self.log = folder / f"{program.name}.log"
+        self._mark = folder / f"{program.name}.process.json"
+        self._status = folder / f"{program.name}.status.json"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began, self._log_begins, self._was_up = 0.0, 0, False
+        self.failures = 0  # in a row
+        self.restart_at: float | None = None  # by `time.monotonic`
+        self.given_up = False
+        self.problem: str | None = None  # of now, in words
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._began
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None while it runs."""
+        return self._process.poll() if self._process else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs and has been up since it was started."""
+        if self.exit_code is not None:
+            return False
+        self._was_up = self._was_up or self.program.is_up(read_status(self._status), self.age)
+        return self._was_up
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its log since it was started."""
+        lines: list[str] = []
+        with suppress(OSError), self.log.open("rb") as log:
+            log.seek(self._log_begins)
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].rstrip(".") if lines else "nothing"
+
+    def start(self) -> None:
+        """Begin a new process; `StorageError` where its log or command is of no use."""
+        self.restart_at, self._was_up = None, False
+        status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self._status.unlink(missing_ok=True)
+            # The annotation page writes links into it that let people in.
+            handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "ab") as log:
+                self._log_begins = log.seek(0, os.SEEK_END)
+                self._process = subprocess.Popen(
+                    self.program.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | status,
+                    start_new_session=True,  # Ctrl-C is for who started it, who then ends it
+                )
+        except OSError as error:
+            raise StorageError.mismatch(
+                f"program {self.name}", expected="one that starts", got=error
+            ) from error
+        self._began = time.monotonic()
+        mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
+        write_json(self._mark, mark)
+
+    def ask_to_end(self) -> None:
+        """Send the polite signal."""
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+
+    def end(self, seconds: float) -> None:
+        """End it, by force after so many seconds."""
+        if self._process is None:
+            return
+        self.ask_to_end()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _kill(self._process.pid)
+            self._process.wait()
+        with suppress(OSError):
+            self._mark.unlink(missing_ok=True)
+            self._status.unlink(missing_ok=True)
+
+    def end_leftover(self, seconds: float) -> bool:
+        """End a process whose launcher was killed, if there is one; refuse one that is at work."""
+        try:
+            mark = read_object(self._mark)
+        except (OSError, ValueError):
+            return False
+        process, launcher = mark.get("process"), mark.get("launcher")
+        if not process or not is_running(process):
+            return False
+        if launcher and is_running(launcher):
+            raise StorageError.mismatch(
+                f"{self._mark.parent}",
+                expected="programs of nobody else",
+                got=f"{self.name} of process {launcher.split()[1]}, which works",
+                fix="End that one, or use another folder.",
+            )
+        number = int(process.split()[1])
+        os.kill(number, signal.SIGTERM)
+        until = time.monotonic() + seconds
+        while is_running(process) and time.monotonic() < until:
+            time.sleep(0.05)
+        if is_running(process):
+            _kill(number)
+        return True
+
+
+def identity(pid: int) -> str | None:
+    """Words that no other process has, neither an earlier nor a later one of this number.
+
+    None where the system has no `/proc`, or there is no such process.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    state, *rest = stat.rpartition(")")[2].split()
+    if state in "ZX":  # ended, though nobody has taken note
+        return None
+    return f"{boot_id()} {pid} {rest[18]}"
+
+
+def is_running(known: str) -> bool:
+    """Whether the process of an identity still runs."""
+    return identity(int(known.split()[1])) == known
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)  # what it has started, too
+
+
 def say_on_terminal(line: str) -> None:
-    """One line where people see it, whatever becomes of logs."""
+    """Write one line where people see it, whatever becomes of logs."""
     sys.stderr.write(f"preferl: {line}\n")
     sys.stderr.flush()
 
 
 @final
 class Supervisor:
-    """Programs that run while its block does; each that dies or hangs is said and started again.
+    """Programs that run while its block does; each that dies or hangs is started again.
 
-    What is wrong is said once, within seconds, and stays in `problems` until it is over, so that
-    a training script may stop where it would otherwise learn from nothing.
+    What is wrong is reported once, within seconds, and stays in `problems` until it is over, so
+    that a training script may stop where it would otherwise learn from nothing.
 
     Args:
         programs: what to run.
         folder: of logs and marks.
         config: how; the defaults if None.
         complaints: what else to look at.
-        say: told one line at a time.
+        say: called with one line at a time.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -107,9 +270,20 @@ class Supervisor:
         try:
             for running in self._programs:
                 if running.end_leftover(self.config.stop_seconds):
-                    self._tell(f"{running.name} of a run that was killed is ended.")
+                    self._report(f"{running.name} of a run that was killed is ended.")
                 running.start()
-            self._wait_until_up()
+            starting = self._programs
+            while starting:  # at all each time: one may report its link while others still start
+                starting = [running for running in starting if not running.is_up]
+                for running in starting:
+                    if (problem := self._problem_of(running)) is not None:
+                        raise StorageError.mismatch(
+                            f"program {running.name}",
+                            expected="to be up",
+                            got=f"that it {problem}",
+                            fix=f"Its log is {running.log}.",
+                        )
+                time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
             self._end_all()
             raise
@@ -121,27 +295,6 @@ class Supervisor:
         self._thread.join()
         self._end_all()
 
-    def _wait_until_up(self) -> None:
-        waited_for = self._programs
-        while waited_for:  # at all each time: the page tells its link while the others still start
-            waited_for = [running for running in waited_for if not self._has_come_up(running)]
-            time.sleep(min(0.05, self.config.look_seconds))
-
-    def _has_come_up(self, running: RunningProgram) -> bool:
-        if running.is_up:
-            return True
-        code = running.exit_code
-        if code is not None or running.age > self.config.start_seconds:
-            late = f"nothing in {self.config.start_seconds:g} s"
-            ended = f"its end with status {code}"
-            raise StorageError.mismatch(
-                f"program {running.name}",
-                expected="to be up",
-                got=f"{late if code is None else ended}: {running.last_words}",
-                fix=f"All it said is in {running.log}.",
-            )
-        return False
-
     def _end_all(self) -> None:
         for running in self._programs:  # all at once, so that they share the time
             running.ask_to_end()
@@ -150,9 +303,7 @@ class Supervisor:
             running.end(max(0.1, until - time.monotonic()))
 
     def _watch(self) -> None:
-        looks: list[Callable[[], None]] = [
-            partial(self._look_after, running) for running in self._programs
-        ]
+        looks: list[Callable[[], None]] = [partial(self._look_after, r) for r in self._programs]
         looks.append(self._complain)
         while not self._stopping.wait(self.config.look_seconds):
             for look in looks:
@@ -160,35 +311,35 @@ class Supervisor:
                     look()
                 except PreferlError as error:  # who watches over others must not die of it
                     LOGGER.warning("%s", error)
-                except Exception:  # nor of a fault of its own, which is told whole
+                except Exception:  # nor of a fault of its own, which is logged whole
                     LOGGER.exception("Looking after programs failed, and goes on.")
 
     def _look_after(self, running: RunningProgram) -> None:
-        """Start what has to be started again; say what was found."""
-        config = self.config
+        """Start what has to be started again; report what was found."""
         if running.given_up:
             return
         if running.restart_at is not None:
             if time.monotonic() >= running.restart_at:
                 running.start()
             return
+        if (problem := self._problem_of(running)) is not None:
+            self._failed(running, f"{running.name} {problem}")
+        elif running.is_up:
+            if running.problem is not None:
+                self._report(f"{running.name} is up again.")
+                running.problem = None
+            if running.age > self.config.steady_seconds:
+                running.failures = 0
+
+    def _problem_of(self, running: RunningProgram) -> str | None:
         code = running.exit_code
         if code is not None:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
-            self._failed(
-                running, f"{running.name} ended with {ended}: {running.last_words.rstrip('.')}"
-            )
-        elif not running.is_up:
-            if running.age > config.start_seconds:
-                self._failed(running, f"{running.name} is not up after {running.age:.0f} s")
-        elif (why := running.program.lost(running.age)) is not None:
-            self._failed(running, f"{running.name} {why}")
-        else:
-            if running.problem is not None:
-                self._tell(f"{running.name} is up again.")
-                running.problem = None
-            if running.age > config.steady_seconds:
-                running.failures = 0
+            return f"ended with {ended}: {running.last_line}"
+        if running.is_up:
+            return running.program.lost(running.age)
+        late = running.age > self.config.start_seconds
+        return f"is not up after {running.age:.1f} s: {running.last_line}" if late else None
 
     def _failed(self, running: RunningProgram, what: str) -> None:
         config = self.config
@@ -201,14 +352,14 @@ class Supervisor:
             pause = min(config.first_pause * 2.0 ** (running.failures - 1), config.longest_pause)
             running.restart_at = time.monotonic() + pause
             running.problem = f"{what}. It is started again in {pause:g} s"
-        self._tell(f"{running.problem}; its log is {running.log}.")
+        self._report(f"{running.problem}; its log is {running.log}.")
 
     def _complain(self) -> None:
         for complaint, before in self._complaints.items():
             self._complaints[complaint] = line = complaint()
             if line is not None and line != before:
-                self._tell(line)
+                self._report(line)
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         LOGGER.info("%s", line)
         self._say(line)

@@ -1,0 +1,303 @@
+"""The settings of online runs, of their evaluation and of recorded data sets (no torch)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Literal, cast, final, get_args
+
+from preferl.configs import takes_old_names
+from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.feedback.schedule import ScheduleName
+from preferl.feedback.scripted import ScriptedTeacher
+from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
+from preferl.online.feedback_config import QueryConfig
+from preferl.training.configs import RewardTrainerConfig, require_validation
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman et al. 2017); defaults are stable-baselines3's.
+
+    Attributes:
+        n_steps: steps of each environment per rollout.
+        batch_size: steps per gradient step.
+        n_epochs: passes over each rollout.
+        learning_rate: of Adam.
+        gamma: discount of future rewards.
+        gae_lambda: trade-off of bias and variance in advantages.
+        clip_range: how far a policy may move per rollout.
+        ent_coef: bonus for randomness.
+        use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
+        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
+        hidden: units of each hidden layer of policy and value function.
+    """
+
+    n_steps: int = 2048
+    batch_size: int = 64
+    n_epochs: int = 10
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    ent_coef: float = 0.0
+    use_sde: bool = False
+    sde_sample_freq: int = -1
+    hidden: tuple[int, ...] = (64, 64)
+
+    def __post_init__(self) -> None:
+        _require(self, ("n_steps", "n_epochs", "learning_rate", "clip_range"), 1e-12)
+        _require(self, ("batch_size",), 2)  # one alone has no advantage
+        _require(self, ("ent_coef",), 0)
+        _require(self, ("gamma", "gae_lambda"), 0, 1)
+
+
+@dataclass(frozen=True)
+class SACConfig:
+    """Soft actor-critic (Haarnoja et al. 2018); defaults are stable-baselines3's.
+
+    Attributes:
+        buffer_size: steps kept; all are relabelled when the reward changes.
+        learning_starts: random steps before learning.
+        batch_size: steps per gradient step.
+        train_freq: vector steps between updates.
+        gradient_steps: updates each time; -1 as many as steps were taken.
+        learning_rate: of Adam.
+        gamma: discount of future rewards.
+        tau: share of the target network replaced per update.
+        hidden: units of each hidden layer of policy and critics.
+    """
+
+    buffer_size: int = 1_000_000
+    learning_starts: int = 100
+    batch_size: int = 256
+    train_freq: int = 1
+    gradient_steps: int = 1
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    tau: float = 0.005
+    hidden: tuple[int, ...] = (256, 256)
+
+    def __post_init__(self) -> None:
+        _require(self, ("buffer_size", "batch_size", "train_freq", "learning_rate"), 1e-12)
+        _require(self, ("learning_starts",), 0)
+        _require(self, ("gradient_steps",), -1)
+        _require(self, ("gamma", "tau"), 0, 1)
+
+
+AlgorithmConfig = PPOConfig | SACConfig
+"""Those of this library; any config that `preferl.registry.ALGORITHMS` has will do."""
+
+Reference = Literal["answers", "experience"]
+
+
+@takes_old_names
+@dataclass(frozen=True)
+class OnlineConfig(QueryConfig):
+    """A whole run of learning from preferences while acting.
+
+    Attributes:
+        env: id of a registered gymnasium environment.
+        environments: how many copies act in parallel.
+        steps: environment steps in all, exploration included.
+        comparisons: queries in all.
+        iterations: times the policy learns; queries are put before the first and between them.
+        initial_steps: of the untrained policy, about which the first queries are.
+        initial_fraction: share of the queries that are put then.
+        initial_epochs: passes of the first fit, which has the most to learn; None as any other.
+        schedule: how the other queries are spread over the run; `learn_from_preferences` also
+            takes a function.
+        algorithm: what improves the policy.
+        exploration_fraction: share of steps in which a random policy takes over now and then.
+        random_probability: of taking over, whenever it is drawn who acts.
+        switch_probability: per step, of drawing again who acts.
+        model: shape of the reward model.
+        trainer: how it is fitted.
+        teacher: answers by the environment's own reward, unless a feedback of yours is given.
+        max_comparisons: answers kept, the newest; None keeps all.
+        pessimism: deviations over members taken off the mean; 0 is the mean.
+        reference: the steps over which rewards are normalised: of the clips that "answers" are
+            about, which change little from one iteration to the next, or of all recent
+            "experience", which follows the agent.
+        reward_deviation: of the rewards, for each member before they are combined.
+        centre: whether rewards have zero mean. A shift matters where episodes end early.
+        device: of all networks: "cpu", "cuda" or "auto".
+
+    Raises:
+        ConfigError: a number out of its range, a word that is none of those above, or settings that
+            do not go together.
+    """
+
+    env: str = "Pendulum-v1"
+    environments: int = 4
+    steps: int = 100_000
+    comparisons: int = 200
+    iterations: int = 10
+    initial_steps: int = 4_000
+    initial_fraction: float = 0.25
+    initial_epochs: int | None = 50
+    schedule: ScheduleName = "hyperbolic"
+    algorithm: AlgorithmConfig = field(default_factory=PPOConfig)
+    exploration_fraction: float = 0.05
+    random_probability: float = 0.5
+    switch_probability: float = 0.5
+    model: RewardModelConfig = field(default_factory=lambda: MLPRewardConfig(members=3))
+    trainer: RewardTrainerConfig = field(default_factory=RewardTrainerConfig)
+    teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher)
+    max_comparisons: int | None = None
+    pessimism: float = 0.0
+    reference: Reference = "answers"
+    reward_deviation: float = 1.0
+    centre: bool = True
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self, ("steps", "comparisons", "iterations", "initial_steps"), 1)
+        require_one_of("reference", self.reference, Reference)
+        members = members_of(self.model)
+        if self.sampler == "informative" and self.acquisition != "entropy" and members < 2:
+            raise ConfigError.mismatch(
+                "sampler",
+                expected='"informative" with several members, which disagree',
+                got="one network",
+                fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
+            )
+        require_validation(self.trainer, members=members)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How a run is evaluated once it has learned.
+
+    Attributes:
+        episodes: per policy, by the environment's own reward.
+        oracle: whether the same algorithm is trained on the true reward beside it, with as many
+            steps, to see what the comparisons cost.
+        questions: held-out queries about fresh experience, answered by the true return. They
+            evaluate the reward and are never learned from.
+        clip_steps: length of the clips before and after; 0 films nothing. Environments that draw
+            no pictures, by their `render_modes`, are not filmed.
+    """
+
+    episodes: int = 50
+    oracle: bool = True
+    questions: int = 500
+    clip_steps: int = 200
+
+    def __post_init__(self) -> None:
+        _require(self, ("episodes", "questions"), 1)
+        _require(self, ("clip_steps",), 0)
+
+
+Tier = Literal["random", "medium", "expert", "replay"]
+"""A quality of behaviour: uniformly random actions, the policy a third of the way to the best, the
+best one, and the episodes in which it was trained."""
+
+Unit = Literal["episodes", "steps"]
+
+
+@final
+@dataclass(frozen=True)
+class DatasetConfig:
+    """A data set of mixed quality that is recorded here: which policies act, and how much of each.
+
+    A *medium* policy is the checkpoint whose mean return is nearest to
+    `random + (expert - random) / 3`, among those before the expert's. The *expert* is the
+    checkpoint with the best mean return, the earlier one of equals. *Replay* takes whole episodes
+    of training, spread evenly from the first to the last.
+
+    Attributes:
+        env: id of the environment.
+        mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`; they
+            are recorded, and lie in the data set, in this order.
+        unit: what the mix counts. With `"steps"` a tier has at least as many, since episodes are
+            always whole.
+        train_steps: environment steps of training, at most.
+        target_return: training ends with the first checkpoint that is at least as good; None
+            trains to the end.
+        checkpoint_every: steps between two checkpoints, from which training can go on and among
+            which tiers are chosen. Ten thousand is ten episodes of locomotion.
+        judge_episodes: by which each checkpoint is evaluated, with its most likely actions.
+        algorithm: None takes soft actor-critic where actions are continuous and PPO elsewhere,
+            with stable-baselines3's settings.
+        training_environments: that act side by side while training; None takes one for soft
+            actor-critic, which updates after each step of all of them, and eight for PPO.
+        environments: that act side by side while recording.
+        deterministic: record the most likely actions in place of drawn ones. Off, so that a tier
+            covers more than one path.
+        policy: the expert, in place of training one: a policy folder of a preferl run, or a
+            `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
+        trust_pickle: open a `.zip`, which can run whatever its maker put into it.
+        vecnormalize: statistics of observations that belong to a `.zip`, as `VecNormalize.save`
+            writes them; nothing in that file is run. None takes a `vecnormalize.pkl` or
+            `vec_normalize.pkl` beside it.
+        seed: of networks, actions and environments.
+        device: where networks are.
+
+    Raises:
+        ConfigError: a setting out of range, or a mix that names no tier, or one twice.
+
+    >>> DatasetConfig("Pendulum-v1", mix="random:20,expert:5").amounts
+    {'random': 20, 'expert': 5}
+    """
+
+    env: str
+    mix: str = "random:200,medium:200,expert:200,replay:200"
+    unit: Unit = "episodes"
+    train_steps: int = 200_000
+    target_return: float | None = None
+    checkpoint_every: int = 10_000
+    judge_episodes: int = 5
+    algorithm: AlgorithmConfig | None = None
+    training_environments: int | None = None
+    environments: int = 8
+    deterministic: bool = False
+    policy: Path | None = None
+    trust_pickle: bool = False
+    vecnormalize: Path | None = None
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        amounts = self.amounts
+        require_one_of("unit", self.unit, Unit)
+        _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
+        if self.training_environments is not None:
+            _require(self, ("training_environments",), 1)
+        for tier in amounts:
+            require_in(f"mix, {tier}", amounts[tier], 1, inf)
+        if self.policy is not None:
+            self.require_no_training()
+
+    @property
+    def amounts(self) -> Mapping[Tier, int]:
+        """Tiers to how much is asked of them, in the order of the mix."""
+        found: dict[Tier, int] = {}
+        for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
+            name, _, amount = part.partition(":")
+            if name not in get_args(Tier) or name in found or not amount.isdecimal():
+                tiers = ", ".join(get_args(Tier))
+                raise ConfigError.mismatch(
+                    "mix",
+                    expected=f"TIER:AMOUNT between commas, each of {tiers} once",
+                    got=repr(part),
+                    fix="For example random:200,medium:200,expert:200.",
+                )
+            found[cast("Tier", name)] = int(amount)
+        return found
+
+    def require_no_training(self) -> None:
+        """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
+        if {"medium", "replay"} & self.amounts.keys():
+            raise ConfigError.mismatch(
+                "mix of a policy that is there",
+                expected="random and expert alone, since its training is not",
+                got=self.mix,
+                fix="Leave out medium and replay, or train a policy here.",
+            )
+
+
+def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:
+    for name in names:
+        require_in(name, getattr(config, name), low, high)
