@@ -171,7 +171,7 @@ def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
     _, paid, _, infos = env.step(np.zeros((1, 1)))
     assert paid[0] == pytest.approx(infos[0]["true_reward"])
     env.switch_to_learned_reward()
-    assert env.paying == "before"
+    assert env.reward_source == "before"
 
 
 @pytest.fixture

@@ -3,13 +3,17 @@
 from preferl.online.acting import record
 from preferl.online.algorithm_configs import PPOConfig, SACConfig
 from preferl.online.algorithms import build_algorithm, make_environments, use_threads
-from preferl.online.callbacks import FeedbackCallback
+from preferl.online.callbacks import FeedbackCallback, SaveRunCallback
 from preferl.online.checkpoint import Resumed, resume_run, save_run
 from preferl.online.config import OnlineConfig
 from preferl.online.dataset import record_dataset
 from preferl.online.dataset_config import DatasetConfig
 from preferl.online.exploration import ExplorationPolicy, Predictor, random_actions
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.feedback_config import (
+    BeforeFirstReward,
+    FeedbackConfig,
+    VariableLengthWarning,
+)
 from preferl.online.feedback_core import FeedbackCore
 from preferl.online.feedback_env import (
     EpisodeRecorder,
@@ -18,14 +22,12 @@ from preferl.online.feedback_env import (
     RecordsStates,
 )
 from preferl.online.learner import PolicyLearner, SB3Learner
-from preferl.online.lengths import VariableLengthWarning
 from preferl.online.loop import learn_from_preferences
 from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
 from preferl.online.replay import relabel_replay
 from preferl.online.report import IterationReport, OnlineReport, TurnReport
 from preferl.online.reward_computer import Reward, StateEntropyBonus
 from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
-from preferl.online.save_callback import SaveRunCallback
 from preferl.online.saving import load_policy, save_policy
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig

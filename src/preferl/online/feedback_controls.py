@@ -1,4 +1,4 @@
-"""What people can do with wrapped environments, whichever library they belong to."""
+"""What users can do with wrapped environments, whichever library they belong to."""
 
 import logging
 import time
@@ -14,10 +14,9 @@ from preferl.errors import ConfigError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_core import FeedbackCore, Paying
+from preferl.online.feedback_core import FeedbackCore, RewardSource
 from preferl.online.query_worker import QueryCounts, QueryWorker
-from preferl.online.reward_computer import Reward
-from preferl.online.reward_source import Rewards, Transform
+from preferl.online.reward_computer import Reward, Rewards, Transform
 from preferl.shapes import Array, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward
@@ -27,7 +26,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class FeedbackControls:
-    """Collecting, saving, and which reward steps get.
+    """Collecting, saving, and which reward steps get; the part that all wrappers share.
 
     Attributes:
         core: records, and gives rewards.
@@ -42,20 +41,26 @@ class FeedbackControls:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         environments: int,
+        record: bool,
+        /,
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
         *,
-        feedback: StoredFeedback | None,
-        rewards: Rewards,
-        config: FeedbackConfig,
-        sampler: PairSampler | str | None,
-        synthetic_preferences: bool | Teacher,
-        transform: Transform | None,
-        transformed_space: spaces.Space[Any] | None,
-        record: bool = False,
+        sampler: PairSampler | str | None = None,
+        synthetic_preferences: bool | Teacher = False,
+        transform: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        **settings: Any,
     ) -> None:
+        """Make the core and the query worker of what `FeedbackVecEnv` takes."""
         self._states_missed = False
-        teacher = _teacher(synthetic_preferences)
+        config = settings_of(config, settings)
         if isinstance(sampler, str):
             config, sampler = replace(config, sampler=sampler), None
+        teacher = None if synthetic_preferences is False else synthetic_preferences
+        if teacher is True:
+            teacher = ScriptedTeacher.oracle()
         if feedback is None and (teacher is not None or sampler is not None):
             raise ConfigError.mismatch(
                 "feedback", expected="where to ask", got="none, and a sampler or teacher"
@@ -64,11 +69,9 @@ class FeedbackControls:
             raise ConfigError.mismatch(
                 "record", expected="nothing to ask where experience is kept", got="feedback"
             )
-        self.queries = (
-            None
-            if feedback is None
-            else QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
-        )
+        self.queries = None
+        if feedback is not None:
+            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
         self.core = FeedbackCore(
             observation_space,
             action_space,
@@ -80,16 +83,16 @@ class FeedbackControls:
             transform=transform,
             space=transformed_space,
         )
-        if self.queries is not None:
-            self.queries.follow(self.core)
-            if isinstance(rewards, PublishedReward):
-                rewards = rewards.folder
-            if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
-                try:
-                    tell_spaces(rewards, self.core.space, action_space)
-                except PreferlError:
-                    self.core.close()
-                    raise
+        if self.queries is None:
+            return
+        self.queries.core = self.core
+        folder = rewards.folder if isinstance(rewards, PublishedReward) else rewards
+        if isinstance(folder, Path | str):  # whoever fits the reward need not guess
+            try:
+                tell_spaces(folder, self.core.space, action_space)
+            except PreferlError:
+                self.core.close()
+                raise
 
     @property
     def reward_version(self) -> int:
@@ -102,9 +105,9 @@ class FeedbackControls:
         return self.core.reward
 
     @property
-    def paying(self) -> Paying:
+    def reward_source(self) -> RewardSource:
         """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
-        return self.core.paying
+        return self.core.reward_source
 
     @property
     def counts(self) -> QueryCounts | None:
@@ -112,7 +115,7 @@ class FeedbackControls:
         return None if self.queries is None else self.queries.counts
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Take up the newest learned reward, between rollouts; returns whether it changed.
+        """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
         Args:
             wait: read the disk now, instead of what was read in the background.
@@ -121,22 +124,22 @@ class FeedbackControls:
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
-        self.core.pay_environment(True)
+        self.core.force_environment_reward(True)
 
     def switch_to_learned_reward(self) -> None:
         """Give the learned reward again, or what comes before the first."""
-        self.core.pay_environment(False)
+        self.core.force_environment_reward(False)
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
         self.core.pause()
         if self.queries is not None:
-            self.queries.pause()
+            self.queries.paused = True
 
     def resume_collecting(self) -> None:
-        """Record and ask again, from what is seen now."""
+        """Record and ask again, from the current observations."""
         if self.queries is not None:
-            self.queries.resume()
+            self.queries.paused = False
         self.core.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
@@ -151,7 +154,7 @@ class FeedbackControls:
         return self.queries is None or self.queries.flush(seconds)
 
     def snapshot(self) -> dict[str, Any]:
-        """Where collecting and rewards stand, for `restore`; `save_run` calls it."""
+        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
         queries = None if self.queries is None else self.queries.snapshot()
         return {"core": self.core.snapshot(), "handover": queries}
 
@@ -171,7 +174,7 @@ class FeedbackControls:
         if lost and not self._states_missed and "state" in info:
             self._states_missed = True
             LOGGER.warning(
-                'info["state"] is told and not kept: clips that need it cannot be drawn. Pass '
+                'info["state"] is not recorded: clips that need it cannot be drawn. Pass '
                 "`states=True` to %s, or leave it if it is something else.",
                 type(self).__name__,
             )
@@ -179,30 +182,23 @@ class FeedbackControls:
     def _disconnect(self, seconds: float) -> None:
         """Save, and stop all threads, within about so many seconds, also where saving fails."""
         until = time.monotonic() + seconds
+        queries = self.queries
         try:
             self.core.hand_over()
-            asks = self.queries if self.core.collecting else None
-            if asks is not None and asks.counts.waiting_steps:
-                asks.flush(seconds)
-        finally:
-            if self.queries is not None:
-                self.queries.close(_left(until))
-            self.core.close(_left(until))
-
-
-def _left(until: float) -> float:
-    """Seconds until then, and one for what has not been waited for yet."""
-    return max(until - time.monotonic(), 1.0)
-
-
-def _teacher(told: bool | Teacher) -> Teacher | None:
-    if isinstance(told, bool):
-        return ScriptedTeacher.oracle() if told else None
-    return told
+            if (
+                queries is not None
+                and self.core.recording.collecting
+                and queries.counts.waiting_steps
+            ):
+                queries.flush(seconds)
+        finally:  # a second is left for what has not been waited for yet
+            if queries is not None:
+                queries.close(max(until - time.monotonic(), 1.0))
+            self.core.close(max(until - time.monotonic(), 1.0))
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:
-    """Put the learned return in place of the true one, if a monitor inside tells that."""
+    """Put the learned return in place of the true one, if a monitor inside gives that."""
     monitored = info.get("episode")
     if isinstance(monitored, dict) and "r" in monitored:
         info["episode"] = monitored | {"r": learned}
@@ -216,10 +212,8 @@ def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> Feedback
     """
     more = current_names("FeedbackConfig", more)
     known = {field.name for field in fields(FeedbackConfig)}
-    if not set(more) <= known:
-        raise ConfigError.mismatch(
-            "settings", expected=sorted(known), got=sorted(set(more) - known)
-        )
+    if not more.keys() <= known:
+        raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))
     return replace(config or FeedbackConfig(), **more)
 
 

@@ -11,8 +11,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from preferl.errors import CheckpointError, ConfigError, DataError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
-from preferl.online.normalisation import read_vecnormalize
-from preferl.online.saving import load_policy, spaces_alone
+from preferl.online.saving import load_policy, read_vecnormalize, spaces_alone
 from preferl.reading import parse_json
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")

@@ -21,21 +21,15 @@ from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
-from preferl.online.agent_state import (
-    agent_state,
-    begin_anew,
-    lose_place,
-    put_agent_back,
-    replay_of,
-)
 from preferl.online.algorithm_configs import PPOConfig
 from preferl.online.algorithms import build_algorithm, make_environments
+from preferl.online.checkpoint import agent_state, restart_episodes, restore_agent
 from preferl.online.config import OnlineConfig
-from preferl.online.env_state import env_state, put_env_back
-from preferl.online.exploration import ExplorationPolicy, explore
+from preferl.online.env_state import env_state, restore_env
+from preferl.online.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
-from preferl.online.recording import blank
-from preferl.online.replay import relabel_replay, require_relabelling
+from preferl.online.recording import zeros_of
+from preferl.online.replay import relabel_replay, replay_of, require_relabelling
 from preferl.online.reward_computer import Reward
 from preferl.training.reward_trainer import RewardTrainer
 
@@ -215,12 +209,12 @@ class SB3Learner:
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
-        put_env_back(_environment(self.algorithm), snapshot["environment"])
-        put_agent_back(self.algorithm, snapshot["agent"])
+        restore_env(_environment(self.algorithm), snapshot["environment"])
+        restore_agent(self.algorithm, snapshot["agent"])
         self._exploration.restore(snapshot["exploration"])
         self._asked = snapshot["asked"]
         self._unexplored = float(snapshot["unexplored"])
-        begin_anew(self.algorithm, snapshot["environment"]["problems"])
+        restart_episodes(self.algorithm, snapshot["environment"]["problems"])
 
     def _remaining(self) -> float:
         """The share of the whole run that is left, from 1 to 0."""
@@ -252,7 +246,7 @@ class SB3Learner:
             in_place = not self._callback.stopped
         finally:
             if not in_place:
-                lose_place(self.algorithm)
+                require_reset(self.algorithm)
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
@@ -341,11 +335,11 @@ def _callbacks(callback: MaybeCallback) -> list[BaseCallback]:
 
 def _no_episodes(env: VecEnv) -> Episodes:
     return Episodes(
-        observations=blank(env.observation_space, (0,)),
-        actions=np.asarray(blank(env.action_space, (0,))),
+        observations=zeros_of(env.observation_space, (0,)),
+        actions=np.asarray(zeros_of(env.action_space, (0,))),
         rewards=np.zeros(0, np.float32),
         terminated=np.zeros(0, bool),
-        final_observations=blank(env.observation_space, (0,)),
+        final_observations=zeros_of(env.observation_space, (0,)),
         lengths=np.zeros(0, int),
     )
 

@@ -17,11 +17,11 @@ from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.schedule import Schedule, Turn, plan
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.online.agent_state import global_generators, put_generators_back
 from preferl.online.answer_journal import AnswerJournal, Kept
+from preferl.online.checkpoint import global_generators, restore_generators
 from preferl.online.config import OnlineConfig
+from preferl.online.feedback_config import LengthGuard
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.lengths import LengthGuard
 from preferl.online.query_worker import build_sampler
 from preferl.online.report import IterationReport, OnlineReport
 from preferl.reading import read_object, reading
@@ -293,7 +293,7 @@ class PreferenceLoop:
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
         self.newest = state["newest"]
-        put_generators_back(state["generators"])
+        restore_generators(state["generators"])
 
     def _iterate(self, number: int, turn: Turn) -> None:
         """One round of act, ask and fit."""

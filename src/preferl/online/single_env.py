@@ -17,9 +17,9 @@ from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
 from preferl.online.feedback_env import stack_states
-from preferl.online.recording import blank
-from preferl.online.reward_source import Rewards, Transform
-from preferl.online.reward_source import transformed_space as space_after
+from preferl.online.recording import zeros_of
+from preferl.online.reward_computer import Rewards, Transform
+from preferl.online.reward_computer import transformed_space as space_after
 from preferl.shapes import Array, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
@@ -27,48 +27,47 @@ from preferl.store.store import Store
 from preferl.training.versions import newest_reward
 
 SERVICE: Final = "an option of the reward service: `preferl reward serve --help` lists them"
+LOGGING: Final = 'the standard library: `logging.getLogger("preferl")`'
 GONE: Final = {
     "reward_predictor_network": "the model is " + SERVICE + "; `--model cnn` is for pictures",
     "train_reward": "the reward is fitted by `preferl reward serve`, a program of its own",
     "mp_context": "nothing: programs meet in the store, and no process is started here",
     "prefs_dir": "`log_dir`: the store in it is used again, whoever filled it",
     "max_prefs_in_db": "nothing: answers are never thrown away",
-    "n_initial_training_steps": "`--first-epochs`, " + SERVICE,
+    "n_initial_training_steps": "`--initial-epochs`, " + SERVICE,
     "n_initial_prefs": "`--min-answers`, " + SERVICE,
     "reward_predictor_ckpt_interval": "nothing: every version is on disk before it is used",
     "reward_predictor_refresh_interval": "`refresh_every`, in steps, or `refresh()`",
-    "validation_interval": "nothing: every version is judged on answers that were held out",
+    "validation_interval": "nothing: every version is validated on held-out answers",
     "reward_database_refresh_interval": "`--min-new-answers`, " + SERVICE,
     "zoom_ratio": "nothing: clips are videos, and the page fits them to the screen",
-    "channels": "nothing: pictures are told from observations, or made by the project's `frames`",
-    "env_wrapper_log_level": 'the standard library: `logging.getLogger("preferl")`',
-    "reward_predictor_log_level": 'the standard library: `logging.getLogger("preferl")`',
-    "pref_interface_log_level": 'the standard library: `logging.getLogger("preferl")`',
+    "channels": "nothing: pictures are recognised, or made by the project's `frames`",
+    "env_wrapper_log_level": LOGGING,
+    "reward_predictor_log_level": LOGGING,
+    "pref_interface_log_level": LOGGING,
 }
 """Arguments of the old wrapper that mean nothing here, and what takes their place."""
 
 
 @final
 class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Asks people about what the agent does, and gives the agent what was learned from answers.
+    """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
 
-    Infos have what `FeedbackVecEnv` puts there. Programs that show clips and fit rewards are not
-    started here: see `preferl annotate serve` and `preferl reward serve`.
+    Programs that show clips and fit rewards are not started here: see `preferl annotate serve` and
+    `preferl reward serve`.
 
     Args:
         env: any environment with arrays or a dictionary of them.
         log_dir: folder of the store and, in `rewards`, of published rewards; made if absent.
         project: name of the project in the store; made if absent.
-        feedback: where questions go, instead of the store in `log_dir`.
+        feedback: where queries go, instead of the store in `log_dir`.
         rewards: where rewards come from, instead of `log_dir/rewards`.
         collect_prefs: whether to ask anything.
         pretrained_reward_predictor_dir: a saved reward, or a folder of published ones, of which the
             latest is taken. It stays; nothing comes from `log_dir/rewards` then.
-        synthetic_preferences: whether a script prefers the higher true return in people's place,
-            or a teacher that does so otherwise. `synthetic_prefs` is the same.
-        obs_transform_func: what people and rewards see in place of an observation; `[..., *obs]`.
-        transformed_space: of such observations; needed with `obs_transform_func`.
-        max_pref_interface_segs: segments' worth of experience from which questions are drawn.
+        synthetic_preferences: as of `FeedbackVecEnv`; `synthetic_prefs` is the same.
+        obs_transform_func: as `transform` of `FeedbackVecEnv`, with `transformed_space`.
+        max_pref_interface_segs: segments' worth of experience from which queries are drawn.
         config: how it collects, and what comes before the first reward; its `refresh_every` is
             2,048 steps unless it is given.
         sampler: chooses pairs instead of the config's `sampler`.
@@ -76,7 +75,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
 
     Raises:
         ConfigError: settings that are out of range or do not go together, or an argument of the
-            old wrapper that means nothing here; the message says what takes its place.
+            old wrapper that means nothing here; the message names what takes its place.
     """
 
     def __init__(
@@ -99,13 +98,15 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         **settings: Any,
     ) -> None:
         super().__init__(env)
-        _refuse_gone(settings)
-        if config is None:
-            settings = {"refresh_every": 2_048} | settings
-        chosen = settings_of(config, settings)
+        for name in settings.keys() & GONE.keys():
+            raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")
+        if synthetic_preferences is not None and synthetic_prefs is not None:
+            names = "synthetic_preferences and synthetic_prefs"
+            raise ConfigError.mismatch(names, expected="one of the two names", got="both")
+        config = settings_of(config, ({} if config else {"refresh_every": 2_048}) | settings)
         if max_pref_interface_segs is not None:
-            steps = max_pref_interface_segs * chosen.segment_length
-            chosen = settings_of(chosen, {"buffer_steps": steps})
+            steps = max_pref_interface_segs * config.segment_length
+            config = settings_of(config, {"buffer_steps": steps})
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
         with ExitStack() as opened:  # closed where anything is refused below
@@ -122,11 +123,12 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
                 env.observation_space,
                 env.action_space,
                 1,
-                feedback=feedback if collect_prefs else None,
-                rewards=rewards,
-                config=chosen,
+                False,
+                feedback if collect_prefs else None,
+                rewards,
+                config,
                 sampler=sampler,
-                synthetic_preferences=_one_of(synthetic_preferences, synthetic_prefs),
+                synthetic_preferences=synthetic_preferences or synthetic_prefs or False,
                 transform=obs_transform_func,
                 transformed_space=transformed_space,
             )
@@ -137,7 +139,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; one under way is cut."""
+        """Begin an episode; a running one is cut."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._look_for_states(info)
         self.core.reset(_batch(observation), states=self._states(info))
@@ -149,7 +151,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         Raises:
             ConfigError: the environment was never reset.
         """
-        version = self.core.paid_version
+        version = self.core.active_version
         self.core.act(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
         (given,) = self.core.outcome(
@@ -182,35 +184,17 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
 
 
 def _batch(observation: Any) -> Any:
-    """One observation as a batch of one."""
     return map_observations(lambda array: np.asarray(array)[None], observation)
 
 
 def _project(
     store: Store, name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any]
 ) -> str:
-    """The project's name; a new one is told how clips with observations of `space` are drawn."""
+    """The project's name; a new one gets the `frames` that draw observations of `space`."""
     if name not in {project.slug for project in store.projects.all()}:
-        env_id = None if env.spec is None else env.spec.id
         try:
-            frames = spec_for(blank(space, (1,)), env_id)
-        except ConfigError:  # it can be said later, with `store.projects.update`
+            frames = spec_for(zeros_of(space, (1,)), None if env.spec is None else env.spec.id)
+        except ConfigError:  # people can choose later, with `store.projects.update`
             frames = None
-        fps = int(env.metadata.get("render_fps") or 30)
-        store.projects.create(name, fps=fps, frames=frames)
+        store.projects.create(name, fps=int(env.metadata.get("render_fps") or 30), frames=frames)
     return name
-
-
-def _one_of(new: bool | Teacher | None, old: bool | None) -> bool | Teacher:
-    if new is not None and old is not None:
-        raise ConfigError.mismatch(
-            "synthetic_preferences and synthetic_prefs", expected="one of the two names", got="both"
-        )
-    chosen = old if new is None else new
-    return False if chosen is None else chosen
-
-
-def _refuse_gone(settings: dict[str, Any]) -> None:
-    for name in settings:
-        if name in GONE:
-            raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")

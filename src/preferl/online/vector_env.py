@@ -4,48 +4,28 @@ from typing import Any, final
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
-from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import (
-    FeedbackControls,
-    hide_return,
-    settings_of,
-    with_rows,
-)
-from preferl.online.reward_source import Rewards, Transform
+from preferl.online.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.reward_computer import Rewards
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
 
 
 @final
 class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
-    """`FeedbackVecEnv` for gymnasium's vector environments.
+    """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.
 
-    All its ways to begin episodes are known: in the same step, in the next one, whose action and
-    reward mean nothing and are not recorded, or by `reset` with a mask.
-
-    Infos have arrays `true_reward` (unless hidden) and `reward_version`, false in
-    `_true_reward` and `_reward_version` where a step only began an episode, and `learned_return`
-    where one ended.
-
-    Args:
-        env: the environments; same arguments as `FeedbackVecEnv` otherwise.
-        feedback: where questions go; None asks nothing.
-        rewards: folder of published rewards or its reader, one reward that stays, or None.
-        config: how it collects, and what comes before the first reward.
-        sampler: chooses pairs instead of the config's `sampler`.
-        synthetic_preferences: a teacher that answers in people's place, or True.
-        transform: what people and rewards see in place of an observation; works on the last axes.
-        transformed_space: of such observations; needed with `transform`.
-        **settings: fields of `FeedbackConfig`.
+    Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
+    are not recorded, or by `reset` with a mask. Infos have arrays `true_reward` (unless hidden) and
+    `reward_version`, false in `_true_reward` and `_reward_version` where a step only began an
+    episode, and `learned_return` where one ended.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together, or environments that
-            do not say how they begin episodes.
+        ConfigError: settings that are out of range or do not go together, or environments whose
+            metadata do not say how they begin episodes.
     """
 
     def __init__(
@@ -54,34 +34,18 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         feedback: StoredFeedback | None = None,
         rewards: Rewards = None,
         config: FeedbackConfig | None = None,
-        *,
-        sampler: PairSampler | str | None = None,
-        synthetic_preferences: bool | Teacher = False,
-        transform: Transform | None = None,
-        transformed_space: spaces.Space[Any] | None = None,
-        **settings: Any,
+        **options: Any,
     ) -> None:
         super().__init__(env)
-        mode = (env.metadata or {}).get("autoreset_mode")
-        if not isinstance(mode, AutoresetMode):
+        self._mode = (env.metadata or {}).get("autoreset_mode")
+        if not isinstance(self._mode, AutoresetMode):
             raise ConfigError.mismatch(
                 'metadata["autoreset_mode"]',
                 expected="an AutoresetMode, as gymnasium.make_vec gives",
-                got=mode,
+                got=self._mode,
             )
-        self._mode = mode
-        self._connect(
-            env.single_observation_space,
-            env.single_action_space,
-            env.num_envs,
-            feedback=feedback,
-            rewards=rewards,
-            config=settings_of(config, settings),
-            sampler=sampler,
-            synthetic_preferences=synthetic_preferences,
-            transform=transform,
-            transformed_space=transformed_space,
-        )
+        spaces = env.single_observation_space, env.single_action_space
+        self._connect(*spaces, env.num_envs, False, feedback, rewards, config, **options)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -99,7 +63,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         Raises:
             ConfigError: the environments were never reset.
         """
-        began, version = self.core.recording.idle.copy(), self.core.paid_version
+        began, version = self.core.recording.idle.copy(), self.core.active_version
         self.core.act(np.asarray(actions))
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = (terminated | truncated) & ~began
@@ -108,13 +72,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         if same:
             finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
             last = with_rows(observations, over.nonzero()[0], finals)
-        given = self.core.outcome(
-            last,
-            rewards,
-            terminated,
-            truncated,
-            states=states,
-        )
+        given = self.core.outcome(last, rewards, terminated, truncated, states=states)
         self._complete_infos(infos, rewards, version, ~began, over)
         if same:
             self.core.reset(observations, over, states=states)
@@ -139,24 +97,17 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         return np.stack(list(infos["state"]))
 
     def _complete_infos(
-        self,
-        infos: dict[str, Any],
-        rewards: Array,
-        version: int,
-        real: BoolArray,
-        over: BoolArray,
+        self, infos: dict[str, Any], rewards: Array, version: int, real: BoolArray, over: BoolArray
     ) -> None:
-        known = {"reward_version": np.full(len(real), version)}
-        if not self.core.config.hide_true_reward:
-            known["true_reward"] = np.array(rewards)
-        for name, values in known.items():
-            infos[name], infos[f"_{name}"] = values, real.copy()
+        hide = self.core.config.hide_true_reward
+        known = {"reward_version": (np.full(len(real), version), real)}
+        if not hide:
+            known["true_reward"] = (np.array(rewards), real)
         if over.any():
-            infos["learned_return"], infos["_learned_return"] = (
-                self.core.returns.copy(),
-                over.copy(),
-            )
-        if self.core.config.hide_true_reward:
+            known["learned_return"] = (self.core.returns, over)
+        for name, (values, where) in known.items():
+            infos[name], infos[f"_{name}"] = values.copy(), where.copy()
+        if hide:
             returns = np.where(over, self.core.returns, 0.0)
             hide_return(infos, returns)
             if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
