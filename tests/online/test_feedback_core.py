@@ -207,10 +207,10 @@ def test_the_environments_reward_is_paid_only_when_told_to() -> None:
     source.next = reward_of("nmr")
     core.refresh()
     driver = Driver(core)
-    core.force_environment_reward(True)
+    core.forced = True
     assert driver.step(0.0).tolist() == [0.5, 1.5, 2.5]
     assert core.active_version == 0
-    core.force_environment_reward(False)
+    core.forced = False
     driver.step(0.0)
     assert core.active_version == 1
     paid = driver.finish()

@@ -25,8 +25,7 @@ from preferl.models import (
 from preferl.online import query_worker as worker_module
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.single_env import GONE, HumanPreferencesEnvWrapper
-from preferl.online.vector_env import FeedbackVectorEnv
+from preferl.online.gymnasium_envs import GONE, FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import RewardFunction, relabel, save_reward

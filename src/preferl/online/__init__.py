@@ -21,6 +21,7 @@ from preferl.online.feedback_env import (
     LearnedRewardVecEnv,
     RecordsStates,
 )
+from preferl.online.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.online.learner import PolicyLearner, SB3Learner
 from preferl.online.loop import learn_from_preferences
 from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
@@ -31,10 +32,8 @@ from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
 from preferl.online.saving import load_policy, save_policy
 from preferl.online.service import serve_reward
 from preferl.online.service_config import ServiceConfig
-from preferl.online.single_env import HumanPreferencesEnvWrapper
 from preferl.online.supervise import launch
 from preferl.online.supervisor import SuperviseConfig, Supervisor
-from preferl.online.vector_env import FeedbackVectorEnv
 from preferl.training.checkpoint_folder import has_run
 from preferl.worlds.atari import make_atari
 

@@ -13,7 +13,8 @@ from preferl.evaluation.environments import make_task_env
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import rollout
 from preferl.online.algorithms import make_environments
-from preferl.online.feedback_env import RecordsStates, outcomes, present_infos, stack_states
+from preferl.online.feedback_controls import stack_states
+from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.recording import Recording
 from preferl.simulators import Environment, is_mujoco
 

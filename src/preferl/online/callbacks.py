@@ -5,6 +5,7 @@ import signal
 import threading
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType, MethodType
 from typing import Any, Final, Literal, cast, final
 
@@ -23,13 +24,7 @@ from stable_baselines3.common.vec_env import (
     unwrap_vec_wrapper,
 )
 
-from preferl.errors import (
-    CheckpointError,
-    ConfigError,
-    StorageError,
-    require_in,
-    require_one_of,
-)
+from preferl.errors import CheckpointError, ConfigError, StorageError, require_in, require_one_of
 from preferl.online.checkpoint import save_run
 from preferl.online.exploration import ExplorationPolicy, explore
 from preferl.online.feedback_env import FeedbackVecEnv
@@ -106,7 +101,10 @@ class FeedbackCallback(BaseCallback):
         self._probabilities = (random_probability, switch_probability)
 
     def _init_callback(self) -> None:
-        self._env = feedback_env(self.training_env)
+        found = unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)
+        if found is None:
+            raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
+        self._env = found
         buffer = replay_of(self.model)
         if buffer is not None:
             require_relabelling(buffer)
@@ -130,12 +128,11 @@ class FeedbackCallback(BaseCallback):
                 relabel_replay(buffer, reward)
             self._env.relabelled = (buffer, version)
         self.logger.record("feedback/reward_version", version)
-        counts = self._env.counts
-        if counts is not None:
+        if (counts := self._env.counts) is not None:
             self.logger.record("feedback/asked", counts.asked)
             self.logger.record("feedback/dropped_segments", counts.dropped_segments)
             self.logger.record("feedback/explored_steps", self._env.explored_steps)
-        if self._fraction and self._env.core.recording.collecting:
+        if self._env.core.recording.collecting:
             self._explore()
         if self._deferring:
             self._env.defer_rewards()
@@ -149,10 +146,9 @@ class FeedbackCallback(BaseCallback):
 
     def _explore(self) -> None:
         """Let a random policy take over for a stretch, once as many steps are due."""
-        explored = self._env.explored_steps
-        due = self._fraction * (self.model.num_timesteps + explored) - explored
+        env, agent, explored = self.training_env, self.model, self._env.explored_steps
+        due = self._fraction * (agent.num_timesteps + explored) - explored
         stretch = STRETCH_CLIPS * self._env.core.config.segment_length
-        env, agent = self.training_env, self.model
         if due < stretch * env.num_envs:
             return
         # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
@@ -176,18 +172,6 @@ class FeedbackCallback(BaseCallback):
         return True
 
 
-def feedback_env(venv: VecEnv) -> FeedbackVecEnv:
-    """The `FeedbackVecEnv` among the wrappers of an algorithm's environment.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    found = unwrap_vec_wrapper(venv, FeedbackVecEnv)
-    if found is None:
-        raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
-    return found
-
-
 def rewards_reach(venv: VecEnv) -> bool:
     """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
     while not isinstance(venv, FeedbackVecEnv):
@@ -199,14 +183,10 @@ def rewards_reach(venv: VecEnv) -> bool:
 
 
 def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
-    """Add to the rewards of a full rollout, and to its advantages and returns what follows.
+    """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
 
     Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
     so that what is added needs neither values nor the last observations.
-
-    Args:
-        algorithm: whose rollout has just ended.
-        more: `[T, V]`
 
     Raises:
         ConfigError: another number of steps, or of environments, than the rollout has.
@@ -350,8 +330,5 @@ def _is_plain(handler: Any) -> bool:
 
 def _learns(model: Any, frame: FrameType | None) -> bool:
     """Whether this is a moment within the algorithm's `learn`."""
-    while frame is not None:
-        if frame.f_code.co_name == "learn" and frame.f_locals.get("self") is model:
-            return True
-        frame = frame.f_back
-    return False
+    frames = () if frame is None else walk_stack(frame)
+    return any(f.f_code.co_name == "learn" and f.f_locals.get("self") is model for f, _ in frames)

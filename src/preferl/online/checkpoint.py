@@ -86,14 +86,17 @@ def save_run(
         StorageError: the folder cannot be written to, is full, or holds something else.
     """
     env = _environment(agent, env)
+    version = 0
     if isinstance(agent, BaseAlgorithm):
         steps, of_agent = agent.num_timesteps, agent_state(agent)
+        relabelled = (layer.relabelled for layer in _wrappers(env))
+        version = next((by for buffer, by in relabelled if buffer is replay_of(agent)), 0)
     else:
         of_agent = {name: part.state_dict() for name, part in agent.items()}
     state = {
         "agent": of_agent,
         "environment": env_state(env),
-        "replay_version": _replay_version(agent, env),
+        "replay_version": version,
         "notes": dict(notes or {}),
         "generators": global_generators(),
     }
@@ -143,9 +146,6 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """Networks, optimisers, counters and replay buffer of an algorithm between two rollouts.
 
     A rollout buffer is empty then and left out; so is what only the logger knows.
-
-    Raises:
-        ConfigError: a replay buffer that keeps too little to be relabelled.
     """
     _, variables = algorithm._get_torch_save_params()
     return {
@@ -233,15 +233,6 @@ def _environment(agent: Agent, env: Any) -> Any:
 
 def _wrappers(env: Any) -> list[FeedbackVecEnv]:
     return [layer for layer in layers(env) if isinstance(layer, FeedbackVecEnv)]
-
-
-def _replay_version(agent: Agent, env: Any) -> int:
-    """The version by which the agent's replay buffer was relabelled; 0 where it was by none."""
-    if isinstance(agent, BaseAlgorithm):
-        for buffer, version in (layer.relabelled for layer in _wrappers(env)):
-            if buffer is replay_of(agent):
-                return version
-    return 0
 
 
 def _described(agent: Agent, env: Any) -> dict[str, Any]:

@@ -70,12 +70,7 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def env_state(env: Any) -> dict[str, Any]:
-    """The state of all layers.
-
-    Returns:
-        `layers`, one entry for each with its class; `drawing`, the generators of the action space;
-        and `problems`: what cannot be restored, in words. With problems, new episodes begin.
-    """
+    """The state of all layers; `problems` name what cannot be restored: episodes then restart."""
     found = [_layer_state(layer) for layer in layers(env)]
     return {
         "drawing": sampling(env.action_space),
@@ -198,9 +193,7 @@ def _is_fixed(value: Any) -> bool:
 def _mujoco_state(env: Any) -> dict[str, Any]:
     """All that MuJoCo knows of a moment, so that the next step is the same to the last bit.
 
-    Returns:
-        `integration`, from which the next step is computed; `derived`, what the last step left for
-        environments to read, such as where bodies were; `placed`, what an episode put elsewhere.
+    `derived` is what the last step left for environments to read, such as where bodies were.
     """
     mujoco = require("mujoco", extra="mujoco")
     whole = mujoco.mjtState.mjSTATE_INTEGRATION

@@ -90,8 +90,7 @@ class ExplorationPolicy:
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
         self.policy, self.action_space, self.rng = policy, action_space, rng
-        self.random_probability = random_probability
-        self.switch_probability = switch_probability
+        self.random_probability, self.switch_probability = random_probability, switch_probability
         self._random: BoolArray | None = None  # [V] where the random policy acts
 
     def predict(
@@ -147,12 +146,8 @@ def explore(
 ) -> None:
     """Let a policy act in the place of an agent, which learns nothing and begins with a reset next.
 
-    Args:
-        agent: goes on from its last observations; without any, environments are reset.
-        env: the agent's, with all wrappers.
-        policy: acts now and then at random.
-        vector_steps: how many.
-        on_step: called after each of them.
+    It goes on from the agent's last observations; without any, environments are reset. `on_step` is
+    called after each vector step.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
     try:

@@ -18,10 +18,8 @@ VariableLength = Literal["allow", "refuse"]
 class BeforeFirstReward(StrEnum):
     """The reward of steps until the first learned reward is there.
 
-    Attributes:
-        ZERO: zeros.
-        ENTROPY: a bonus for new states, see `StateEntropyBonus`.
-        ENVIRONMENT: the environment's own reward, which gives the agent the answer.
+    It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward,
+    which gives the agent the answer.
     """
 
     ZERO = "zero"
@@ -142,15 +140,10 @@ class LengthGuard:
         self.warned = False
 
     def check(self, shortest: int | None, longest: int, more: str = "") -> None:
-        """See whether lengths differ.
-
-        Args:
-            shortest: steps of the shortest episode that ended; None where none did.
-            longest: steps of the longest one, ended or not.
-            more: to be added to the message.
+        """Compare the shortest episode that ended, None where none did, with the longest of all.
 
         Raises:
-            DataError: they do, and are refused.
+            DataError: their lengths differ, and that is refused; `more` ends the message.
         """
         if self._variable is None or shortest is None or shortest >= longest:
             return

@@ -2,15 +2,17 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from operator import setitem
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from preferl.configs import current_names
-from preferl.errors import ConfigError, PreferlError
+from preferl.errors import ConfigError, DataError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
@@ -117,18 +119,17 @@ class FeedbackControls:
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        Args:
-            wait: read the disk now, instead of what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background.
         """
         return self.core.refresh(wait=wait)
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
-        self.core.force_environment_reward(True)
+        self.core.forced = True
 
     def switch_to_learned_reward(self) -> None:
         """Give the learned reward again, or what comes before the first."""
-        self.core.force_environment_reward(False)
+        self.core.forced = False
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
@@ -143,12 +144,9 @@ class FeedbackControls:
         self.core.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
-        """Ask about everything recorded so far that is to be asked about.
+        """Ask about everything recorded so far; returns whether it was on disk in time.
 
         Answers need no saving: they are on disk before they are acknowledged.
-
-        Returns:
-            Whether it was on disk within so many seconds.
         """
         self.core.hand_over()
         return self.queries is None or self.queries.flush(seconds)
@@ -167,6 +165,24 @@ class FeedbackControls:
         self.core.restore(snapshot["core"])
         if self.queries is not None and snapshot["handover"] is not None:
             self.queries.restore(snapshot["handover"])
+
+    def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
+        """`[V, *state]` of infos, or None where states are not recorded."""
+        return stack_states(infos) if self.core.config.states else None
+
+    def _complete_infos(
+        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: Iterable[int]
+    ) -> None:
+        """Add true rewards, the reward's version and learned returns of ended episodes."""
+        hide = self.core.config.hide_true_reward
+        for info, reward in zip(infos, rewards, strict=True):
+            info["reward_version"] = version
+            if not hide:
+                info["true_reward"] = reward
+        for i in ended:
+            infos[i]["learned_return"] = float(self.core.returns[i])
+            if hide:
+                hide_return(infos[i], infos[i]["learned_return"])
 
     def _look_for_states(self, info: Mapping[str, Any]) -> None:
         """Warn once that infos hold states which the clips that people are shown lose."""
@@ -204,12 +220,20 @@ def hide_return(info: dict[str, Any], learned: Any) -> None:
         info["episode"] = monitored | {"r": learned}
 
 
-def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
-    """A config, or its fields as keywords, or the one with some fields replaced.
+def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
+    """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
+    if any("state" not in info for info in infos):
+        raise DataError.mismatch(
+            "info of a step or reset",
+            expected="the key state, since states are to be recorded",
+            got=f"keys {sorted(infos[0])}",
+            fix="Wrap each environment in `RecordsStates`, or record none.",
+        )
+    return np.stack([info["state"] for info in infos])
 
-    Raises:
-        ConfigError: keywords that are no fields.
-    """
+
+def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
+    """The config with the fields in `more` replaced; keywords that are no fields are refused."""
     more = current_names("FeedbackConfig", more)
     known = {field.name for field in fields(FeedbackConfig)}
     if not more.keys() <= known:
@@ -219,10 +243,6 @@ def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> Feedback
 
 def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
     """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
-
-    def replaced(array: Array, new: Array) -> Array:
-        array = array.copy()
-        array[rows] = new
-        return array
-
-    return map_observations(replaced, observations, values)
+    copied = map_observations(np.copy, observations)
+    map_observations(lambda array, new: setitem(array, rows, new), copied, values)
+    return copied

@@ -45,11 +45,10 @@ class FeedbackCore:
     rollout; one that looks back sees the steps of running episodes as far as they are still kept.
 
     Args:
-        observation_space: of one environment, as `action_space` is.
+        observation_space: of one of `V` environments, as `action_space` is.
         environments: `V`.
         config: how it collects, and what comes before the first reward.
-        rewards: folder of published rewards, its reader, one reward that stays, or None. A reader
-            that nobody watches is watched until this is closed.
+        rewards: see `Rewards`. A reader that nobody watches is watched until this is closed.
         on_episodes: takes what is to be asked about, and must return at once; None asks nothing.
         record: keep whole episodes for `take`, whose caller looks at their lengths.
         transform: what people and rewards see in place of an observation, over any leading axes.
@@ -63,6 +62,7 @@ class FeedbackCore:
         computer: of learned rewards.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
+        forced: whether steps get the environment's own reward, whatever is learned.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape, a transform that
@@ -94,8 +94,8 @@ class FeedbackCore:
         self.computer = RewardComputer(self.recording)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
         self._guard = LengthGuard(None if record else self.config.variable_length)
-        self._begun = self._forced = False
-        self._reward_now: FloatArray | None = None  # [V] of the running step, if it is known
+        self._begun = self.forced = False
+        self._reward_now: FloatArray | None = None  # [V] of the running step, where known
         self._vector_steps = self.version = 0
         self.returns = np.zeros(environments)
         self.since = np.zeros(environments, int)
@@ -115,9 +115,9 @@ class FeedbackCore:
     @property
     def reward_source(self) -> RewardSource:
         """The reward of steps: learned, what comes before that, or the environment's own."""
-        if not self._forced and self.computer.reward is not None:
+        if not self.forced and self.computer.reward is not None:
             return "learned"
-        own = self._forced or self.config.before == BeforeFirstReward.ENVIRONMENT
+        own = self.forced or self.config.before == BeforeFirstReward.ENVIRONMENT
         return "environment" if own else "before"
 
     @property
@@ -146,8 +146,7 @@ class FeedbackCore:
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        Args:
-            wait: read the disk now, instead of what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background.
 
         Raises:
             SpaceError: it was made for other observations or actions.
@@ -157,21 +156,15 @@ class FeedbackCore:
         return self._switch_to_newest()
 
     def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
-        """Use `reward` from the next step on, in place of any other.
+        """Use a reward, control or plain function of steps from the next step on.
 
-        Args:
-            reward: learned, a control, or a plain function of steps.
-            version: its number; one more than the last by default.
+        Its version is one more than the last by default.
 
         Raises:
             SpaceError: it was made for other observations or actions.
         """
         self._use(reward, self.version + 1 if version is None else version)
         self.reader = None
-
-    def force_environment_reward(self, forced: bool) -> None:
-        """Give steps the environment's own reward from now on, or no longer."""
-        self._forced = forced
 
     def defer(self) -> None:
         """Compute learned rewards later from now on: zeros at each step, the rest at `settle`."""
@@ -231,7 +224,7 @@ class FeedbackCore:
         *,
         states: Array | None = None,
     ) -> FloatArray:
-        """Record what came of the actions; give their rewards, `[V]` float32, an array of its own.
+        """Record what came of the actions; give their rewards, a new array `[V]` float32.
 
         Where an episode is over, `reset` begins the next one; steps until then are not recorded,
         and their reward is zero.
@@ -294,7 +287,7 @@ class FeedbackCore:
             "begun": self._begun,
             "source": None if self.reader is None else self.reader.snapshot(),
             "bonus": self._bonus.snapshot(),
-            "forced": self._forced,
+            "forced": self.forced,
             "vector_steps": self._vector_steps,
             "warned": self._guard.warned,
             "returns": self._returns(),
@@ -312,7 +305,7 @@ class FeedbackCore:
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self._records
         self.returns[:] = snapshot["returns"]
-        self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
+        self._begun, self.forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])

@@ -1,6 +1,6 @@
 """Vector environments of stable-baselines3 whose rewards are learned from answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, SupportsFloat, final
 
 import gymnasium
@@ -13,9 +13,9 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.feedback_controls import FeedbackControls, with_rows
 from preferl.online.reward_computer import Reward, Rewards
-from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, map_observations
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
 from preferl.simulators import Environment
 from preferl.store.feedback import StoredFeedback
 from preferl.store.stages import StateReader
@@ -80,11 +80,10 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return self.core.recording.steps
 
     def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
-        """Use `reward` from the next step on; call it between rollouts, so that none mixes two.
+        """Use a reward, control or plain function of steps from the next step on.
 
-        Args:
-            reward: learned, a control, or a plain function of steps.
-            version: its number; one more than the last by default.
+        Call it between rollouts, so that none mixes two rewards. The reward's version is one more
+        than the last by default.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -104,11 +103,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return _shallow_copy(observations)
 
     def step_async(self, actions: Array) -> None:
-        """Send the actions off, then compute their rewards.
-
-        Raises:
-            ConfigError: the environments were never reset.
-        """
+        """Send the actions off, then compute their rewards; a `ConfigError` before any `reset`."""
         self.venv.step_async(actions)
         self.core.act(actions)
         self.just_reset = False
@@ -125,17 +120,16 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, states=states)
         self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
+            if deferred := self.core.computer.steps_deferred:
+                since = self.core.since.tolist()
+                self._to_complete += [(infos[i], i, since[i], deferred) for i in ended.tolist()]
             states = self._states(present_infos(self.unwrapped, dones, infos))
             self.core.reset(observations, dones, states=states)
         # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
         return _shallow_copy(observations), given, dones, infos
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, where this records; see `Recording.take`.
-
-        Raises:
-            DataError: the environments gave NaN or infinite numbers.
-        """
+        """The episodes that ended since the last call, where this records; see `Recording.take`."""
         return self.core.recording.take(unfinished=unfinished)
 
     def defer_rewards(self) -> None:
@@ -174,11 +168,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
-
-        Raises:
-            SpaceError: a reward that was made for other observations or actions.
-        """
+        """Go on from where wrappers of the same environments stood; `resume_run` calls it."""
         super().restore(snapshot)
         self.explored_steps = int(snapshot["explored_steps"])
         self.just_reset = False
@@ -190,39 +180,15 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         finally:
             self.venv.close()
 
-    def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
-        return stack_states(infos) if self.core.config.states else None
-
-    def _complete_infos(
-        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: IntArray
-    ) -> None:
-        hide = self.core.config.hide_true_reward
-        for info, reward in zip(infos, rewards, strict=True):
-            info["reward_version"] = version
-            if not hide:
-                info["true_reward"] = reward
-        deferred = self.core.computer.steps_deferred
-        for i in ended:
-            infos[i]["learned_return"] = float(self.core.returns[i])
-            if deferred:
-                self._to_complete.append((infos[i], int(i), int(self.core.since[i]), deferred))
-            if hide:
-                hide_return(infos[i], infos[i]["learned_return"])
-
 
 LearnedRewardVecEnv = FeedbackVecEnv
 """Former name of environments that ask nothing, whose reward `set_reward` gives."""
 
 
 def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
-    """Environments with their own rewards whose episodes can be taken away.
+    """Environments with their own rewards whose episodes `take` gives.
 
-    Args:
-        venv: the environments; ended ones reset themselves, as is the convention of SB3.
-        states: keep `info["state"]` of steps and resets, see `RecordsStates`.
-
-    Raises:
-        SpaceError: observations or actions that are not arrays of one shape.
+    With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
     own = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
     return FeedbackVecEnv(venv, config=own, record=True)
@@ -233,11 +199,8 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
 
     With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
-    from it: positions and speeds of MuJoCo, with what is placed anew in each episode, or the
-    `state` of classic control.
-
-    Args:
-        env: one of MuJoCo, which is reset here, or one with `state` as classic control has it.
+    from it: positions and speeds of MuJoCo, which is reset here, with what each episode places
+    elsewhere, or the `state` of classic control.
 
     Raises:
         ConfigError: with the first reset, an environment that has no such state. Those whose
@@ -272,27 +235,10 @@ def present_infos(
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 
-def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
-    """`[V, *state]` of the environments, from their infos.
-
-    Raises:
-        DataError: an info without it.
-    """
-    if any("state" not in info for info in infos):
-        raise DataError.mismatch(
-            "info of a step or reset",
-            expected="the key state, since states are to be recorded",
-            got=f"keys {sorted(infos[0])}",
-            fix="Wrap each environment in `RecordsStates`, or record none.",
-        )
-    return np.stack([info["state"] for info in infos])
-
-
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """How episodes ended, from the infos of their last steps: `[K]` terminated, final observations.
+    """`[K]` terminated and the final observations of episodes, from the infos of their last steps.
 
-    Raises:
-        DataError: an info without the episode's last observation.
+    An info without the last observation raises `DataError`.
     """
     if any("terminal_observation" not in info for info in infos):
         raise DataError.mismatch(

@@ -50,33 +50,27 @@ class _Arrival:
     """Episodes that were put in together, and whether queries have been drawn from them."""
 
     episodes: Episodes
-    drawn: bool = False
+    drawn: bool
 
     @property
     def megabytes(self) -> float:
-        episodes = self.episodes
-        arrays = [*leaves(episodes.observations), episodes.actions, episodes.rewards]
-        if episodes.states is not None:
-            arrays.append(episodes.states)
-        return float(np.sum([array.nbytes for array in arrays])) / 2**20
+        parts = self.episodes.actions, self.episodes.rewards, self.episodes.states
+        arrays = [*leaves(self.episodes.observations), *parts]
+        return float(sum(array.nbytes for array in arrays if array is not None)) / 2**20
 
 
 @final
 class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
 
-    Neither waits for the other longer than it takes to append one item.
+    Neither waits for the other longer than it takes to append one item. Of more than so many steps
+    or megabytes the oldest go first; the latest arrival stays however large.
 
     Attributes:
         steps: in the buffer now.
         dropped_episodes: that went before any query was drawn with them in the buffer.
         dropped_segments: whole clips that those would have held, end to end.
         steps_in: steps that ever came in.
-
-    Args:
-        most_steps: that stay; the oldest go first.
-        megabytes: that stay; the latest arrival stays however large.
-        segment_length: of a clip, for the count.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -197,8 +191,7 @@ class QueryWorker:
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
         )
         self._latest: Episodes | None = None
-        self._showing = True
-        self._shown_at = -np.inf
+        self._showing, self._shown_at = True, -np.inf
         self._problem: str | None = None
         self._lack: str | None = None  # why nothing can be asked though all went well
         self._asked = 0
@@ -207,10 +200,8 @@ class QueryWorker:
         self._counted = False
         with suppress(StorageError):  # the first round counts
             self._asked_before = self._count_all()
-        self._steps_seen = 0  # by the latest round
-        self._stopping = False
-        self._wake = threading.Condition()
-        self._rounds = self._hurry = 0
+        self._wake, self._stopping = threading.Condition(), False
+        self._rounds = self._hurry = self._steps_seen = 0  # the last by the latest round
         self._thread: threading.Thread | None = None
         self._known = self._progress()  # after the latest round
 
@@ -274,15 +265,11 @@ class QueryWorker:
         Answers need no such care: they are on disk before they are acknowledged.
         """
         self._start()
-        until = time.monotonic() + seconds
         with self._wake:
             wanted = self._hurry = self._rounds + 2  # the running round may have begun before
             self._wake.notify_all()
-            while self._rounds < wanted and not self._stopping:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return False
-                self._wake.wait(left)
+            if not self._wake.wait_for(lambda: self._rounds >= wanted or self._stopping, seconds):
+                return False
             done = self._rounds >= wanted or self._steps_seen == self._buffer.steps_in
         return done and self._problem in (None, self._lack)
 
@@ -322,8 +309,8 @@ class QueryWorker:
         try:
             self._round()
         except Exception as error:  # a sampler or teacher of one's own may raise anything
-            known = isinstance(error, StorageError)
-            self._log(str(error) or type(error).__name__, exc_info=not known)
+            trace = not isinstance(error, StorageError)
+            self._log(str(error) or type(error).__name__, exc_info=trace)
             return False
         self._log(self._lack)
         with self._wake:
@@ -358,8 +345,7 @@ class QueryWorker:
             self._asked_before, self._counted = in_all - self._asked, True
         if not self.paused:
             self._show_episode()
-            wanted = self._wanted()
-            if wanted > 0:
+            if (wanted := self._wanted()) > 0:
                 self._ask(wanted)
         if self._script is not None:
             self._script.answer()

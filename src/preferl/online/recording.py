@@ -62,20 +62,18 @@ class Recording:
     `take` returns each step once and keeps unfinished episodes. An environment whose episode is
     over is not recorded until the next one begins.
 
+    Spaces are those of one environment. A `capacity` of 256 vector steps, allocated at first, is
+    about one episode of most tasks.
+
     Attributes:
         collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
         lookback: latest steps that stay for `windows`, whether or not they were taken.
         pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
         idle: `[V]` where no episode is running.
         steps: collected since the beginning, of all environments together.
-        shortest: steps of the shortest episode that ended, whatever ended it; None before the
-            first. An episode that a reset gave up has not ended.
+        shortest: steps of the shortest episode that ended; None before the first. An episode that a
+            reset gave up has not ended.
         longest: steps of the longest episode, running and given up ones included.
-
-    Args:
-        observation_space: of one environment, as `action_space` is.
-        environments: `V`.
-        capacity: vector steps to allocate at first. 256 is about one episode of most tasks.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
@@ -146,21 +144,6 @@ class Recording:
         """`[V]` steps of the running episodes that were not taken yet."""
         return np.where(self.idle, 0, self._row - self._open) * self.collecting
 
-    def see(
-        self, observations: Any, *, which: BoolArray | None = None, states: Array | None = None
-    ) -> None:
-        """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
-        here = slice(None) if which is None else which
-
-        def write(array: Array, value: Array) -> None:
-            array[self._row, here] = value if which is None else np.asarray(value)[which]
-
-        map_observations(write, self._arrays["observations"], observations)
-        if states is not None:
-            if "states" not in self._arrays:
-                self._allocate_states(states.shape[1:], states.dtype)
-            write(self._arrays["states"], states)
-
     def begin(
         self,
         observations: Any = None,
@@ -168,16 +151,13 @@ class Recording:
         which: BoolArray | None = None,
         states: Array | None = None,
     ) -> None:
-        """Begin episodes where `which` is true; any that are running there are cut.
+        """Begin episodes where `which [V]` is true, or everywhere; running ones there are cut.
 
-        Args:
-            observations: `[V, *obs]` the first of them; None where `see` wrote them already.
-            which: `[V]`, all by default.
-            states: `[V, *state]` with them, or None.
+        Their first `observations [V, *obs]` are None where `advance` gave them already.
         """
         self.cut(which)
         if observations is not None:
-            self.see(observations, which=which, states=states)
+            self._see(observations, states, which)
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self._row
         self._oldest = int(self._open.min())
@@ -200,19 +180,17 @@ class Recording:
                 self._double()
         self._row += 1
         self._arrays["first"][self._row] = False
-        self.see(observations, states=states)
+        self._see(observations, states)
         lengths = np.where(self.idle, 0, self._row - self._begun)
         self.longest = max(self.longest, int(lengths.max()))
         if self.collecting:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End the running episodes of these environments; `begin` starts their next ones.
+        """End the running episodes of environments `ended [K]`; `begin` starts their next ones.
 
-        Args:
-            ended: `[K]` environments.
-            terminated: `[K]` true where the rules ended the episode, not a time limit.
-            final: `[K, *obs]` last observations.
+        `terminated [K]` is true where the rules ended the episode, not a time limit; `final [K,
+        *obs]` are the last observations.
         """
         shortest = int((self._row - self._begun[ended]).min())
         self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
@@ -221,8 +199,7 @@ class Recording:
 
     def cut(self, which: BoolArray | None = None) -> None:
         """Close the running episodes here; their later steps count as new episodes."""
-        some = self.pending > 0
-        ended = np.flatnonzero(some if which is None else some & which)
+        ended = np.flatnonzero((self.pending > 0) & (True if which is None else which))
         if len(ended):
             present = take(self._arrays["observations"], (self._row, ended))
             self._close(ended, np.zeros(len(ended), bool), present)
@@ -240,8 +217,7 @@ class Recording:
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
         """The last `length` steps of running episodes up to the latest actions, as far as kept.
 
-        Returns:
-            Windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
+        These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
         rows = np.arange(self._row + 1 - length, self._row + 1)
         mask = (rows >= self._begun[:, None]) & (rows >= 0)  # [V, H]
@@ -252,18 +228,18 @@ class Recording:
     def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
         """All steps from a vector step on, and up to `lookback` before them.
 
-        Returns:
-            Observations and actions `[V, t, ...]`, where an episode is running and where one
-            begins `[V, t]`, and how many columns come before `time`.
+        These are observations and actions `[V, t, ...]`, where an episode is running and where one
+        begins `[V, t]`, and how many columns come before `time`.
         """
         start = time - self._dropped
         rows = slice(max(start - self.lookback, 0), self._row)
+
+        def by_environment(array: Array) -> Array:  # to [V, t, ...]
+            return np.ascontiguousarray(np.swapaxes(array[rows], 0, 1))
+
+        names = ("observations", "actions", "real", "first")
         steps, actions, real, first = (
-            map_observations(
-                lambda array: np.ascontiguousarray(np.swapaxes(array[rows], 0, 1)),  # [V, t, ...]
-                self._arrays[name],
-            )
-            for name in ("observations", "actions", "real", "first")
+            map_observations(by_environment, self._arrays[n]) for n in names
         )
         return steps, actions, real, first, start - rows.start
 
@@ -284,24 +260,16 @@ class Recording:
             self.cut()
         if not self._closed:
             return None
-        closed = _Closed(
-            *(
-                map_observations(lambda *arrays: np.concatenate(arrays), *parts)
-                for parts in zip(*self._closed, strict=True)
-            )
-        )
-        self._closed = []
+        parts = zip(*self._closed, strict=True)
+        joined = (map_observations(lambda *a: np.concatenate(a), *part) for part in parts)
+        closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
         rows = np.arange(ends[-1]) + np.repeat(closed.start - (ends - lengths), lengths)
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
-        steps = {
-            name: take(array, where)
-            for name, array in self._arrays.items()
-            if name not in ("real", "first")
-        }
+        steps = {name: take(array, where) for name, array in self._steps.items()}
         final = map_observations(
             lambda f, o: f.astype(o.dtype, copy=False),
             closed.final_observations,
@@ -314,11 +282,9 @@ class Recording:
         """All steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
         rows = slice(self._row + 1)
-        names = ("observations", "actions", "rewards", "states")
-        steps = {name: take(self._arrays[name], rows) for name in names if name in self._arrays}
         return {
             "states": None,
-            **steps,
+            **{name: take(array, rows) for name, array in self._steps.items()},
             "row": self._row,
             "open": self._open,
             "begun": self._begun,
@@ -336,14 +302,14 @@ class Recording:
         while self._rows <= self._row:
             self._double()
         self._arrays.pop("states", None)
-        if (states := snapshot["states"]) is not None:
-            self._allocate_states(states.shape[2:], states.dtype)
+        if snapshot["states"] is not None:
+            self._allocate_states(snapshot["states"])
 
         def write(array: Array, value: Array) -> None:
             array[: self._row + 1] = value
 
-        for name in self._arrays.keys() - {"real", "first"}:
-            map_observations(write, self._arrays[name], snapshot[name])
+        for name, array in self._steps.items():
+            map_observations(write, array, snapshot[name])
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self._oldest = int(self._open.min())
         self.idle[:] = snapshot["idle"]
@@ -353,18 +319,40 @@ class Recording:
         self._arrays["real"][:] = (time >= self._begun) & ~self.idle
         self._arrays["first"][:] = (time == self._begun) & ~self.idle
 
+    def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
+        """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
+        here = slice(None) if which is None else which
+
+        def write(array: Array, value: Array) -> None:
+            array[self._row, here] = value if which is None else np.asarray(value)[which]
+
+        map_observations(write, self._arrays["observations"], observations)
+        if states is not None:
+            if "states" not in self._arrays:
+                self._allocate_states(states[None])
+            write(self._arrays["states"], states)
+
+    def _allocate_states(self, like: Array) -> None:
+        """Make room for states like these `[t, V, *state]`."""
+        shape = *self._arrays["rewards"].shape, *like.shape[2:]
+        self._arrays["states"] = np.zeros(shape, like.dtype)
+
+    @property
+    def _steps(self) -> dict[str, Any]:
+        """The arrays that `Episodes` are made of."""
+        arrays = self._arrays.items()
+        return {name: array for name, array in arrays if name not in ("real", "first")}
+
     @property
     def _rows(self) -> int:
         return len(self._arrays["rewards"])
 
-    def _allocate_states(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._arrays["states"] = np.zeros((*self._arrays["rewards"].shape, *shape), dtype)
-
     def _double(self) -> None:
+        def doubled(array: Array) -> Array:
+            return np.concatenate([array, np.zeros_like(array)])
+
         for name, array in self._arrays.items():
-            self._arrays[name] = map_observations(
-                lambda part: np.concatenate([part, np.zeros_like(part)]), array
-            )
+            self._arrays[name] = map_observations(doubled, array)
 
     def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         if self.collecting:

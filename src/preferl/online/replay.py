@@ -35,11 +35,7 @@ def end_replay(algorithm: BaseAlgorithm) -> None:
 
 
 def replay_state(algorithm: BaseAlgorithm) -> dict[str, Any] | None:
-    """The filled part of an algorithm's replay buffer; None without one.
-
-    Raises:
-        ConfigError: a buffer that cannot be relabelled.
-    """
+    """The filled part of an algorithm's replay buffer; one that cannot be relabelled is refused."""
     buffer = replay_of(algorithm)
     if buffer is None:
         return None
@@ -50,11 +46,7 @@ def replay_state(algorithm: BaseAlgorithm) -> dict[str, Any] | None:
 
 
 def restore_replay(algorithm: BaseAlgorithm, state: Mapping[str, Any] | None) -> None:
-    """Fill an algorithm's replay buffer with what `replay_state` gave.
-
-    Raises:
-        ValueError: a buffer where there was none, none where there was one, or another size.
-    """
+    """Fill an algorithm's replay buffer with what `replay_state` gave, or raise `ValueError`."""
     buffer = replay_of(algorithm)
     if buffer is None or state is None:
         if (buffer is None) != (state is None):

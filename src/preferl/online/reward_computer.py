@@ -180,12 +180,9 @@ class RewardComputer:
         self._recording.lookback = reward.context if reward.context > 1 else 0
 
     def compute(self, actions: Array) -> FloatArray:
-        """`[V]` rewards of taking `actions`, as were recorded; zeros where they are deferred.
+        """`[V]` finite rewards of taking `actions`, as recorded; zeros where they are deferred.
 
         Only a `RewardFunction` can be deferred; others are computed at once.
-
-        Raises:
-            DataError: the reward gave something else than one finite number per environment.
         """
         reward, deferring = self.reward, self._began is not None
         if reward is None or (deferring and isinstance(reward, RewardFunction)):
@@ -218,11 +215,7 @@ class RewardComputer:
         self._began = self._recording.pinned = self._recording.time
 
     def settle(self) -> FloatArray:
-        """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once.
-
-        Raises:
-            DataError: the reward gave NaN or infinite numbers.
-        """
+        """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
         rewards = self.deferred()
         self._began = self._recording.pinned = None
         self._deferred = []

@@ -81,9 +81,7 @@ class Normalisation:
     def around(self, env: VecEnv, *, training: bool = False) -> VecNormalize:
         """Wrap an environment so that its observations are normalised; rewards are left alone.
 
-        Args:
-            env: of the observations that were normalised.
-            training: whether the statistics go on changing.
+        With `training` the statistics go on changing.
 
         Raises:
             ValueError: statistics of other observations, or none that can be.
@@ -139,14 +137,10 @@ def read_vecnormalize(path: Path) -> Normalisation | None:
 
 
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig) -> None:
-    """Write a policy so that it can act again; what only training needs is left out.
+    """Write an algorithm's policy so that it can act again, with the config that built it.
 
-    Statistics of observations go with it if its environment has a `VecNormalize`.
-
-    Args:
-        path: the folder, replaced if it exists.
-        algorithm: whose policy it is.
-        config: from which the algorithm was built.
+    What only training needs is left out. Statistics of observations are written too if its
+    environment has a `VecNormalize`. An older policy at `path` is replaced.
 
     Raises:
         SpaceError: statistics of other observations than the policy's.
@@ -170,11 +164,7 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
 
 
 def load_policy(
-    path: Path | str,
-    *,
-    device: str = "cpu",
-    env: VecEnv | None = None,
-    trust: Collection[str] = (),
+    path: Path | str, *, device: str = "cpu", env: VecEnv | None = None, trust: Collection[str] = ()
 ) -> BaseAlgorithm:
     """Read a policy; it acts through `predict`, and in `env` it can learn on.
 

@@ -1,8 +1,4 @@
-"""One environment whose reward is learned from people's answers, for any library.
-
-The place of learning-from-human-preferences' wrapper of the same name; what became of its
-arguments is in `docs/migrate/drlhp.md`.
-"""
+"""Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,16 +7,16 @@ from typing import Any, Final, SupportsFloat, final
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of
-from preferl.online.feedback_env import stack_states
+from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of, with_rows
 from preferl.online.recording import zeros_of
 from preferl.online.reward_computer import Rewards, Transform
 from preferl.online.reward_computer import transformed_space as space_after
-from preferl.shapes import Array, map_observations
+from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
 from preferl.store.store import Store
@@ -53,6 +49,8 @@ GONE: Final = {
 class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
     """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
 
+    It takes the place of learning-from-human-preferences' wrapper of the same name; what became of
+    its arguments is in `docs/migrate/drlhp.md`.
     Programs that show clips and fit rewards are not started here: see `preferl annotate serve` and
     `preferl reward serve`.
 
@@ -142,7 +140,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         """Begin an episode; a running one is cut."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._look_for_states(info)
-        self.core.reset(_batch(observation), states=self._states(info))
+        self.core.reset(_batch(observation), states=self._states([info]))
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -159,15 +157,12 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             np.array([reward], np.float64),
             np.array([terminated]),
             np.array([truncated]),
-            states=self._states(info),
+            states=self._states([info]),
         )
-        info = info | {"reward_version": version}
-        if not self.core.config.hide_true_reward:
-            info["true_reward"] = float(reward)
-        if terminated or truncated:
-            info["learned_return"] = float(self.core.returns[0])
-            if self.core.config.hide_true_reward:
-                hide_return(info, info["learned_return"])
+        info = dict(info)
+        self._complete_infos(
+            [info], [float(reward)], version, [0] if terminated or truncated else []
+        )
         return observation, float(given), terminated, truncated, info
 
     def close(self, seconds: float = 10.0) -> None:
@@ -178,9 +173,6 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             if self._store is not None:
                 self._store.close()
             super().close()
-
-    def _states(self, info: dict[str, Any]) -> Array | None:
-        return stack_states([info]) if self.core.config.states else None
 
 
 def _batch(observation: Any) -> Any:
@@ -198,3 +190,104 @@ def _project(
             frames = None
         store.projects.create(name, fps=int(env.metadata.get("render_fps") or 30), frames=frames)
     return name
+
+
+@final
+class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+    """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.
+
+    Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
+    are not recorded, or by `reset` with a mask. Infos have arrays `true_reward` (unless hidden) and
+    `reward_version`, false in `_true_reward` and `_reward_version` where a step only began an
+    episode, and `learned_return` where one ended.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together, or environments whose
+            metadata do not say how they begin episodes.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv[Any, Any, Any],
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(env)
+        self._mode = (env.metadata or {}).get("autoreset_mode")
+        if not isinstance(self._mode, AutoresetMode):
+            raise ConfigError.mismatch(
+                'metadata["autoreset_mode"]',
+                expected="an AutoresetMode, as gymnasium.make_vec gives",
+                got=self._mode,
+            )
+        each = env.single_observation_space, env.single_action_space
+        self._connect(*each, env.num_envs, False, feedback, rewards, config, **options)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes everywhere, or where `options["reset_mask"]` is true."""
+        mask = None if options is None else options.get("reset_mask")
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._look_for_states(infos)
+        self.core.reset(observations, mask, states=self._stacked_states(infos))
+        return observations, infos
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Give the step's outcome with the learned rewards, `[V]` float32.
+
+        Raises:
+            ConfigError: the environments were never reset.
+        """
+        began, version = self.core.recording.idle.copy(), self.core.active_version
+        self.core.act(np.asarray(actions))
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        over = (terminated | truncated) & ~began
+        same = self._mode == AutoresetMode.SAME_STEP and over.any()
+        states, last = self._stacked_states(infos), observations
+        if same:
+            finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
+            last = with_rows(observations, over.nonzero()[0], finals)
+        given = self.core.outcome(last, rewards, terminated, truncated, states=states)
+        self._complete_arrays(infos, rewards, version, ~began, over)
+        if same:
+            self.core.reset(observations, over, states=states)
+        elif self._mode == AutoresetMode.NEXT_STEP and began.any():
+            self.core.reset(observations, began, states=states)
+        return observations, given, terminated, truncated, infos
+
+    def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
+        """Save what is to be asked, within so many seconds, and close the environments."""
+        try:
+            self._disconnect(seconds)
+        finally:
+            super().close(**kwargs)
+
+    def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
+        if not self.core.config.states:
+            return None
+        if "state" not in infos:
+            raise ConfigError.mismatch(
+                "infos", expected="the key state, since states are recorded", got="none"
+            )
+        return np.stack(list(infos["state"]))
+
+    def _complete_arrays(
+        self, infos: dict[str, Any], rewards: Array, version: int, real: BoolArray, over: BoolArray
+    ) -> None:
+        hide = self.core.config.hide_true_reward
+        known = {"reward_version": (np.full(len(real), version), real)}
+        if not hide:
+            known["true_reward"] = (np.array(rewards), real)
+        if over.any():
+            known["learned_return"] = (self.core.returns, over)
+        for name, (values, where) in known.items():
+            infos[name], infos[f"_{name}"] = values.copy(), where.copy()
+        if hide:
+            returns = np.where(over, self.core.returns, 0.0)
+            hide_return(infos, returns)
+            if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
+                infos["final_info"] = final = dict(final)
+                hide_return(final, returns)
