@@ -27,7 +27,7 @@ from preferl.online.loop import learn_from_preferences
 from preferl.online.query_worker import Handover, HandoverCounts, QueryCounts, QueryWorker
 from preferl.online.replay import relabel_replay
 from preferl.online.report import IterationReport, OnlineReport, TurnReport
-from preferl.online.reward_computer import Reward, StateEntropyBonus
+from preferl.online.reward_computer import StateEntropyBonus, WindowReward
 from preferl.online.run import JudgeConfig, run_online, train_on_true_reward
 from preferl.online.saving import load_policy, save_policy
 from preferl.online.service import serve_reward
@@ -62,7 +62,6 @@ __all__ = [
     "QueryWorker",
     "RecordsStates",
     "Resumed",
-    "Reward",
     "SACConfig",
     "SB3Learner",
     "SaveRunCallback",
@@ -72,6 +71,7 @@ __all__ = [
     "Supervisor",
     "TurnReport",
     "VariableLengthWarning",
+    "WindowReward",
     "build_algorithm",
     "has_run",
     "launch",

@@ -61,23 +61,23 @@ class FeedbackCallback(BaseCallback):
     steps, and new episodes begin after them. The loop in one process does the same.
 
     An on-policy algorithm needs no reward before its rollout is over. The rewards of all its steps
-    are computed in one batch then, to within rounding what each would have had, in a fraction of
-    the time (`pay="rollout"`). Until then `step` gives zeros, and so it gives learned rewards at
-    once (`pay="step"`) where anything between environment and algorithm looks at them:
-    `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper that is not SB3's.
+    are computed in one batch then, equal to within rounding, in a fraction of the time; until then
+    `step` gives zeros. Rewards are computed at each step where anything between environment and
+    algorithm looks at them: `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper that is not
+    SB3's.
 
     Args:
         exploration_fraction: share of all steps in which the random policy takes over; not counted
             among those that the algorithm was asked for. .05 shows a few unusual clips per round.
         random_probability: see `ExplorationPolicy`, as `switch_probability`.
-        pay: "rollout" or "step"; the latter for callbacks that look at each step's reward.
+        compute_rewards: once per "rollout", or at each "step", for callbacks that look at these.
         wait: read the disk before each rollout, instead of what was read in the background: the
             newest reward is then always used, and the agent waits for the disk.
         seed: of what is random in it.
         verbose: as SB3 has it.
 
     Raises:
-        ConfigError: a share or probability out of its range, or another word for `pay`.
+        ConfigError: a share or probability out of its range, or another word for `compute_rewards`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class FeedbackCallback(BaseCallback):
         exploration_fraction: float = 0.05,
         random_probability: float = 0.5,
         switch_probability: float = 0.5,
-        pay: Literal["rollout", "step"] = "rollout",
+        compute_rewards: Literal["rollout", "step"] = "rollout",
         wait: bool = False,
         seed: int = 0,
         verbose: int = 0,
@@ -95,8 +95,8 @@ class FeedbackCallback(BaseCallback):
         require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
-        require_one_of("pay", pay, ("rollout", "step"))
-        self._pay = pay
+        require_one_of("compute_rewards", compute_rewards, ("rollout", "step"))
+        self._compute_rewards = compute_rewards
         self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
         self._probabilities = (random_probability, switch_probability)
 
@@ -113,7 +113,7 @@ class FeedbackCallback(BaseCallback):
         if self._env.just_reset:  # as `learn` does in its course, unless asked to go on
             end_replay(self.model)
         self._deferring = (
-            self._pay == "rollout"
+            self._compute_rewards == "rollout"
             and isinstance(self.model, OnPolicyAlgorithm)
             and rewards_reach(self.training_env)
         )
@@ -197,7 +197,7 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
             "rollout",
             expected=f"{more.shape} steps of environments, as were acted",
             got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-            fix='Steps of other programs in between? `FeedbackCallback(pay="step")`.',
+            fix='Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
         )
     kept = buffer.gamma * buffer.gae_lambda
     advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)

@@ -18,7 +18,7 @@ from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
 from preferl.online.feedback_core import FeedbackCore, RewardSource
 from preferl.online.query_worker import QueryCounts, QueryWorker
-from preferl.online.reward_computer import Reward, Rewards, Transform
+from preferl.online.reward_computer import Rewards, Transform, WindowReward
 from preferl.shapes import Array, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward
@@ -102,7 +102,7 @@ class FeedbackControls:
         return self.core.version
 
     @property
-    def learned_reward(self) -> Reward | None:
+    def learned_reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
         return self.core.reward
 

@@ -15,12 +15,12 @@ from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, LengthGuard
 from preferl.online.recording import Recording
 from preferl.online.reward_computer import (
-    Reward,
     RewardComputer,
     RewardInSpaces,
     Rewards,
     StateEntropyBonus,
     Transform,
+    WindowReward,
     for_spaces,
     transformed_space,
 )
@@ -126,7 +126,7 @@ class FeedbackCore:
         return self.version if self.reward_source == "learned" else 0
 
     @property
-    def reward(self) -> Reward | None:
+    def reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
         reward = self.computer.reward
         if reward is None or self._transform is None:
@@ -155,7 +155,7 @@ class FeedbackCore:
             _ = self.reader.refresh() if wait else self.reader.take()
         return self._switch_to_newest()
 
-    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
 
         Its version is one more than the last by default.
@@ -347,7 +347,7 @@ class FeedbackCore:
         self._use(reader.reward, reader.version)
         return True
 
-    def _use(self, reward: Reward | AnyReward, version: int) -> None:
+    def _use(self, reward: WindowReward | AnyReward, version: int) -> None:
         self.computer.set_reward(for_spaces(reward, self.space, self._spaces[1]))
         self.version = version
 

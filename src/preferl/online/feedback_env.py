@@ -14,7 +14,7 @@ from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, with_rows
-from preferl.online.reward_computer import Reward, Rewards
+from preferl.online.reward_computer import Rewards, WindowReward
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
 from preferl.simulators import Environment
 from preferl.store.feedback import StoredFeedback
@@ -79,7 +79,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         """Steps recorded since the beginning, of all environments together."""
         return self.core.recording.steps
 
-    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
 
         Call it between rollouts, so that none mixes two rewards. The reward's version is one more

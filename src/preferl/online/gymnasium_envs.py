@@ -159,10 +159,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             np.array([truncated]),
             states=self._states([info]),
         )
-        info = dict(info)
-        self._complete_infos(
-            [info], [float(reward)], version, [0] if terminated or truncated else []
-        )
+        info, ended = dict(info), [0] if terminated or truncated else []
+        self._complete_infos([info], [float(reward)], version, ended)
         return observation, float(given), terminated, truncated, info
 
     def close(self, seconds: float = 10.0) -> None:

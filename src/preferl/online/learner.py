@@ -30,7 +30,7 @@ from preferl.online.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
 from preferl.online.recording import zeros_of
 from preferl.online.replay import relabel_replay, replay_of, require_relabelling
-from preferl.online.reward_computer import Reward
+from preferl.online.reward_computer import WindowReward
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class PolicyLearner(Protocol):
         """Act for `steps` more environment steps without improving, now and then at random."""
         ...
 
-    def set_reward(self, reward: Reward) -> None:
+    def set_reward(self, reward: WindowReward) -> None:
         """Learn on `reward` from now on, from past experience that it still learns from as well."""
         ...
 
@@ -169,7 +169,7 @@ class SB3Learner:
             self._asked = min(self._asked, self.steps)
         return self._taken(cut=True)
 
-    def set_reward(self, reward: Reward | AnyReward) -> None:
+    def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
         It may be a plain function of observations and actions.
@@ -197,7 +197,7 @@ class SB3Learner:
             "unexplored": self._unexplored,
         }
 
-    def restore(self, snapshot: Mapping[str, Any], reward: Reward | None) -> None:
+    def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from where a learner stood that was built in the same way.
 
         Args:

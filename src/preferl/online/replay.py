@@ -13,7 +13,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from preferl.data.windows import windows_at
 from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.reward_computer import Reward, for_spaces
+from preferl.online.reward_computer import WindowReward, for_spaces
 from preferl.shapes import Array, IntArray, Observations, map_observations, take
 
 COLUMNS: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
@@ -101,7 +101,9 @@ def require_spaces_held(
             )
 
 
-def relabel_replay(buffer: ReplayBuffer, reward: Reward | AnyReward, *, chunk: int = 4096) -> None:
+def relabel_replay(
+    buffer: ReplayBuffer, reward: WindowReward | AnyReward, *, chunk: int = 4096
+) -> None:
     """Relabel an SB3 buffer in place.
 
     Windows of a reward with context follow time, not the position in the ring: they end where
@@ -123,7 +125,7 @@ def relabel_replay(buffer: ReplayBuffer, reward: Reward | AnyReward, *, chunk: i
     size = buffer.size()
     if not size:
         return
-    if not isinstance(reward, Reward):
+    if not isinstance(reward, WindowReward):
         reward = for_spaces(reward, buffer.observation_space, buffer.action_space)
     require_spaces_held(buffer, reward.observation_space, reward.action_space)
     ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size

@@ -30,7 +30,7 @@ which keeps distances about as they were (Johnson and Lindenstrauss 1984)."""
 
 
 @runtime_checkable
-class Reward(Protocol):
+class WindowReward(Protocol):
     """A reward of the last step of each window; `RewardFunction` is one."""
 
     @property
@@ -56,7 +56,7 @@ class Reward(Protocol):
 Transform = Callable[[Any], Any]
 """Observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
 
-Rewards = Path | str | PublishedReward | Reward | AnyReward | None
+Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
 """A folder of published rewards or its reader, one reward that stays (learned, a control, or a
 plain function of observations and actions), or none at all."""
 
@@ -88,15 +88,15 @@ class RewardInSpaces:
 
 
 def for_spaces(
-    reward: Reward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
-) -> Reward:
+    reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> WindowReward:
     """A reward for these spaces: one made for them, a control, or a plain function of steps.
 
     Raises:
         ModelError: something that cannot be called.
         SpaceError: a reward that was made for others.
     """
-    if not isinstance(reward, Reward):
+    if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
     for what, expected, got in (
         ("observations", reward.observation_space, observations),
@@ -166,14 +166,14 @@ class RewardComputer:
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.reward: Reward | None = None
+        self.reward: WindowReward | None = None
         self._recording = recording
         self._environments = len(recording.idle)
         self._single = np.ones((self._environments, 1), bool)  # the mask of windows of one step
         self._began: int | None = None  # vector step since which rewards are deferred
         self._deferred: list[FloatArray] = []  # `[t, V]` in order, of all steps before the pinned
 
-    def set_reward(self, reward: Reward) -> None:
+    def set_reward(self, reward: WindowReward) -> None:
         """Use `reward` from now on; it looks back on the steps that are kept."""
         self._catch_up()
         self.reward = reward
