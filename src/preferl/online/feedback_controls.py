@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from operator import setitem
 from pathlib import Path
@@ -195,22 +196,23 @@ class FeedbackControls:
                 type(self).__name__,
             )
 
-    def _disconnect(self, seconds: float) -> None:
-        """Save, and stop all threads, within about so many seconds, also where saving fails."""
-        until = time.monotonic() + seconds
-        queries = self.queries
-        try:
-            self.core.hand_over()
-            if (
-                queries is not None
-                and self.core.recording.collecting
-                and queries.counts.waiting_steps
-            ):
-                queries.flush(seconds)
-        finally:  # a second is left for what has not been waited for yet
+    def _disconnect(self, seconds: float, *closing: Callable[[], object]) -> None:
+        """Save, stop all threads within about so many seconds, and close more, whatever fails."""
+        until, queries = time.monotonic() + seconds, self.queries
+
+        def left() -> float:  # and a second for what has not been waited for yet
+            return max(until - time.monotonic(), 1.0)
+
+        with ExitStack() as stack:  # the last first
+            for close in closing:
+                stack.callback(close)
+            stack.callback(lambda: self.core.close(left()))
             if queries is not None:
-                queries.close(max(until - time.monotonic(), 1.0))
-            self.core.close(max(until - time.monotonic(), 1.0))
+                stack.callback(lambda: queries.close(left()))
+            self.core.hand_over()
+            asks = queries if self.core.recording.collecting else None
+            if asks is not None and asks.counts.waiting_steps:
+                asks.flush(seconds)
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:

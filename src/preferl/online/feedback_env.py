@@ -175,10 +175,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        try:
-            self._disconnect(seconds)
-        finally:
-            self.venv.close()
+        self._disconnect(seconds, self.venv.close)
 
 
 LearnedRewardVecEnv = FeedbackVecEnv

@@ -1,6 +1,7 @@
 """Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, final
 
@@ -165,12 +166,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
-        try:
-            self._disconnect(seconds)
-        finally:
-            if self._store is not None:
-                self._store.close()
-            super().close()
+        stores = [] if self._store is None else [self._store.close]
+        self._disconnect(seconds, super().close, *stores)
 
 
 def _batch(observation: Any) -> Any:
@@ -258,10 +255,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        try:
-            self._disconnect(seconds)
-        finally:
-            super().close(**kwargs)
+        self._disconnect(seconds, partial(super().close, **kwargs))
 
     def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
         if not self.core.config.states:

@@ -82,21 +82,20 @@ def require_spaces_held(
     buffer: ReplayBuffer, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> None:
     """Raise `SpaceError` if rewards of these spaces cannot be computed from what it holds."""
-    held: Any = buffer.observation_space
-    checks = [("actions", actions, buffer.action_space, actions == buffer.action_space)]
-    if not isinstance(observations, spaces.Dict):
-        checks.append(("observations", observations, held, _is_held(observations, held)))
-    elif not isinstance(held, spaces.Dict) or held.spaces.keys() != observations.spaces.keys():
-        checks.append(("observations", observations, held, False))
+    held = buffer.observation_space
+    pairs = [("actions", actions, buffer.action_space)]
+    parts = observations.spaces if isinstance(observations, spaces.Dict) else {"": observations}
+    stored = held.spaces if isinstance(held, spaces.Dict) else {"": held}
+    if parts.keys() == stored.keys():
+        pairs += [("observations", part, stored[key]) for key, part in parts.items()]
     else:
-        for key, part in observations.spaces.items():
-            checks.append(("observations", part, held[key], _is_held(part, held[key])))
-    for what, space, stored, fits in checks:
-        if not fits:
+        pairs += [("observations", observations, held)]
+    for what, space, present in pairs:
+        if space != present and (what == "actions" or not _is_transposed(space, present)):
             raise SpaceError.mismatch(
                 f"{what} in the replay buffer",
                 expected=f"{space}, which the reward is of",
-                got=stored,
+                got=present,
                 fix="Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv.",
             )
 
@@ -157,7 +156,7 @@ def _observations(
     def restored(values: Array, part: spaces.Space[Any], held: spaces.Space[Any]) -> Array:
         if part == held:
             return values[where].reshape(*where[0].shape, *(part.shape or ()))
-        return np.moveaxis(values[where], 2, -1)  # channels first, as `_is_held` made sure
+        return np.moveaxis(values[where], 2, -1)  # channels first, as was checked before
 
     stored: Any = buffer.observations
     held: Any = buffer.observation_space
@@ -174,9 +173,9 @@ def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
     return np.asarray(space.low + 0.5 * (actions + 1.0) * (space.high - space.low))
 
 
-def _is_held(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
-    """Whether they are equal but for an image's channels, which SB3 puts first."""
-    if space == held or not isinstance(space, spaces.Box) or len(space.shape) != 3:
-        return bool(space == held)
+def _is_transposed(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
+    """Whether SB3 put the channels of this image first, as it does outside of the reward."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return False
     height, width, channels = space.shape
     return held.shape == (channels, height, width) and held.dtype == space.dtype

@@ -245,26 +245,19 @@ class RewardComputer:
         cut = np.flatnonzero(real.any(axis=1))  # an episode that began before what is kept
         starts[cut, real[cut].argmax(axis=1)] = True
         rewards = np.zeros(real.shape, np.float32)
-        if len(cut):
-            rewards[real] = _of_pieces(take(steps, real), actions[real], starts[real], reward)
+        if len(cut):  # as pieces of episodes, end to end, that begin where `starts` is true
+            observations, count = take(steps, real), int(np.count_nonzero(real))
+            lengths = np.diff(np.append(np.flatnonzero(starts[real]), count))
+            pieces = Episodes(
+                observations=observations,
+                actions=actions[real],
+                rewards=rewards[real],
+                terminated=np.zeros(count, bool),
+                final_observations=take(observations, np.cumsum(lengths) - 1),
+                lengths=lengths,
+            )
+            rewards[real] = relabel(pieces, reward).rewards
         self._append(rewards[:, before:].T)
-
-
-def _of_pieces(
-    observations: Observations, actions: Array, starts: BoolArray, reward: RewardFunction
-) -> FloatArray:
-    """`[T]` for steps of pieces of episodes, end to end, that begin where `starts` is true."""
-    count = len(actions)
-    lengths = np.diff(np.append(np.flatnonzero(starts), count))
-    pieces = Episodes(
-        observations=observations,
-        actions=actions,
-        rewards=np.zeros(count, np.float32),
-        terminated=np.zeros(count, bool),
-        final_observations=take(observations, np.cumsum(lengths) - 1),
-        lengths=lengths,
-    )
-    return np.asarray(relabel(pieces, reward).rewards)
 
 
 @final

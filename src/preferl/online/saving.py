@@ -43,15 +43,13 @@ class Normalisation:
     """How observations become those that a policy learned from.
 
     Attributes:
-        clip: largest size of a normalised number.
-        epsilon: added to variances.
-        keys: of a dictionary that are normalised; None where observations are one array.
+        about: for JSON: `clip`, the largest size of a normalised number; `epsilon`, added to
+            variances; `keys` of a dictionary that are normalised, None for observations of one
+            array.
         statistics: `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`, behind `KEY/` for each key.
     """
 
-    clip: float
-    epsilon: float
-    keys: tuple[str, ...] | None
+    about: Mapping[str, Any]
     statistics: Mapping[str, Array]
 
     @classmethod
@@ -59,24 +57,14 @@ class Normalisation:
         """That of a `VecNormalize`, or of its fields in a file; None if it leaves observations."""
         if not normaliser.norm_obs:
             return None
-        keys = None if normaliser.norm_obs_keys is None else tuple(normaliser.norm_obs_keys)
+        clip, epsilon = float(normaliser.clip_obs), float(normaliser.epsilon)
+        keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
         statistics = {
             f"{prefix}{part}": np.array(getattr(running, part), np.float64)
             for prefix, running in _running(normaliser.obs_rms, keys)
             for part in PARTS
         }
-        return cls(float(normaliser.clip_obs), float(normaliser.epsilon), keys, statistics)
-
-    @classmethod
-    def from_json(cls, about: Mapping[str, Any], statistics: Mapping[str, Array]) -> Self:
-        """What `to_json` wrote, with the arrays."""
-        keys = None if about["keys"] is None else tuple(about["keys"])
-        return cls(float(about["clip"]), float(about["epsilon"]), keys, statistics)
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the arrays."""
-        keys = None if self.keys is None else list(self.keys)
-        return {"clip": self.clip, "epsilon": self.epsilon, "keys": keys}
+        return cls({"clip": clip, "epsilon": epsilon, "keys": keys}, statistics)
 
     def around(self, env: VecEnv, *, training: bool = False) -> VecNormalize:
         """Wrap an environment so that its observations are normalised; rewards are left alone.
@@ -86,17 +74,19 @@ class Normalisation:
         Raises:
             ValueError: statistics of other observations, or none that can be.
         """
-        if not (self.clip > 0 and 0 <= self.epsilon < np.inf):
-            raise ValueError(f"clip {self.clip} and epsilon {self.epsilon}")
+        clip, epsilon = float(self.about["clip"]), float(self.about["epsilon"])
+        keys = None if self.about["keys"] is None else list(self.about["keys"])
+        if not (clip > 0 and 0 <= epsilon < np.inf):
+            raise ValueError(f"clip {clip} and epsilon {epsilon}")
         wrapped = VecNormalize(
             env,
             training=training,
             norm_reward=False,
-            clip_obs=self.clip,
-            epsilon=self.epsilon,
-            norm_obs_keys=None if self.keys is None else list(self.keys),
+            clip_obs=clip,
+            epsilon=epsilon,
+            norm_obs_keys=keys,
         )
-        for prefix, running in _running(wrapped.obs_rms, self.keys):
+        for prefix, running in _running(wrapped.obs_rms, keys):
             mean, var, count = (np.asarray(self.statistics[prefix + part]) for part in PARTS)
             if {mean.shape, var.shape} != {running.mean.shape} or count.shape != ():
                 raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
@@ -107,7 +97,7 @@ class Normalisation:
         return wrapped
 
 
-def _running(statistics: Any, keys: tuple[str, ...] | None) -> list[tuple[str, RunningMeanStd]]:
+def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, RunningMeanStd]]:
     """Running statistics behind the names of their keys."""
     return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
 
@@ -155,7 +145,7 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
         **ALGORITHMS.tag(config),
         "kind": type(config).__name__,
         "config": to_json(config),
-        "normalisation": None if normalisation is None else normalisation.to_json(),
+        "normalisation": None if normalisation is None else normalisation.about,
     }
     spaces = algorithm.observation_space, algorithm.action_space
     with POLICY.saving(path, about, algorithm.policy.state_dict(), *spaces) as draft:
@@ -193,9 +183,7 @@ def load_policy(
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
         if (normal := saved.about.get("normalisation")) is not None:  # older folders have none
             statistics = safetensors.numpy.load_file(path / STATISTICS)
-            around = Normalisation.from_json(normal, statistics).around(
-                around, training=env is not None
-            )
+            around = Normalisation(normal, statistics).around(around, training=env is not None)
         with warnings.catch_warnings():
             if env is None:  # what only acts fills no rollout that is short for its batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")
