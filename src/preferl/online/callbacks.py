@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType, MethodType
-from typing import Any, Final, Literal, cast, final
+from typing import Final, Literal, cast, final
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
@@ -258,9 +258,11 @@ class SaveRunCallback(BaseCallback):
         require_own(self._folder, self._saved)  # now rather than after the first hours
 
     def _on_training_start(self) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        ours = isinstance(handler, MethodType) and isinstance(handler.__self__, SaveRunCallback)
         if (
-            threading.current_thread() is threading.main_thread()
-            and _is_plain(signal.getsignal(signal.SIGINT))
+            (handler is signal.default_int_handler or ours)  # as an earlier run that failed left it
+            and threading.current_thread() is threading.main_thread()
             and not isinstance(self.training_env.unwrapped, SubprocVecEnv)
         ):
             signal.signal(signal.SIGINT, self._interrupt)
@@ -289,8 +291,10 @@ class SaveRunCallback(BaseCallback):
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Note that the run is to stop; from now on Ctrl-C interrupts at once."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if not _learns(self.model, frame):  # it ended by an error, which no callback hears of
-            signal.default_int_handler(number, frame)
+        frames = () if frame is None else (outer for outer, _ in walk_stack(frame))
+        learns = [f for f in frames if f.f_code.co_name == "learn"]
+        if not any(learn.f_locals.get("self") is self.model for learn in learns):
+            signal.default_int_handler(number, frame)  # it ended by an error, unknown to callbacks
         self._interrupted = True
         with suppress(RuntimeError):  # a line that was being written cannot be cut by another one
             self._say(
@@ -320,15 +324,3 @@ class SaveRunCallback(BaseCallback):
             LOGGER.warning("No checkpoint after %d steps: %s", self._tried, error)
         else:
             self._saved = self._tried
-
-
-def _is_plain(handler: Any) -> bool:
-    """Whether Ctrl-C is as Python has it, or as an earlier run that failed has left it."""
-    left = isinstance(handler, MethodType) and isinstance(handler.__self__, SaveRunCallback)
-    return handler is signal.default_int_handler or left
-
-
-def _learns(model: Any, frame: FrameType | None) -> bool:
-    """Whether this is a moment within the algorithm's `learn`."""
-    frames = () if frame is None else walk_stack(frame)
-    return any(f.f_code.co_name == "learn" and f.f_locals.get("self") is model for f, _ in frames)

@@ -1,8 +1,7 @@
 """A whole feedback run in a folder, so that a program that was killed goes on where it was saved.
 
-Agent, replay buffer, environments, experience buffer, the reward in use and all generators are
-written together, and only what is whole is ever read. Queries and answers are not among them: they
-are in the store before anybody acknowledges them.
+Only what is whole is ever read. Queries and answers are not in it: they are in the store before
+anybody acknowledges them.
 """
 
 import logging
@@ -47,8 +46,8 @@ class Resumed:
 
     Attributes:
         steps: environment steps of the agent until then.
-        problems: what of the environment could not be restored, so that new episodes begin (a
-            loop of one's own resets it); empty where all goes on as if nothing had happened.
+        problems: what of the environment could not be restored, so that new episodes begin; a loop
+            of one's own resets it then.
         notes: what was saved beside it.
     """
 
@@ -158,13 +157,17 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def restore_agent(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Bring an algorithm that was built in the same way to where another one stood.
+    """Restore the state of an algorithm that was built in the same way.
 
     Raises:
         CheckpointError: it was built otherwise; it is then neither the one nor the other.
     """
     try:
-        _require_same(algorithm, state)
+        own = algorithm.get_parameters()
+        for name, saved in state["parameters"].items():  # of networks; optimisers differ by step
+            if own[name] and all(isinstance(part, torch.Tensor) for part in own[name].values()):
+                require_state(name, saved, own[name])
+        require_finite("variables", state["variables"])
         algorithm.set_parameters(dict(state["parameters"]), device=algorithm.device)
         for name, value in state["variables"].items():
             recursive_getattr(algorithm, name).data.copy_(value)
@@ -209,16 +212,6 @@ def restore_generators(state: Mapping[str, Any]) -> None:
     if len(state["cuda"]) == (torch.cuda.device_count() if torch.cuda.is_available() else 0):
         torch.cuda.set_rng_state_all(state["cuda"])
     random.setstate(state["python"])
-
-
-def _require_same(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Refuse networks of other names, shapes or types, or with NaN; optimisers differ by step."""
-    own = algorithm.get_parameters()
-    for name, saved in state["parameters"].items():
-        networks = all(isinstance(value, torch.Tensor) for value in own[name].values())
-        if networks and own[name]:
-            require_state(name, saved, own[name])
-    require_finite("variables", state["variables"])
 
 
 def _environment(agent: Agent, env: Any) -> Any:

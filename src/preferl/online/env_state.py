@@ -1,8 +1,7 @@
 """The state of environments and all wrappers around them, saved and restored.
 
-Of each layer, attributes that hold plain numbers, text, arrays and generators are saved, which is
-all there is to classic control and to most wrappers; of MuJoCo, its own state. What keeps anything
-else, or runs in another process, cannot be restored.
+Saved are attributes of plain numbers, text, arrays and generators, which is all there is to classic
+control and to most wrappers, and MuJoCo's own state; nothing else, and no other process.
 """
 
 import enum
@@ -80,7 +79,7 @@ def env_state(env: Any) -> dict[str, Any]:
 
 
 def restore_env(env: Any, state: Mapping[str, Any]) -> None:
-    """Bring an environment that was built in the same way to where another one stood.
+    """Restore the state of an environment that was built in the same way.
 
     With problems, only generators, the layers of this library and statistics that the agent has
     learned with are restored: half of a state is worse than none.
@@ -207,7 +206,7 @@ def _mujoco_state(env: Any) -> dict[str, Any]:
 
 
 def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
-    """Bring a MuJoCo environment of the same model to where another one stood."""
+    """Restore the state of a MuJoCo environment of the same model."""
     mujoco = require("mujoco", extra="mujoco")
     model, data = env.model, env.data
     for name, array in state["placed"].items():

@@ -158,7 +158,7 @@ class FeedbackControls:
         return {"core": self.core.snapshot(), "handover": queries}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it.
 
         Raises:
             SpaceError: a reward that was made for other observations or actions.

@@ -39,10 +39,9 @@ HAND_OVER_STEPS = 200
 class FeedbackCore:
     """Records steps of `V` environments for people to compare, and gives them learned rewards.
 
-    It waits for no person, disk or database.
-    Rewards are of the observation before acting and of the action, with the history of the
-    episode. Only `refresh` and `set_reward` switch to a newer reward, never in the middle of a
-    rollout; one that looks back sees the steps of running episodes as far as they are still kept.
+    It waits for no person, disk or database. Rewards are of the observation before acting and of
+    the action, with the history of the episode. Only `refresh` and `set_reward` switch to a newer
+    reward; one that looks back sees the steps of running episodes as far as they are still kept.
 
     Args:
         observation_space: of one of `V` environments, as `action_space` is.
@@ -294,7 +293,7 @@ class FeedbackCore:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where another one of the same environments stood.
+        """Go on from the snapshot of another one of the same environments.
 
         The reward that was in use is in use again, whatever has been published since; where the
         script gave one that stays, it is the script's.

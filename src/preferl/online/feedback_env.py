@@ -168,7 +168,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where wrappers of the same environments stood; `resume_run` calls it."""
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
         super().restore(snapshot)
         self.explored_steps = int(snapshot["explored_steps"])
         self.just_reset = False

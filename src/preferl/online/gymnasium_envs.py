@@ -153,13 +153,8 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
         version = self.core.active_version
         self.core.act(np.asarray(action)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
-        (given,) = self.core.outcome(
-            _batch(observation),
-            np.array([reward], np.float64),
-            np.array([terminated]),
-            np.array([truncated]),
-            states=self._states([info]),
-        )
+        parts = (np.array([part]) for part in (float(reward), terminated, truncated))
+        (given,) = self.core.outcome(_batch(observation), *parts, states=self._states([info]))
         info, ended = dict(info), [0] if terminated or truncated else []
         self._complete_infos([info], [float(reward)], version, ended)
         return observation, float(given), terminated, truncated, info

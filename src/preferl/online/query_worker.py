@@ -45,20 +45,6 @@ EPISODE_MEGABYTES: Final = 8.0
 """Of an episode that is shown as a whole; of a larger one, its end."""
 
 
-@dataclass
-class _Arrival:
-    """Episodes that were put in together, and whether queries have been drawn from them."""
-
-    episodes: Episodes
-    drawn: bool
-
-    @property
-    def megabytes(self) -> float:
-        parts = self.episodes.actions, self.episodes.rewards, self.episodes.states
-        arrays = [*leaves(self.episodes.observations), *parts]
-        return float(sum(array.nbytes for array in arrays if array is not None)) / 2**20
-
-
 @final
 class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
@@ -76,53 +62,61 @@ class ExperienceBuffer:
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
         self._most_steps, self._most_megabytes = most_steps, megabytes
         self._length = segment_length
-        self._arrivals: deque[_Arrival] = deque()
+        self._arrivals: deque[Episodes] = deque()
+        self._fresh = 0  # the latest arrivals, from which no query was drawn
         self._megabytes = 0.0
         self._lock = threading.Lock()
         self.steps = self.steps_in = self.dropped_episodes = self.dropped_segments = 0
 
-    def put(self, episodes: Episodes, *, drawn: bool = False) -> None:
+    def put(self, episodes: Episodes) -> None:
         """Take these in; the oldest make room."""
-        arrival = _Arrival(episodes, drawn)
+        megabytes = _megabytes(episodes)
         with self._lock:
-            self._arrivals.append(arrival)
+            self._arrivals.append(episodes)
+            self._fresh += 1
             self.steps_in += episodes.steps
             self.steps += episodes.steps
-            self._megabytes += arrival.megabytes
+            self._megabytes += megabytes
             while len(self._arrivals) > 1 and (
                 self.steps > self._most_steps or self._megabytes > self._most_megabytes
             ):
                 oldest = self._arrivals.popleft()
-                self.steps -= oldest.episodes.steps
-                self._megabytes -= oldest.megabytes
-                if not oldest.drawn:
-                    lengths = oldest.episodes.lengths
-                    self.dropped_episodes += len(lengths)
-                    self.dropped_segments += int((lengths // self._length).sum())
+                self.steps -= oldest.steps
+                self._megabytes -= _megabytes(oldest)
+                if len(self._arrivals) < self._fresh:
+                    self._fresh -= 1
+                    self.dropped_episodes += len(oldest)
+                    self.dropped_segments += int((oldest.lengths // self._length).sum())
 
     def look(self) -> Episodes | None:
         """All that is there, which stays, and from now on counts as drawn from; None if nothing."""
         with self._lock:
-            arrivals = list(self._arrivals)
-            for arrival in arrivals:
-                arrival.drawn = True
-        return join([arrival.episodes for arrival in arrivals]) if arrivals else None
+            arrivals, self._fresh = list(self._arrivals), 0
+        return join(arrivals) if arrivals else None
 
     def snapshot(self) -> dict[str, Any]:
         """What the buffer holds, and the counts, for `restore`."""
         with self._lock:
+            drawn = len(self._arrivals) - self._fresh
             return {
-                "waiting": [(arrival.episodes, arrival.drawn) for arrival in self._arrivals],
+                "waiting": [(one, place < drawn) for place, one in enumerate(self._arrivals)],
                 "steps_in": self.steps_in,
                 "dropped": [self.dropped_episodes, self.dropped_segments],
             }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Hold what another buffer of these settings held."""
-        for episodes, drawn in snapshot["waiting"]:
-            self.put(episodes, drawn=bool(drawn))
+        for episodes, _ in snapshot["waiting"]:
+            self.put(episodes)
+        self._fresh = sum(not drawn for _, drawn in snapshot["waiting"])
         self.steps_in = int(snapshot["steps_in"])
         self.dropped_episodes, self.dropped_segments = map(int, snapshot["dropped"])
+
+
+def _megabytes(episodes: Episodes) -> float:
+    parts = episodes.actions, episodes.rewards, episodes.states
+    arrays = [array for array in (*leaves(episodes.observations), *parts) if array is not None]
+    return float(sum(array.nbytes for array in arrays)) / 2**20
 
 
 @final
@@ -243,7 +237,7 @@ class QueryWorker:
             return {"room": self._buffer.snapshot(), "paused": self.paused, **self._known}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where an earlier run of the same settings stood; before the first `put`.
+        """Go on from the snapshot of an earlier run of the same settings; before the first `put`.
 
         Queries to the project since the snapshot count as this run's, so that it does not ask again
         about experience that it collects again.

@@ -295,7 +295,7 @@ class Recording:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where another recording of the same environments stood."""
+        """Go on from the snapshot of another recording of the same environments."""
         self._row, self._dropped = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none

@@ -64,12 +64,14 @@ class FolderLock:
         self._file = file
         _HELD.add(self)
         _let_go_in_children()
+        program = Path(next(iter(sys.argv), "")).name
+        words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
         holder = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "boot": boot_id(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": _command(sys.argv),
+            "command": " ".join([program, *words]),
         }
         self._write(json.dumps(holder))
 
@@ -171,12 +173,6 @@ def _let_go_in_children() -> None:
     """See once for all that children forked from now on close their copies."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forget_all)
-
-
-def _command(arguments: list[str]) -> str:
-    """The program and the words before its first option; options may hold passwords."""
-    words = [Path(arguments[0]).name] if arguments and arguments[0] else []
-    return " ".join([*words, *takewhile(str.isidentifier, arguments[1:3])])
 
 
 def _parsed(text: str) -> dict[str, Any]:
