@@ -52,9 +52,8 @@ PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorde
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
-    No rollout mixes two rewards. The whole replay buffer of an off-policy algorithm is relabelled
-    by the new one, with the steps that had the environment's own reward. If what it stores is not
-    what rewards are computed from, `learn` raises `SpaceError` at its start.
+    A new reward relabels the whole replay buffer of an off-policy algorithm. If what that stores is
+    not what rewards are computed from, `learn` raises `SpaceError` at its start.
 
     A trained agent shows people the same clips again and again. Where clips are collected, a random
     policy therefore takes over now and then between two rollouts. Nothing is learned from those
@@ -63,8 +62,7 @@ class FeedbackCallback(BaseCallback):
     An on-policy algorithm needs no reward before its rollout is over. The rewards of all its steps
     are computed in one batch then, equal to within rounding, in a fraction of the time; until then
     `step` gives zeros. Rewards are computed at each step where anything between environment and
-    algorithm looks at them: `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper that is not
-    SB3's.
+    algorithm looks at them: `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper not of SB3.
 
     Args:
         exploration_fraction: share of all steps in which the random policy takes over; not counted
@@ -214,15 +212,13 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
 class SaveRunCallback(BaseCallback):
     """Writes a checkpoint every so many steps, between two rollouts, and one at the end.
 
-    A run that was killed goes on from the last one: see `resume_run`. A run that a callback
-    stopped in the middle of a rollout is not saved there, since half a rollout is not kept. Where
-    a disk is full or away, or the checkpoint before was damaged meanwhile, a warning is logged,
-    what is there stays, and learning goes on.
+    A run that was killed goes on from the last one: see `resume_run`. A run that a callback stopped
+    within a rollout is not saved there, since half a rollout is not kept. Where a disk is full or
+    away, or the checkpoint before is damaged, a warning is logged, and learning goes on.
 
-    The first Ctrl-C lets the current rollout, and the learning from it, come to its end, saves,
-    and interrupts then; a second one interrupts at once. This is so where Ctrl-C would raise
-    `KeyboardInterrupt` in the main thread; a script's own handling stays as it is, and so does
-    Ctrl-C with `SubprocVecEnv`, whose environments end by it themselves.
+    The first Ctrl-C finishes the current rollout and the learning from it, saves, and interrupts
+    then; a second one interrupts at once. A script's own handling of Ctrl-C stays as it is, and so
+    does Ctrl-C with `SubprocVecEnv`, whose environments end by it themselves.
 
     Args:
         folder: of this run's checkpoints alone.

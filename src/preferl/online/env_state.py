@@ -35,7 +35,7 @@ OF_THE_AGENT: Final = (
     gymnasium.wrappers.vector.NormalizeObservation,
     gymnasium.wrappers.vector.NormalizeReward,
 )
-"""Layers whose statistics the agent has learned with: without them, it acts as if at random."""
+"""Layers whose statistics the agent has learned with: without these it acts as if at random."""
 
 NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
 """What wrappers keep that has plain attributes in turn."""

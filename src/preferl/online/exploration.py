@@ -69,7 +69,7 @@ class ExplorationPolicy:
 
     Args:
         policy: the agent; it acts at every step, for all environments at once.
-        action_space: where random actions come from.
+        action_space: of random actions.
         rng: draws who acts and what random policies do.
         random_probability: that a draw chooses the random policy; 0 is the agent alone.
         switch_probability: that an environment draws again at a step; 0 keeps the choice for
@@ -102,11 +102,8 @@ class ExplorationPolicy:
     ) -> tuple[Array, tuple[Array, ...] | None]:
         """Actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
 
-        Args:
-            observation: `[V, *obs]`, or a dictionary of such; `V` is read from the leading axis.
-            state: hidden state of a recurrent policy, passed to it.
-            episode_start: `[V]` true where an episode begins, which draws again there.
-            deterministic: passed to the policy.
+        `V` is read from the leading axis of the observations `[V, *obs]`. `episode_start [V]` is
+        true where an episode begins, which draws again there.
         """
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         environments = len(leaves(observation)[0])

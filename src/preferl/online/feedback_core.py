@@ -51,14 +51,11 @@ class FeedbackCore:
         on_episodes: takes what is to be asked about, and must return at once; None asks nothing.
         record: keep whole episodes for `take`, whose caller looks at their lengths.
         transform: what people and rewards see in place of an observation, over any leading axes.
-        space: of transformed observations; needed with `transform`.
+        space: of transformed observations, needed with `transform`; else it is the environment's.
 
     Attributes:
-        space: of observations as people and rewards see them.
         version: of the learned reward in use; 0 before the first.
         reader: of published rewards, from which newer ones come; None where the reward stays.
-        recording: steps that wait to be handed over or taken.
-        computer: of learned rewards.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
         forced: whether steps get the environment's own reward, whatever is learned.
@@ -229,11 +226,11 @@ class FeedbackCore:
         and their reward is zero.
 
         Args:
-            observations: `[V, *obs]` seen next; the last one of an episode where it is over.
+            observations: `[V, *obs]` next ones; the last one of an episode where it is over.
             rewards: `[V]` the environments' own.
             terminated: `[V]` ended by the rules.
             truncated: `[V]` ended by a limit of time or otherwise.
-            states: `[V, *state]` of what is seen next, where they are recorded.
+            states: `[V, *state]` with the observations, where they are recorded.
 
         Raises:
             DataError: the environments gave NaN or infinite numbers, or episodes of different
@@ -257,7 +254,7 @@ class FeedbackCore:
         return given
 
     def step(self, actions: Array, *outcome: Any, **more: Any) -> FloatArray:
-        """`act` and `outcome` in one."""
+        """Call `act` and `outcome`."""
         self.act(actions)
         return self.outcome(*outcome, **more)
 

@@ -25,10 +25,10 @@ from preferl.store.stages import StateReader
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about what its agent does, and gives the agent what was learned from answers.
 
-    Each step's info has `true_reward` (unless hidden) and `reward_version`, that of the step's
-    reward: 0 if that was no learned one. An episode's last info has the sum of its rewards as
-    `learned_return`. The agent switches to a newer reward in `FeedbackCallback`, `refresh`,
-    `set_reward`, or every `refresh_every` vector steps; by itself never within a rollout.
+    Each step's info has `true_reward` (unless hidden) and the `reward_version` of its reward, 0 if
+    that was no learned one; an episode's last info has the sum of its rewards as `learned_return`.
+    The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
+    `refresh_every` vector steps.
 
     Attributes:
         relabelled: a replay buffer, and the version by which all of it was relabelled last.

@@ -52,11 +52,8 @@ class ExperienceBuffer:
     Neither waits for the other longer than it takes to append one item. Of more than so many steps
     or megabytes the oldest go first; the latest arrival stays however large.
 
-    Attributes:
-        steps: in the buffer now.
-        dropped_episodes: that went before any query was drawn with them in the buffer.
-        dropped_segments: whole clips that those would have held, end to end.
-        steps_in: steps that ever came in.
+    It counts `steps` that it holds, `steps_in` that ever came in, and what it dropped, as
+    `QueryCounts` has it.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -129,7 +126,7 @@ class QueryCounts:
         answered: answers that a script gave in this program, repeats included; people answer on the
             annotation page.
         dropped_episodes: that left the buffer before any query was drawn with them in it.
-        dropped_segments: whole clips in those.
+        dropped_segments: whole clips in those, end to end.
         waiting_steps: steps in the buffer.
         problem: why nothing can be asked now; None if all is well.
     """
@@ -147,9 +144,8 @@ class QueryWorker:
     """A bounded buffer and one thread, between an agent that acts and people who answer.
 
     Whenever fewer queries are pending than wanted, the thread samples segments from the buffer,
-    pairs them and asks. A full buffer drops the oldest experience and counts it; answers are never
-    dropped. While the store is locked or away the agent goes on, and the thread tries again, less
-    and less often.
+    pairs them and asks. A full buffer drops the oldest experience and counts it. While the store is
+    locked or away the agent goes on, and the thread tries again, less and less often.
 
     Attributes:
         core: of the agent's environments, whose reward in use samplers and queries refer to.

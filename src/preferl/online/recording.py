@@ -244,14 +244,10 @@ class Recording:
         return steps, actions, real, first, start - rows.start
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, in the order in which they ended.
+        """Copy out the episodes that ended since the last call, in the order in which they ended.
 
-        Args:
-            unfinished: `keep` leaves running episodes for later; `cut` returns their steps so far,
-                not terminated, and counts the rest as new episodes.
-
-        Returns:
-            Episodes with the environments' rewards, copied out, or None if there are none.
+        `unfinished` "keep" leaves running episodes for later; "cut" gives their steps so far, not
+        terminated, and counts the rest as new episodes.
 
         Raises:
             DataError: the environments gave NaN or infinite numbers.

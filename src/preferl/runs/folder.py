@@ -103,12 +103,7 @@ class RunFolder:
         return int(_read(self.path("config.json"))["seed"])
 
     def config(self, cls: type[Config]) -> Config:
-        """The configuration, read back as the dataclass `cls`.
-
-        Raises:
-            StorageError: there is no readable configuration here.
-            ConfigError: it is the configuration of something else.
-        """
+        """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
         return from_json(cls, _read(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
