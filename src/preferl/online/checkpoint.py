@@ -84,7 +84,7 @@ def save_run(
             buffer that cannot be relabelled, or notes that cannot be written.
         StorageError: the folder cannot be written to, is full, or holds something else.
     """
-    env = _environment(agent, env)
+    env, run = _described(agent, env)
     version = 0
     if isinstance(agent, BaseAlgorithm):
         steps, of_agent = agent.num_timesteps, agent_state(agent)
@@ -99,7 +99,7 @@ def save_run(
         "notes": dict(notes or {}),
         "generators": global_generators(),
     }
-    return write_checkpoint(folder, state, steps=int(steps or 0), run=_described(agent, env))
+    return write_checkpoint(folder, state, steps=int(steps or 0), run=run)
 
 
 def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
@@ -120,8 +120,8 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
             is half changed then: build it again.
         ConfigError: no environment.
     """
-    env = _environment(agent, env)
-    _, steps, state = read_checkpoint(folder, run=_described(agent, env))
+    env, run = _described(agent, env)
+    _, steps, state = read_checkpoint(folder, run=run)
     problems = tuple(state["environment"]["problems"])
     restore_env(env, state["environment"])
     if isinstance(agent, BaseAlgorithm):
@@ -214,23 +214,19 @@ def restore_generators(state: Mapping[str, Any]) -> None:
     random.setstate(state["python"])
 
 
-def _environment(agent: Agent, env: Any) -> Any:
+def _wrappers(env: Any) -> list[FeedbackVecEnv]:
+    return [layer for layer in layers(env) if isinstance(layer, FeedbackVecEnv)]
+
+
+def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
+    """The environment, and what has to be the same for a run to go on."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
     if env is None:
         raise ConfigError.mismatch(
             "env", expected="what the agent acts in", got="none", fix="Pass `env`."
         )
-    return env
-
-
-def _wrappers(env: Any) -> list[FeedbackVecEnv]:
-    return [layer for layer in layers(env) if isinstance(layer, FeedbackVecEnv)]
-
-
-def _described(agent: Agent, env: Any) -> dict[str, Any]:
-    """What has to be the same for a run to go on."""
-    return {
+    return env, {
         "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
         "observations": repr(env.observation_space),
         "actions": repr(env.action_space),

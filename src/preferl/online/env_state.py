@@ -98,18 +98,14 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
             fix="Build it as it was built when the run began.",
         )
     for layer, one in zip(here, there, strict=True):
-        attributes = one["attributes"]
         if not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT)):
-            _restore(layer, attributes)
+            _restore(layer, one["attributes"])
             if "mujoco" in one:
                 _restore_mujoco(layer, one["mujoco"])
         else:
-            generators = {
-                name: value
-                for name, value in attributes["plain"].items()
-                if isinstance(value, np.random.Generator)
-            }
-            _restore(layer, {"plain": generators, "nested": {}})
+            plain = one["attributes"]["plain"].items()
+            drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
+            _restore(layer, {"plain": drawing, "nested": {}})
         if isinstance(layer, FeedbackControls):
             layer.restore(one["own"])
     restore_sampling(env.action_space, state["drawing"])
@@ -221,9 +217,6 @@ def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
 
 def _mujoco_arrays(data: Any) -> dict[str, Array]:
     """Arrays of numbers among what MuJoCo computes."""
-    named = {name: getattr(data, name) for name in dir(data) if not name.startswith("_")}
-    return {
-        name: value
-        for name, value in named.items()
-        if isinstance(value, np.ndarray) and value.size and value.flags.writeable
-    }
+    named = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
+    arrays = {name: value for name, value in named if isinstance(value, np.ndarray)}
+    return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

@@ -82,9 +82,7 @@ class FeedbackCore:
         self.environments = environments
         self._spaces = observation_space, action_space
         self.space = transformed_space(observation_space, transform, space)
-        self._transform = transform
-        self._on_episodes = on_episodes
-        self._record = record
+        self._transform, self._on_episodes, self._record = transform, on_episodes, record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self._records
         self.computer = RewardComputer(self.recording)
@@ -93,8 +91,7 @@ class FeedbackCore:
         self._begun = self.forced = False
         self._reward_now: FloatArray | None = None  # [V] of the running step, where known
         self._vector_steps = self.version = 0
-        self.returns = np.zeros(environments)
-        self.since = np.zeros(environments, int)
+        self.returns, self.since = np.zeros(environments), np.zeros(environments, int)
         self.reader: PublishedReward | None = None
         if isinstance(rewards, Path | str):
             rewards = PublishedReward(rewards)

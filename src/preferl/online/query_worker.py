@@ -191,7 +191,8 @@ class QueryWorker:
         with suppress(StorageError):  # the first round counts
             self._asked_before = self._count_all()
         self._wake, self._stopping = threading.Condition(), False
-        self._rounds = self._hurry = self._steps_seen = 0  # the last by the latest round
+        self._rounds = self._hurry = 0
+        self._steps_seen = 0  # by the latest round
         self._thread: threading.Thread | None = None
         self._known = self._progress()  # after the latest round
 
