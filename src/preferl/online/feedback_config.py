@@ -4,7 +4,7 @@ import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Literal, final, get_args
+from typing import Literal, final
 
 from preferl.configs import takes_old_names
 from preferl.data.segments import Short
@@ -65,13 +65,10 @@ class QueryConfig:
     def __post_init__(self) -> None:
         for name in ("segment_length", "buffer_steps", "oversampling"):
             require_in(name, getattr(self, name), 1, inf)
-        for name, choices in (
-            ("sampler", SAMPLERS.names()),
-            ("acquisition", ACQUISITIONS.names()),
-            ("short", get_args(Short)),
-            ("variable_length", get_args(VariableLength)),
-        ):
-            require_one_of(name, getattr(self, name), choices)
+        require_one_of("sampler", self.sampler, SAMPLERS.names())
+        require_one_of("acquisition", self.acquisition, ACQUISITIONS.names())
+        require_one_of("short", self.short, Short)
+        require_one_of("variable_length", self.variable_length, VariableLength)
 
 
 @takes_old_names

@@ -158,11 +158,7 @@ class FeedbackControls:
         return {"core": self.core.snapshot(), "handover": queries}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it.
-
-        Raises:
-            SpaceError: a reward that was made for other observations or actions.
-        """
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
         self.core.restore(snapshot["core"])
         if self.queries is not None and snapshot["handover"] is not None:
             self.queries.restore(snapshot["handover"])

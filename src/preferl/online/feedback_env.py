@@ -82,8 +82,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
 
-        Call it between rollouts, so that none mixes two rewards. The reward's version is one more
-        than the last by default.
+        Call it between rollouts, so that none mixes two. Its version is one more than the last by
+        default.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
