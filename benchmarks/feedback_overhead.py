@@ -102,7 +102,7 @@ def seconds(asked: argparse.Namespace, reward: RewardFunction | None, folder: st
             store.projects.create("pendulum")
         if reward is not None:
             env = FeedbackVecEnv(venv, StoredFeedback(store), reward, **COLLECTING)
-            callback = FeedbackCallback(exploration_fraction=0.0, pay=asked.pay)
+            callback = FeedbackCallback(exploration_fraction=0.0, compute_rewards=asked.pay)
             clocks += [
                 Clock(env, "step_async", "step_wait"),
                 Clock(callback, "_on_rollout_start", "_on_rollout_end"),

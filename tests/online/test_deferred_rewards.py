@@ -82,8 +82,8 @@ def lived(
     agent = algorithm(
         "MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu", **more
     )
-    witness = Witness(does)
-    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[FeedbackCallback(pay=pay), witness])
+    callback, witness = FeedbackCallback(compute_rewards=pay), Witness(does)
+    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, witness])
     return witness, env, agent
 
 
@@ -227,7 +227,7 @@ def test_where_rewards_are_looked_at_in_between_each_step_is_paid() -> None:
 def test_a_replay_buffer_needs_rewards_at_once() -> None:
     env = FeedbackVecEnv(pendulums(), rewards=reward_of())
     agent = SAC("MlpPolicy", env, learning_starts=1_000, seed=0, device="cpu")
-    agent.learn(60, callback=FeedbackCallback(pay="rollout"))
+    agent.learn(60, callback=FeedbackCallback(compute_rewards="rollout"))
     assert agent.replay_buffer is not None
     assert np.abs(agent.replay_buffer.rewards[:20]).min() > 0.0
 
@@ -259,4 +259,4 @@ def test_a_reward_that_is_no_number_stops_the_run() -> None:
 
 def test_another_word_is_refused() -> None:
     with pytest.raises(ConfigError, match="rollout, step"):
-        FeedbackCallback(pay="later")  # type: ignore[arg-type]
+        FeedbackCallback(compute_rewards="later")  # type: ignore[arg-type]

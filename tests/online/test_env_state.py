@@ -12,7 +12,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecNormalize
 
 from preferl.errors import CheckpointError
-from preferl.online.env_state import env_state, put_env_back
+from preferl.online.env_state import env_state, restore_env
 from preferl.online.feedback_env import RecordsStates
 from preferl.training.checkpoint_folder import read_state, write_state
 
@@ -45,7 +45,7 @@ def assert_goes_on(make: Callable[[], Any], tmp_path: Any) -> None:
     assert state["problems"] == []
     state = through_files(state, tmp_path)
     actions = [env.action_space.sample() for _ in range(60)]
-    put_env_back(other, state)
+    restore_env(other, state)
     np.testing.assert_array_equal([other.action_space.sample() for _ in range(60)], actions)
     with np.printoptions(floatmode="unique", threshold=10_000):
         assert repr(walk(other, actions)) == repr(walk(env, actions))
@@ -85,7 +85,7 @@ def test_vector_environments_of_sb3_go_on(tmp_path):
         env.step(action)
     state = env_state(env)
     assert state["problems"] == []
-    put_env_back(other, through_files(state, tmp_path))
+    restore_env(other, through_files(state, tmp_path))
     for action in actions[20:]:
         for one, two in zip(env.step(action)[:3], other.step(action)[:3], strict=True):
             np.testing.assert_array_equal(one, two)
@@ -102,7 +102,7 @@ def test_vector_environments_of_gymnasium_go_on(tmp_path):
         env.step(action)
     state = env_state(env)
     assert state["problems"] == []
-    put_env_back(other, through_files(state, tmp_path))
+    restore_env(other, through_files(state, tmp_path))
     for action in actions[20:]:
         for one, two in zip(env.step(action)[:4], other.step(action)[:4], strict=True):
             np.testing.assert_array_equal(one, two)
@@ -113,7 +113,7 @@ def test_generators_that_are_shared_stay_shared(tmp_path):
     env.reset(seed=1)
     other.reset(seed=2)
     shared = other.unwrapped.np_random
-    put_env_back(other, through_files(env_state(env), tmp_path))
+    restore_env(other, through_files(env_state(env), tmp_path))
     assert other.unwrapped.np_random is shared
     assert shared.random() == env.unwrapped.np_random.random()
 
@@ -122,7 +122,7 @@ def test_what_draws_is_the_scripts(tmp_path):
     env = gymnasium.make("Pendulum-v1")  # never reset, so that it has no generator yet
     other = gymnasium.make("Pendulum-v1", render_mode="rgb_array")
     other.reset(seed=2)
-    put_env_back(other, through_files(env_state(env), tmp_path))
+    restore_env(other, through_files(env_state(env), tmp_path))
     other.reset(seed=1)
     assert other.render().ndim == 3
 
@@ -151,7 +151,7 @@ def test_half_of_a_state_is_not_put_back(tmp_path):
     there = other.unwrapped.state.copy()
     state = env_state(env)
     assert state["problems"] == ["PendulumEnv.engine is a Engine"]
-    put_env_back(other, through_files(state, tmp_path))
+    restore_env(other, through_files(state, tmp_path))
     np.testing.assert_array_equal(other.unwrapped.state, there)
     assert other.unwrapped.np_random.random() == env.unwrapped.np_random.random()
 
@@ -159,4 +159,4 @@ def test_half_of_a_state_is_not_put_back(tmp_path):
 def test_an_environment_of_other_layers_is_refused():
     env = gymnasium.make("Pendulum-v1")
     with pytest.raises(CheckpointError, match=r"> PendulumEnv, got PendulumEnv"):
-        put_env_back(env.unwrapped, env_state(env))
+        restore_env(env.unwrapped, env_state(env))

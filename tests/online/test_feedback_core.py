@@ -121,7 +121,7 @@ def make_core(source: Any = None, environments: int = 3, **settings: Any) -> Fee
     )
     core.sink = sink  # type: ignore[attr-defined]
     if source is not None:
-        core._reader = source
+        core.reader = source
     return core
 
 
@@ -164,7 +164,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     assert core.version == 0
     source.next = reward_of(kind)
     assert core.refresh()
-    assert (core.version, core.paying) == (1, "learned")
+    assert (core.version, core.reward_source) == (1, "learned")
     for _ in range(5):
         driver.step(end=0.0)
     paid = np.array(driver.finish())
@@ -189,10 +189,10 @@ def test_a_newer_reward_is_taken_up_between_rollouts_alone() -> None:
 
 def test_what_is_paid_before_the_first_reward() -> None:
     zero = Driver(make_core())
-    assert zero.core.paying == "before"
+    assert zero.core.reward_source == "before"
     assert all((zero.step() == 0).all() for _ in range(9))
     own = Driver(make_core(before=BeforeFirstReward.ENVIRONMENT))
-    assert own.core.paying == "environment"
+    assert own.core.reward_source == "environment"
     assert own.step().tolist() == [0.5, 1.5, 2.5]
     curious = Driver(make_core(before="entropy"))
     paid = np.stack([curious.step() for _ in range(9)])
@@ -207,12 +207,12 @@ def test_the_environments_reward_is_paid_only_when_told_to() -> None:
     source.next = reward_of("nmr")
     core.refresh()
     driver = Driver(core)
-    core.pay_environment(True)
+    core.forced = True
     assert driver.step(0.0).tolist() == [0.5, 1.5, 2.5]
-    assert core.paid_version == 0
-    core.pay_environment(False)
+    assert core.active_version == 0
+    core.forced = False
     driver.step(0.0)
-    assert core.paid_version == 1
+    assert core.active_version == 1
     paid = driver.finish()
     expected = relabel(core.sink.episodes, source.reward).rewards  # type: ignore[attr-defined]
     assert np.ptp(paid[1::2]) > 1e-3
@@ -248,7 +248,7 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     core = FeedbackCore(
         SEEN, DONE, 2, on_episodes=sink.put, transform=lambda o: o[..., :2] / 2, space=half
     )
-    core._reader = source
+    core.reader = source
     model = build_reward_model(MLP, half, DONE, seed=0)
     source.next = RewardFunction(model)
     core.refresh()

@@ -25,8 +25,7 @@ from preferl.models import (
 from preferl.online import query_worker as worker_module
 from preferl.online.callbacks import FeedbackCallback
 from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.single_env import GONE, HumanPreferencesEnvWrapper
-from preferl.online.vector_env import FeedbackVectorEnv
+from preferl.online.gymnasium_envs import GONE, FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import RewardFunction, relabel, save_reward
@@ -170,7 +169,7 @@ def test_before_the_first_reward_the_agent_is_not_given_the_answer() -> None:
     _, paid, _, infos = env.step(np.zeros((1, 1)))
     assert paid[0] == pytest.approx(infos[0]["true_reward"])
     env.switch_to_learned_reward()
-    assert env.paying == "before"
+    assert env.reward_source == "before"
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.single_env import HumanPreferencesEnvWrapper
-from preferl.online.vector_env import FeedbackVectorEnv
+from preferl.online.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.training import RewardFunction
 
 STEPS = 20

@@ -27,7 +27,7 @@ from preferl.online import (
     build_algorithm,
     learn_from_preferences,
 )
-from preferl.online.lengths import LengthGuard
+from preferl.online.feedback_config import LengthGuard
 from preferl.online.recording import Recording
 from preferl.testing import make_episodes
 from preferl.training import RewardTrainer, RewardTrainerConfig

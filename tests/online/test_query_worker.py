@@ -11,9 +11,8 @@ import pytest
 from preferl.data.episodes import Episodes
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online import query_worker as module
-from preferl.online.experience_buffer import ExperienceBuffer
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.query_worker import QueryWorker
+from preferl.online.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
@@ -50,9 +49,9 @@ def handed(feedback: StoredFeedback, config: FeedbackConfig, **more: Any) -> Que
 def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeedback) -> None:
     config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100, buffer_steps=50)
     first = handed(feedback, config, teacher=ScriptedTeacher.oracle())
-    first.pause()
+    first.paused = True
     saved = first.snapshot()
-    first.resume()
+    first.paused = False
     first.put(episodes(24, seed=1))
     assert first.flush()
     asked = first.counts.asked
@@ -64,7 +63,7 @@ def test_a_restored_handover_goes_on_and_asks_nothing_twice(feedback: StoredFeed
     assert second.counts.asked == 20
     assert second.counts.answered == saved["given"] >= 20  # some are asked again, to judge
     assert second.counts.waiting_steps == 60
-    second.resume()
+    second.paused = False
     second.put(episodes(24, seed=1))  # which the first one asked about before it was killed
     assert second.flush()
     assert second.counts.asked == asked
@@ -101,9 +100,9 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     config = FeedbackConfig(segment_length=5, ask_every=3, max_pending=100)
     unborn = QueryWorker(feedback, config).snapshot()
     first = handed(feedback, config)
-    first.pause()
+    first.paused = True
     saved = first.snapshot()
-    first.resume()
+    first.paused = False
     first.put(episodes(24, seed=1))
     assert first.flush()
     first.close()
@@ -116,7 +115,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(
     for snapshot, lived in ((saved_at_once, [(24, 1)]), (unborn, [(60, 0), (24, 1)])):
         again = QueryWorker(feedback, config)
         again.restore(snapshot)
-        again.resume()
+        again.paused = False
         for steps, seed in lived:
             again.put(episodes(steps, seed=seed))
         assert again.flush()
@@ -196,11 +195,11 @@ def test_questions_wait_for_new_experience(feedback: StoredFeedback) -> None:
 
 def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> None:
     worker = QueryWorker(feedback, FeedbackConfig(segment_length=5, ask_every=1))
-    worker.pause()
+    worker.paused = True
     worker.put(episodes(30))
     worker.flush()
     assert worker.counts == module.HandoverCounts(0, 0, 0, 0, 0, None)
-    worker.resume()
+    worker.paused = False
     worker.put(episodes(30))
     worker.flush()
     assert worker.counts.asked == 20
@@ -278,7 +277,7 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback: StoredFeedback) -> 
     worker = QueryWorker(
         feedback, FeedbackConfig(segment_length=5, max_pending=2, sampler="informative")
     )
-    worker.follow(Disagreeing())
+    worker.core = Disagreeing()  # type: ignore[assignment]
     worker.put(episodes(60))
     worker.flush()
     worker.close()
@@ -354,7 +353,7 @@ def test_a_broken_sampler_is_told_of(feedback: StoredFeedback, caplog) -> None:
 
 
 def test_the_oldest_experience_goes_first_and_is_counted() -> None:
-    room = ExperienceBuffer(steps=50, megabytes=1.0, segment_length=10)
+    room = ExperienceBuffer(most_steps=50, megabytes=1.0, segment_length=10)
     room.put(episodes(20, 5))
     room.put(episodes(25, seed=1))
     assert (room.steps, room.dropped_episodes) == (50, 0)
@@ -368,7 +367,7 @@ def test_the_oldest_experience_goes_first_and_is_counted() -> None:
 
 
 def test_memory_is_bounded_too() -> None:
-    room = ExperienceBuffer(steps=10**9, megabytes=0.001, segment_length=10)
+    room = ExperienceBuffer(most_steps=10**9, megabytes=0.001, segment_length=10)
     for seed in range(5):
         room.put(episodes(40, seed=seed))  # 40 steps of 16 bytes
     assert room.steps == 40

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.online import EpisodeRecorder
-from preferl.online.recording import Recording, blank
+from preferl.online.recording import Recording, zeros_of
 
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 
@@ -291,4 +291,4 @@ def test_an_end_without_its_final_observation_is_refused() -> None:
 )
 def test_spaces_without_arrays_of_one_shape_are_refused(space: spaces.Space[Any]) -> None:
     with pytest.raises(SpaceError, match="expected"):
-        blank(space, (2,))
+        zeros_of(space, (2,))

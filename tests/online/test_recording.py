@@ -72,9 +72,9 @@ def test_long_recordings_stay_small() -> None:
     for number in range(1, 1001):
         recording.act(np.zeros(2, int))
         recording.advance(column(number, number), np.zeros(2))
-        recording.cut(recording.waiting >= 5)
+        recording.cut(recording.pending >= 5)
         recording.take()
-    assert len(recording._rewards) <= 16
+    assert len(recording._arrays["rewards"]) <= 16
 
 
 def test_steps_that_are_looked_back_on_stay_where_nothing_is_collected() -> None:
@@ -106,8 +106,8 @@ def test_no_environment_has_more_steps_waiting_than_the_longest() -> None:
     for _ in range(200):
         recording.act(np.zeros(3, int))
         recording.advance(column(0, 0, 0), np.zeros(3))
-        assert recording.most_waiting >= recording.waiting.max()
-        exact += recording.most_waiting == recording.waiting.max()
+        assert recording.most_pending >= recording.pending.max()
+        exact += recording.most_pending == recording.pending.max()
         over = rng.random(3) < 0.1
         if over.any():
             ended = np.flatnonzero(over)

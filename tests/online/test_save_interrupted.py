@@ -18,7 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import StorageError
-from preferl.online import FeedbackCallback, SaveRunCallback, resume_run, save_callback
+from preferl.online import FeedbackCallback, SaveRunCallback, callbacks, resume_run
 from preferl.training.checkpoint_folder import has_run
 
 TOTAL = 192
@@ -71,7 +71,7 @@ def test_the_first_one_saves_what_goes_on_as_if_nothing_had_been(tmp_path, algor
     agent = fresh(algorithm)
     lines = interrupted(agent, tmp_path / "run", 70)
     assert agent.num_timesteps == saved
-    assert "Ctrl-C again stops at once; 70 steps are then lived through again." in lines[0]
+    assert "Ctrl-C again stops at once; 70 steps are then repeated." in lines[0]
     assert lines[1:] == [f"Saved after {saved} steps."]
     again = fresh(algorithm)
     assert resume_run(tmp_path / "run", again).steps == saved
@@ -85,7 +85,7 @@ def test_a_second_one_stops_at_once(tmp_path):
     lines = interrupted(agent, tmp_path / "run", 140, 150, every=64)
     assert agent.num_timesteps == 150
     assert len(lines) == 1
-    assert "12 steps since the last checkpoint are then lived through again" in lines[0]
+    assert "12 steps since the last checkpoint are then repeated" in lines[0]
     again = fresh()
     assert resume_run(tmp_path / "run", again).steps == 128
     assert [path.name for path in (tmp_path / "run").iterdir() if path.name[0] == "."] == []
@@ -101,9 +101,9 @@ def test_what_cannot_be_saved_is_said(tmp_path, monkeypatch):
     def full(*_args):
         raise StorageError("no space left")
 
-    monkeypatch.setattr(save_callback, "save_run", full)
+    monkeypatch.setattr(callbacks, "save_run", full)
     lines = interrupted(fresh(), tmp_path / "run", 40)
-    assert lines[1:] == ["Not saved; 64 steps are lived through again."]
+    assert lines[1:] == ["Not saved; 64 steps are repeated."]
 
 
 def test_ctrl_c_is_as_ever_after_a_run_that_failed(tmp_path):
@@ -130,7 +130,7 @@ def test_a_scripts_own_handling_stays(tmp_path):
 
 def test_environments_that_end_by_it_themselves_are_not_waited_for(tmp_path, monkeypatch):
     venv = make_vec_env(lambda: make("CartPole-v1"), 2, seed=5)
-    monkeypatch.setattr(save_callback, "SubprocVecEnv", type(venv))
+    monkeypatch.setattr(callbacks, "SubprocVecEnv", type(venv))
     agent = built("PPO", "CartPole-v1", reward_for("CartPole-v1"))[0]
     assert interrupted(agent, tmp_path / "run", 20) == []
     assert agent.num_timesteps == 20

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.online import HumanPreferencesEnvWrapper
-from preferl.online.reward_source import transformed_space
+from preferl.online.reward_computer import transformed_space
 
 PICTURES = spaces.Box(0, 255, (8, 6, 3), np.uint8)
 FLAT = spaces.Box(0, 255, (144,), np.uint8)

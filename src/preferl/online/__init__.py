@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from preferl.online.algorithms import make_environments as make_environments
     from preferl.online.algorithms import use_threads as use_threads
     from preferl.online.callbacks import FeedbackCallback as FeedbackCallback
+    from preferl.online.callbacks import SaveRunCallback as SaveRunCallback
     from preferl.online.checkpoint import Resumed as Resumed
     from preferl.online.checkpoint import resume_run as resume_run
     from preferl.online.checkpoint import save_run as save_run
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
     from preferl.online.exploration import random_actions as random_actions
     from preferl.online.feedback_config import BeforeFirstReward as BeforeFirstReward
     from preferl.online.feedback_config import FeedbackConfig as FeedbackConfig
+    from preferl.online.feedback_config import VariableLengthWarning as VariableLengthWarning
     from preferl.online.feedback_core import FeedbackCore as FeedbackCore
     from preferl.online.feedback_env import EpisodeRecorder as EpisodeRecorder
     from preferl.online.feedback_env import FeedbackVecEnv as FeedbackVecEnv
     from preferl.online.feedback_env import LearnedRewardVecEnv as LearnedRewardVecEnv
     from preferl.online.feedback_env import RecordsStates as RecordsStates
+    from preferl.online.gymnasium_envs import FeedbackVectorEnv as FeedbackVectorEnv
+    from preferl.online.gymnasium_envs import HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper
     from preferl.online.learner import PolicyLearner as PolicyLearner
     from preferl.online.learner import SB3Learner as SB3Learner
-    from preferl.online.lengths import VariableLengthWarning as VariableLengthWarning
     from preferl.online.loop import learn_from_preferences as learn_from_preferences
     from preferl.online.query_worker import Handover as Handover
     from preferl.online.query_worker import HandoverCounts as HandoverCounts
@@ -44,20 +47,17 @@ if TYPE_CHECKING:
     from preferl.online.report import IterationReport as IterationReport
     from preferl.online.report import OnlineReport as OnlineReport
     from preferl.online.report import TurnReport as TurnReport
-    from preferl.online.reward_computer import Reward as Reward
     from preferl.online.reward_computer import StateEntropyBonus as StateEntropyBonus
+    from preferl.online.reward_computer import WindowReward as WindowReward
     from preferl.online.run import run_online as run_online
     from preferl.online.run import train_on_true_reward as train_on_true_reward
-    from preferl.online.save_callback import SaveRunCallback as SaveRunCallback
     from preferl.online.saving import load_policy as load_policy
     from preferl.online.saving import save_policy as save_policy
     from preferl.online.service import serve_reward as serve_reward
     from preferl.online.service_config import ServiceConfig as ServiceConfig
-    from preferl.online.single_env import HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper
     from preferl.online.supervise import launch as launch
     from preferl.online.supervisor import SuperviseConfig as SuperviseConfig
     from preferl.online.supervisor import Supervisor as Supervisor
-    from preferl.online.vector_env import FeedbackVectorEnv as FeedbackVectorEnv
     from preferl.training.checkpoint_folder import has_run as has_run
     from preferl.worlds.atari import make_atari as make_atari
 else:

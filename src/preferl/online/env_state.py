@@ -1,8 +1,7 @@
-"""Where environments and all that is wrapped around them stand, so that they can go on from there.
+"""The state of environments and all wrappers around them, saved and restored.
 
-Whatever a layer keeps in attributes of plain numbers, text, arrays and generators is taken down,
-which is all there is to classic control and to most wrappers. MuJoCo is asked for its own state.
-What keeps anything else, or runs in another process, cannot be put back.
+Saved are attributes of plain numbers, text, arrays and generators, which is all there is to classic
+control and to most wrappers, and MuJoCo's own state; nothing else, and no other process.
 """
 
 import enum
@@ -25,12 +24,9 @@ from preferl._optional import require
 from preferl.errors import CheckpointError
 from preferl.online.feedback_controls import FeedbackControls
 from preferl.shapes import Array
-from preferl.simulators import Environment, is_mujoco
+from preferl.simulators import is_mujoco
 from preferl.store.stages import PLACES, StateReader
 from preferl.training.checkpoint_folder import is_plain
-
-OURS: Final = (FeedbackControls,)
-"""Layers that say themselves where they stand."""
 
 OF_THE_AGENT: Final = (
     VecNormalize,
@@ -39,7 +35,7 @@ OF_THE_AGENT: Final = (
     gymnasium.wrappers.vector.NormalizeObservation,
     gymnasium.wrappers.vector.NormalizeReward,
 )
-"""Layers whose statistics the agent has learned with: without them, it acts as if at random."""
+"""Layers whose statistics the agent has learned with: without these it acts as if at random."""
 
 NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
 """What wrappers keep that has plain attributes in turn."""
@@ -59,7 +55,7 @@ PASSING: Final = frozenset(
     | {"_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs"}
     | {"buf_obs", "buf_dones", "buf_rews", "buf_infos", "reset_infos"}
 )
-"""Attributes that the next step or reset writes anew, that a constructor was given, or that are
+"""Attributes that the next step or reset writes again, that a constructor was given, or that are
 layers of their own."""
 
 
@@ -73,26 +69,20 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def env_state(env: Any) -> dict[str, Any]:
-    """How things stand in all layers.
-
-    Returns:
-        `layers`, one entry for each with its class; `drawing`, of the space of actions; and
-        `problems`: what cannot be put back, in words. An environment with problems begins its
-        episodes anew.
-    """
-    told = [_layer(layer) for layer in layers(env)]
+    """The state of all layers; `problems` name what cannot be restored: episodes then restart."""
+    found = [_layer_state(layer) for layer in layers(env)]
     return {
-        "drawing": drawing(env.action_space),
-        "layers": [state for state, _ in told],
-        "problems": [problem for _, problems in told for problem in problems],
+        "drawing": sampling(env.action_space),
+        "layers": [state for state, _ in found],
+        "problems": [problem for _, problems in found for problem in problems],
     }
 
 
-def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
-    """Bring an environment that was built in the same way to where another one stood.
+def restore_env(env: Any, state: Mapping[str, Any]) -> None:
+    """Restore the state of an environment that was built in the same way.
 
     With problems, only generators, the layers of this library and statistics that the agent has
-    learned with are put back: half of a state is worse than none.
+    learned with are restored: half of a state is worse than none.
 
     Raises:
         CheckpointError: it was built otherwise.
@@ -108,23 +98,25 @@ def put_env_back(env: Any, state: Mapping[str, Any]) -> None:
             fix="Build it as it was built when the run began.",
         )
     for layer, one in zip(here, there, strict=True):
-        if not state["problems"] or isinstance(layer, (*OURS, *OF_THE_AGENT)):
-            _put_back(layer, one["attributes"])
+        if not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT)):
+            _restore(layer, one["attributes"])
             if "mujoco" in one:
-                _put_mujoco_back(layer, one["mujoco"])
+                _restore_mujoco(layer, one["mujoco"])
         else:
-            _put_back(layer, _generators(one["attributes"]))
-        if isinstance(layer, OURS):
+            plain = one["attributes"]["plain"].items()
+            drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
+            _restore(layer, {"plain": drawing, "nested": {}})
+        if isinstance(layer, FeedbackControls):
             layer.restore(one["own"])
-    draw_on(env.action_space, state["drawing"])
+    restore_sampling(env.action_space, state["drawing"])
 
 
-def drawing(space: Any) -> list[np.random.Generator | None]:
+def sampling(space: Any) -> list[np.random.Generator | None]:
     """From what a space and those in it sample; None where they never did."""
     return [one._np_random for one in _spaces(space)]
 
 
-def draw_on(space: Any, generators: list[np.random.Generator | None]) -> None:
+def restore_sampling(space: Any, generators: list[np.random.Generator | None]) -> None:
     """Let a space sample what another one would have sampled next."""
     for one, generator in zip(_spaces(space), generators, strict=True):
         one._np_random = generator
@@ -137,17 +129,15 @@ def _spaces(space: Any) -> Iterator[Any]:
         yield from _spaces(one)
 
 
-def _layer(layer: Any) -> tuple[dict[str, Any], list[str]]:
+def _layer_state(layer: Any) -> tuple[dict[str, Any], list[str]]:
     simulated = isinstance(layer, gymnasium.Env) and layer is layer.unwrapped and is_mujoco(layer)
     problems: list[str] = []
     passing = PASSING | {"model", "data"} if simulated else PASSING
-    state = {
-        "class": type(layer).__name__,
-        "attributes": _attributes(layer, type(layer).__name__, passing, problems),
-    }
+    name = type(layer).__name__
+    state = {"class": name, "attributes": _attributes(layer, name, passing, problems)}
     if simulated:
         state["mujoco"] = _mujoco_state(layer)
-    if isinstance(layer, OURS):
+    if isinstance(layer, FeedbackControls):
         return state | {"own": layer.snapshot()}, []
     return state, problems
 
@@ -161,7 +151,8 @@ def _attributes(
     for name, value in _items(thing).items():
         if name in passing or _is_fixed(value):
             continue
-        if _is_nested(value):
+        inside = value.values() if isinstance(value, dict) else [value]
+        if any(isinstance(one, NESTED) for one in inside):
             nested[name] = _attributes(value, f"{where}.{name}", passing, problems)
         elif is_plain(value):
             plain[name] = value
@@ -170,82 +161,55 @@ def _attributes(
     return {"plain": plain, "nested": nested}
 
 
-def _put_back(thing: Any, state: Mapping[str, Any]) -> None:
+def _restore(thing: Any, state: Mapping[str, Any]) -> None:
+    items = _items(thing)
     for name, value in state["plain"].items():
-        present: Any = _items(thing).get(name)
-        if _are_alike(present, value):
+        present: Any = items.get(name)
+        both = isinstance(present, np.random.Generator) and isinstance(value, np.random.Generator)
+        if both and type(present.bit_generator) is type(value.bit_generator):
             present.bit_generator.state = value.bit_generator.state  # others may hold it, too
         else:
-            _items(thing)[name] = value
+            items[name] = value
     for name, attributes in state["nested"].items():
-        _put_back(_items(thing)[name], attributes)
-
-
-def _are_alike(one: Any, other: Any) -> bool:
-    """Whether both are generators of the same kind."""
-    if not (isinstance(one, np.random.Generator) and isinstance(other, np.random.Generator)):
-        return False
-    return type(one.bit_generator) is type(other.bit_generator)
-
-
-def _generators(state: Mapping[str, Any]) -> dict[str, Any]:
-    plain = state["plain"].items()
-    drawing = {name: value for name, value in plain if isinstance(value, np.random.Generator)}
-    return {"plain": drawing, "nested": {}}
+        _restore(items[name], attributes)
 
 
 def _items(thing: Any) -> dict[str, Any]:
     return thing if isinstance(thing, dict) else vars(thing)
 
 
-def _is_nested(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(isinstance(one, NESTED) for one in value.values())
-    return isinstance(value, NESTED)
-
-
 def _is_fixed(value: Any) -> bool:
     if isinstance(value, dict) and value:
         return all(map(_is_fixed, value.values()))
-    module = type(value).__module__
-    return isinstance(value, FIXED) or any(
-        module == name or module.startswith(f"{name}.") for name in DRAWING
-    )
+    inside = f"{type(value).__module__}."
+    return isinstance(value, FIXED) or inside.startswith(tuple(f"{name}." for name in DRAWING))
 
 
-def _mujoco_state(env: Environment) -> dict[str, Any]:
+def _mujoco_state(env: Any) -> dict[str, Any]:
     """All that MuJoCo knows of a moment, so that the next step is the same to the last bit.
 
-    Args:
-        env: without wrappers.
-
-    Returns:
-        `integration`, from which the next step is computed; `derived`, what the last step left for
-        environments to read, such as where bodies were; `placed`, what an episode put elsewhere.
+    `derived` is what the last step left for environments to read, such as where bodies were.
     """
     mujoco = require("mujoco", extra="mujoco")
-    stage: Any = env
     whole = mujoco.mjtState.mjSTATE_INTEGRATION
-    integration = np.empty(mujoco.mj_stateSize(stage.model, whole))
-    mujoco.mj_getState(stage.model, stage.data, integration, whole)
+    integration = np.empty(mujoco.mj_stateSize(env.model, whole))
+    mujoco.mj_getState(env.model, env.data, integration, whole)
     return {
         "integration": integration,
-        "derived": {name: array.copy() for name, array in _mujoco_arrays(stage.data).items()},
-        "placed": {name: getattr(stage.model, name).copy() for name in PLACES},
+        "derived": {name: array.copy() for name, array in _mujoco_arrays(env.data).items()},
+        "placed": {name: getattr(env.model, name).copy() for name in PLACES},
     }
 
 
-def _put_mujoco_back(env: Environment, state: Mapping[str, Any]) -> None:
-    """Bring a MuJoCo environment of the same model to where another one stood."""
+def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
+    """Restore the state of a MuJoCo environment of the same model."""
     mujoco = require("mujoco", extra="mujoco")
-    stage: Any = env
+    model, data = env.model, env.data
     for name, array in state["placed"].items():
-        getattr(stage.model, name)[:] = array
-    mujoco.mj_forward(stage.model, stage.data)  # so that arrays have room for contacts
-    mujoco.mj_setState(
-        stage.model, stage.data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION
-    )
-    present = _mujoco_arrays(stage.data)
+        getattr(model, name)[:] = array
+    mujoco.mj_forward(model, data)  # so that arrays have room for contacts
+    mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
+    present = _mujoco_arrays(data)
     for name, array in state["derived"].items():
         if name in present and present[name].shape == array.shape:
             present[name][:] = array
@@ -253,9 +217,6 @@ def _put_mujoco_back(env: Environment, state: Mapping[str, Any]) -> None:
 
 def _mujoco_arrays(data: Any) -> dict[str, Array]:
     """Arrays of numbers among what MuJoCo computes."""
-    named = {name: getattr(data, name) for name in dir(data) if not name.startswith("_")}
-    return {
-        name: value
-        for name, value in named.items()
-        if isinstance(value, np.ndarray) and value.size and value.flags.writeable
-    }
+    named = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
+    arrays = {name: value for name, value in named if isinstance(value, np.ndarray)}
+    return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from preferl.errors import SpaceError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import rollout
-from preferl.online.agent_state import lose_place
+from preferl.online.replay import end_replay
 from preferl.shapes import Array, BoolArray, Observations, leaves
 
 Predictor = Policy
@@ -68,8 +68,8 @@ class ExplorationPolicy:
     """Acts as `policy` does or at random, each environment for itself, for stretches of time.
 
     Args:
-        policy: the agent; it is asked at every step, for all environments at once.
-        action_space: where random actions come from.
+        policy: the agent; it acts at every step, for all environments at once.
+        action_space: of random actions.
         rng: draws who acts and what random policies do.
         random_probability: that a draw chooses the random policy; 0 is the agent alone.
         switch_probability: that an environment draws again at a step; 0 keeps the choice for
@@ -89,11 +89,8 @@ class ExplorationPolicy:
     ) -> None:
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
-        self.policy = policy
-        self.action_space = action_space
-        self.rng = rng
-        self.random_probability = random_probability
-        self.switch_probability = switch_probability
+        self.policy, self.action_space, self.rng = policy, action_space, rng
+        self.random_probability, self.switch_probability = random_probability, switch_probability
         self._random: BoolArray | None = None  # [V] where the random policy acts
 
     def predict(
@@ -103,23 +100,16 @@ class ExplorationPolicy:
         episode_start: Array | None = None,
         deterministic: bool = False,
     ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Actions `[V, *act]` for a batch of observations, by the convention of SB3.
+        """Actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
 
-        Args:
-            observation: `[V, *obs]`, or a dictionary of such; `V` is read from the leading axis.
-            state: hidden state of a recurrent policy, passed to it.
-            episode_start: `[V]` true where an episode begins, which draws again there.
-            deterministic: passed to the policy.
-
-        Returns:
-            The actions and the policy's next hidden state.
+        `V` is read from the leading axis of the observations `[V, *obs]`. `episode_start [V]` is
+        true where an episode begins, which draws again there.
         """
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         environments = len(leaves(observation)[0])
         at_random = self._draw(environments, episode_start)
         random = random_actions(self.action_space, environments, self.rng)
-        chosen = at_random.reshape(-1, *[1] * (random.ndim - 1))
-        return np.where(chosen, random, actions), state
+        return np.where(at_random.reshape(-1, *[1] * (random.ndim - 1)), random, actions), state
 
     def snapshot(self) -> dict[str, Any]:
         """Who acts and what is drawn next, for `restore`."""
@@ -153,16 +143,18 @@ def explore(
 ) -> None:
     """Let a policy act in the place of an agent, which learns nothing and begins with a reset next.
 
-    Args:
-        agent: goes on where it stands; where it has no place, environments are reset.
-        env: the agent's, with all wrappers.
-        policy: acts now and then at random.
-        vector_steps: how many.
-        on_step: called after each of them.
+    It goes on from the agent's last observations; without any, environments are reset. `on_step` is
+    called after each vector step.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
     try:
         for _ in islice(rollout(policy, env, observations=observations), vector_steps):
             on_step()
     finally:
-        lose_place(agent)
+        require_reset(agent)
+
+
+def require_reset(agent: BaseAlgorithm) -> None:
+    """Let an algorithm begin with a reset, and no window of its replay buffer reach across it."""
+    agent._last_obs = None
+    end_replay(agent)

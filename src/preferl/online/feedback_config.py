@@ -1,24 +1,25 @@
-"""What is asked about, and how wrapped environments collect it: the words that all runs share."""
+"""Settings of what is asked about and how wrapped environments collect it."""
 
+import warnings
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import get_args
+from typing import Literal, final
 
 from preferl.configs import takes_old_names
 from preferl.data.segments import Short
-from preferl.errors import require_in, require_one_of
-from preferl.online.lengths import VariableLength
+from preferl.errors import DataError, require_in, require_one_of
 from preferl.registry import ACQUISITIONS, SAMPLERS
+
+VariableLength = Literal["allow", "refuse"]
+"""What becomes of episodes of different length: a warning, once, or an error."""
 
 
 class BeforeFirstReward(StrEnum):
-    """What steps get until the first learned reward is there.
+    """The reward of steps until the first learned reward is there.
 
-    Attributes:
-        ZERO: nothing.
-        ENTROPY: a bonus for new states, see `StateEntropyBonus`.
-        ENVIRONMENT: the environment's own reward, which gives the agent the answer.
+    It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward,
+    which gives the agent the answer.
     """
 
     ZERO = "zero"
@@ -28,7 +29,7 @@ class BeforeFirstReward(StrEnum):
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """What is asked about: the settings of the loop and of wrapped environments alike.
+    """What is asked about: the settings that the loop and wrapped environments share.
 
     Attributes:
         segment_length: steps of a clip. 50 are one or two seconds of most tasks; the DRLHP paper
@@ -44,7 +45,7 @@ class QueryConfig:
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
         states: record `info["state"]`, what it takes to draw steps again (see `RecordsStates`), for
-            people to be shown clips of environments whose observations do not say all.
+            clips of environments whose observations do not say all.
         seed: of everything random.
 
     Raises:
@@ -62,34 +63,34 @@ class QueryConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_in("segment_length", self.segment_length, 1, inf)
-        require_in("buffer_steps", self.buffer_steps, 1, inf)
-        require_in("oversampling", self.oversampling, 1, inf)
+        for name in ("segment_length", "buffer_steps", "oversampling"):
+            require_in(name, getattr(self, name), 1, inf)
         require_one_of("sampler", self.sampler, SAMPLERS.names())
         require_one_of("acquisition", self.acquisition, ACQUISITIONS.names())
-        require_one_of("short", self.short, get_args(Short))
-        require_one_of("variable_length", self.variable_length, get_args(VariableLength))
+        require_one_of("short", self.short, Short)
+        require_one_of("variable_length", self.variable_length, VariableLength)
 
 
 @takes_old_names
 @dataclass(frozen=True)
 class FeedbackConfig(QueryConfig):
-    """How wrapped environments collect and ask, and what their steps get before there is a reward.
+    """How wrapped environments collect and ask, and the reward of steps before the first.
 
     Attributes:
-        before: what steps get until the first learned reward is there.
-        max_pending: questions that wait for people at a time; more are asked as they are
-            answered. Few keep questions fresh, many keep people busy.
+        before: reward of steps until the first learned reward is there.
+        max_pending: unanswered queries at a time; more are asked as they are answered. Few keep
+            queries fresh, many keep people busy.
         max_questions: of the project in all, those of earlier runs included; None is no end.
-        ask_every: environment steps of experience for each question. None takes twice the length
-            of a clip, so that steps are shown about once; more spreads a budget over the run.
-        buffer_megabytes: the limit of the experience in memory, whichever is less; pixels are
+        ask_every: environment steps of experience for each query. None takes twice the length of
+            a clip, so that steps are shown about once; more spreads a budget over the run.
+        buffer_megabytes: the limit of the experience in memory, beside `buffer_steps`; pixels are
             large.
-        longest_piece: steps after which an episode under way is handed over as if it had ended,
-            so that tasks without an end are asked about, too.
-        episode_every: seconds between whole episodes that the page shows; None shows none.
-        refresh_every: vector steps after which a newer reward is taken up; the length of a
-            rollout. None takes it up only when `refresh` is called, as `FeedbackCallback` does.
+        longest_piece: steps after which a running episode is handed over as if it had ended, so
+            that tasks without an end are asked about, too.
+        episode_every: seconds between whole episodes that the annotation page shows; None shows
+            none.
+        refresh_every: vector steps after which the agent switches to a newer reward; the length of
+            a rollout. None switches only in `refresh`, which `FeedbackCallback` calls.
         hide_true_reward: leave the environment's own reward out of what the agent's program sees;
             in `info["episode"]` of a monitor inside, the return is the learned one.
 
@@ -116,3 +117,42 @@ class FeedbackConfig(QueryConfig):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
         require_one_of("before", self.before, map(str, BeforeFirstReward))
+
+
+class VariableLengthWarning(UserWarning):
+    """Episodes differ in length, so that their ends may tell an agent about its reward."""
+
+
+@final
+class LengthGuard:
+    """Warns once, or refuses, where an episode ended sooner than another one went on.
+
+    The end of an episode then tells the agent what no answer did: where learned rewards are
+    positive, staying alive gains, and where they are negative, ending early does. Kreutzer et al.
+    and imitation's documentation call it a variable horizon. `variable` None looks at nothing.
+    """
+
+    def __init__(self, variable: VariableLength | None) -> None:
+        self._variable = variable
+        self.warned = False
+
+    def check(self, shortest: int | None, longest: int, more: str = "") -> None:
+        """Compare the shortest episode that ended, None where none did, with the longest of all.
+
+        Raises:
+            DataError: their lengths differ, and that is refused; `more` ends the message.
+        """
+        if self._variable is None or shortest is None or shortest >= longest:
+            return
+        text = (
+            f"Episodes differ in length ({shortest} to {longest} steps). Where an episode ends may "
+            "tell the agent what its reward should: positive learned rewards favour survival, "
+            f"negative ones an early end.{more}"
+        )
+        if self._variable == "refuse":
+            raise DataError(
+                f'{text} Pass variable_length="allow", or an environment of fixed length.'
+            )
+        if not self.warned:
+            self.warned = True
+            warnings.warn(text, VariableLengthWarning, stacklevel=2)

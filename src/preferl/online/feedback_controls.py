@@ -1,23 +1,25 @@
-"""What people can do with wrapped environments, whichever library they belong to."""
+"""What users can do with wrapped environments, whichever library they belong to."""
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import fields, replace
+from operator import setitem
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
 from preferl.configs import current_names
-from preferl.errors import ConfigError, PreferlError
+from preferl.errors import ConfigError, DataError, PreferlError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_core import FeedbackCore, Paying
+from preferl.online.feedback_core import FeedbackCore, RewardSource
 from preferl.online.query_worker import QueryCounts, QueryWorker
-from preferl.online.reward_computer import Reward
-from preferl.online.reward_source import Rewards, Transform
+from preferl.online.reward_computer import Rewards, Transform, WindowReward
 from preferl.shapes import Array, IntArray, Observations, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward, write_spaces
@@ -26,7 +28,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class FeedbackControls:
-    """Collecting, saving, and which reward steps get.
+    """Collecting, saving, and which reward steps get; the part that all wrappers share.
 
     Attributes:
         core: records, and gives rewards.
@@ -41,20 +43,26 @@ class FeedbackControls:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         environments: int,
+        record: bool,
+        /,
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
         *,
-        feedback: StoredFeedback | None,
-        rewards: Rewards,
-        config: FeedbackConfig,
-        sampler: PairSampler | str | None,
-        synthetic_preferences: bool | Teacher,
-        transform: Transform | None,
-        transformed_space: spaces.Space[Any] | None,
-        record: bool = False,
+        sampler: PairSampler | str | None = None,
+        synthetic_preferences: bool | Teacher = False,
+        transform: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        **settings: Any,
     ) -> None:
+        """Make the core and the query worker of what `FeedbackVecEnv` takes."""
         self._states_missed = False
-        teacher = _teacher(synthetic_preferences)
+        config = settings_of(config, settings)
         if isinstance(sampler, str):
             config, sampler = replace(config, sampler=sampler), None
+        teacher = None if synthetic_preferences is False else synthetic_preferences
+        if teacher is True:
+            teacher = ScriptedTeacher.oracle()
         if feedback is None and (teacher is not None or sampler is not None):
             raise ConfigError.mismatch(
                 "feedback", expected="where to ask", got="none, and a sampler or teacher"
@@ -63,11 +71,9 @@ class FeedbackControls:
             raise ConfigError.mismatch(
                 "record", expected="nothing to ask where experience is kept", got="feedback"
             )
-        self.queries = (
-            None
-            if feedback is None
-            else QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
-        )
+        self.queries = None
+        if feedback is not None:
+            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
         self.core = FeedbackCore(
             observation_space,
             action_space,
@@ -79,16 +85,16 @@ class FeedbackControls:
             transform=transform,
             space=transformed_space,
         )
-        if self.queries is not None:
-            self.queries.follow(self.core)
-            if isinstance(rewards, PublishedReward):
-                rewards = rewards.folder
-            if isinstance(rewards, Path | str):  # whoever fits the reward need not guess
-                try:
-                    write_spaces(rewards, self.core.space, action_space)
-                except PreferlError:
-                    self.core.close()
-                    raise
+        if self.queries is None:
+            return
+        self.queries.core = self.core
+        folder = rewards.folder if isinstance(rewards, PublishedReward) else rewards
+        if isinstance(folder, Path | str):  # whoever fits the reward need not guess
+            try:
+                write_spaces(folder, self.core.space, action_space)
+            except PreferlError:
+                self.core.close()
+                raise
 
     @property
     def reward_version(self) -> int:
@@ -96,14 +102,14 @@ class FeedbackControls:
         return self.core.version
 
     @property
-    def learned_reward(self) -> Reward | None:
+    def learned_reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
         return self.core.reward
 
     @property
-    def paying(self) -> Paying:
+    def reward_source(self) -> RewardSource:
         """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
-        return self.core.paying
+        return self.core.reward_source
 
     @property
     def counts(self) -> QueryCounts | None:
@@ -111,58 +117,68 @@ class FeedbackControls:
         return None if self.queries is None else self.queries.counts
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Take up the newest learned reward, between rollouts; returns whether it changed.
+        """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        Args:
-            wait: read the disk now, instead of what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background.
         """
         return self.core.refresh(wait=wait)
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
-        self.core.pay_environment(True)
+        self.core.forced = True
 
     def switch_to_learned_reward(self) -> None:
         """Give the learned reward again, or what comes before the first."""
-        self.core.pay_environment(False)
+        self.core.forced = False
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
         self.core.pause()
         if self.queries is not None:
-            self.queries.pause()
+            self.queries.paused = True
 
     def resume_collecting(self) -> None:
-        """Record and ask again, from what is seen now."""
+        """Record and ask again, from the current observations."""
         if self.queries is not None:
-            self.queries.resume()
+            self.queries.paused = False
         self.core.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
-        """Ask about everything recorded so far that is to be asked about.
+        """Ask about everything recorded so far; returns whether it was on disk in time.
 
         Answers need no saving: they are on disk before they are acknowledged.
-
-        Returns:
-            Whether it was on disk within so many seconds.
         """
         self.core.hand_over()
         return self.queries is None or self.queries.flush(seconds)
 
     def snapshot(self) -> dict[str, Any]:
-        """Where collecting and rewards stand, for `restore`; `save_run` calls it."""
+        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
         queries = None if self.queries is None else self.queries.snapshot()
         return {"core": self.core.snapshot(), "handover": queries}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
-
-        Raises:
-            SpaceError: a reward that was made for other observations or actions.
-        """
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
         self.core.restore(snapshot["core"])
         if self.queries is not None and snapshot["handover"] is not None:
             self.queries.restore(snapshot["handover"])
+
+    def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
+        """`[V, *state]` of infos, or None where states are not recorded."""
+        return stack_states(infos) if self.core.config.states else None
+
+    def _complete_infos(
+        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: Iterable[int]
+    ) -> None:
+        """Add true rewards, the reward's version and learned returns of ended episodes."""
+        hide = self.core.config.hide_true_reward
+        for info, reward in zip(infos, rewards, strict=True):
+            info["reward_version"] = version
+            if not hide:
+                info["true_reward"] = reward
+        for i in ended:
+            infos[i]["learned_return"] = float(self.core.returns[i])
+            if hide:
+                hide_return(infos[i], infos[i]["learned_return"])
 
     def _look_for_states(self, info: Mapping[str, Any]) -> None:
         """Warn once that infos hold states which the clips that people are shown lose."""
@@ -170,64 +186,60 @@ class FeedbackControls:
         if lost and not self._states_missed and "state" in info:
             self._states_missed = True
             LOGGER.warning(
-                'info["state"] is told and not kept: clips that need it cannot be drawn. Pass '
+                'info["state"] is not recorded: clips that need it cannot be drawn. Pass '
                 "`states=True` to %s, or leave it if it is something else.",
                 type(self).__name__,
             )
 
-    def _disconnect(self, seconds: float) -> None:
-        """Save, and stop all threads, within about so many seconds, also where saving fails."""
-        until = time.monotonic() + seconds
-        try:
+    def _disconnect(self, seconds: float, *closing: Callable[[], object]) -> None:
+        """Save, stop all threads within about so many seconds, and close more, whatever fails."""
+        until, queries = time.monotonic() + seconds, self.queries
+
+        def left() -> float:  # and a second for what has not been waited for yet
+            return max(until - time.monotonic(), 1.0)
+
+        with ExitStack() as stack:  # the last first
+            for close in closing:
+                stack.callback(close)
+            stack.callback(lambda: self.core.close(left()))
+            if queries is not None:
+                stack.callback(lambda: queries.close(left()))
             self.core.hand_over()
-            asks = self.queries if self.core.collecting else None
+            asks = queries if self.core.recording.collecting else None
             if asks is not None and asks.counts.waiting_steps:
                 asks.flush(seconds)
-        finally:
-            if self.queries is not None:
-                self.queries.close(_left(until))
-            self.core.close(_left(until))
-
-
-def _left(until: float) -> float:
-    """Seconds until then, and one for what has not been waited for yet."""
-    return max(until - time.monotonic(), 1.0)
-
-
-def _teacher(told: bool | Teacher) -> Teacher | None:
-    if isinstance(told, bool):
-        return ScriptedTeacher.oracle() if told else None
-    return told
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:
-    """Put the learned return in place of the true one, if a monitor inside tells that."""
+    """Put the learned return in place of the true one, if a monitor inside gives that."""
     monitored = info.get("episode")
     if isinstance(monitored, dict) and "r" in monitored:
         info["episode"] = monitored | {"r": learned}
 
 
-def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
-    """A config, or its fields as keywords, or the one with some fields replaced.
+def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
+    """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
+    if any("state" not in info for info in infos):
+        raise DataError.mismatch(
+            "info of a step or reset",
+            expected="the key state, since states are to be recorded",
+            got=f"keys {sorted(infos[0])}",
+            fix="Wrap each environment in `RecordsStates`, or record none.",
+        )
+    return np.stack([info["state"] for info in infos])
 
-    Raises:
-        ConfigError: keywords that are no fields.
-    """
+
+def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
+    """The config with the fields in `more` replaced; keywords that are no fields are refused."""
     more = current_names("FeedbackConfig", more)
     known = {field.name for field in fields(FeedbackConfig)}
-    if not set(more) <= known:
-        raise ConfigError.mismatch(
-            "settings", expected=sorted(known), got=sorted(set(more) - known)
-        )
+    if not more.keys() <= known:
+        raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))
     return replace(config or FeedbackConfig(), **more)
 
 
 def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
     """A copy of `observations [V, *obs]` with `values [K, *obs]` in these rows."""
-
-    def replaced(array: Array, new: Array) -> Array:
-        array = array.copy()
-        array[rows] = new
-        return array
-
-    return map_observations(replaced, observations, values)
+    copied = map_observations(np.copy, observations)
+    map_observations(lambda array, new: setitem(array, rows, new), copied, values)
+    return copied

@@ -1,8 +1,4 @@
-"""What a wrapped environment does at every step, whichever library steps it.
-
-It records experience for people to compare, and gives steps what was learned from their answers,
-for `V` environments at once. Nothing here waits for a person, a disk or a database.
-"""
+"""What a wrapped environment does at every step, whichever library steps it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,23 +12,24 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.lengths import LengthGuard
+from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, LengthGuard
 from preferl.online.recording import Recording
-from preferl.online.reward_computer import Reward, RewardComputer, StateEntropyBonus
-from preferl.online.reward_source import (
+from preferl.online.reward_computer import (
+    RewardComputer,
     RewardInSpaces,
     Rewards,
+    StateEntropyBonus,
     Transform,
+    WindowReward,
     for_spaces,
-    published_reward,
     transformed_space,
 )
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction
 
-Paying = Literal["learned", "before", "environment"]
+RewardSource = Literal["learned", "before", "environment"]
+"""Where the rewards of steps come from; "before" is what comes before the first learned one."""
 
 HAND_OVER_STEPS = 200
 """Finished steps that are handed over together; fewer wait for more."""
@@ -40,32 +37,28 @@ HAND_OVER_STEPS = 200
 
 @final
 class FeedbackCore:
-    """Records steps of `V` environments and gives them their rewards.
+    """Records steps of `V` environments for people to compare, and gives them learned rewards.
 
-    Rewards are of the observation before acting and of the action, with the history of the
-    episode. A newer reward is taken up by `refresh` or `set_reward` alone, never in the middle of a
-    rollout; one that looks back sees the steps of the episodes under way as far as they are still
-    kept.
+    It waits for no person, disk or database. Rewards are of the observation before acting and of
+    the action, with the history of the episode. Only `refresh` and `set_reward` switch to a newer
+    reward; one that looks back sees the steps of running episodes as far as they are still kept.
 
     Args:
-        observation_space: of one environment.
-        action_space: of one environment.
+        observation_space: of one of `V` environments, as `action_space` is.
         environments: `V`.
         config: how it collects, and what comes before the first reward.
-        rewards: folder of published rewards, its reader, one reward that stays, or None. A reader
-            that nobody watches is watched until this is closed.
-        on_episodes: takes what is to be asked about, and must not hold anyone up; None asks
-            nothing.
+        rewards: see `Rewards`. A reader that nobody watches is watched until this is closed.
+        on_episodes: takes what is to be asked about, and must return at once; None asks nothing.
         record: keep whole episodes for `take`, whose caller looks at their lengths.
         transform: what people and rewards see in place of an observation, over any leading axes.
-        space: of transformed observations; needed with `transform`.
+        space: of transformed observations, needed with `transform`; else it is the environment's.
 
     Attributes:
-        space: of observations as people and rewards see them.
         version: of the learned reward in use; 0 before the first.
-        recording: steps that wait to be handed over or taken.
-        returns: `[V]` sums of rewards given at once in the episodes under way, or just over.
+        reader: of published rewards, from which newer ones come; None where the reward stays.
+        returns: `[V]` sums of rewards given at once in the running episodes, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
+        forced: whether steps get the environment's own reward, whatever is learned.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape, a transform that
@@ -87,116 +80,88 @@ class FeedbackCore:
     ) -> None:
         self.config = config or FeedbackConfig()
         self.environments = environments
-        self._seen_space = observation_space
-        self._action_space = action_space
+        self._spaces = observation_space, action_space
         self.space = transformed_space(observation_space, transform, space)
-        self._transform = transform
-        self._on_episodes = on_episodes
-        self._record = record
+        self._transform, self._on_episodes, self._record = transform, on_episodes, record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self._records
-        self._begun = False
-        self._computer = RewardComputer(self.recording)
+        self.computer = RewardComputer(self.recording)
         self._bonus = StateEntropyBonus(seed=self.config.seed)
         self._guard = LengthGuard(None if record else self.config.variable_length)
-        self._forced = False
-        self._reward_now: FloatArray | None = None  # [V] of the step under way, if it is known
-        self._vector_steps = 0
-        self.returns = np.zeros(environments)
-        self.since = np.zeros(environments, int)
-        self.version = 0
-        self._reader: PublishedReward | None = None
-        if isinstance(rewards, Path | str | PublishedReward):
-            self._reader = published_reward(rewards)
-            self._take_up()
+        self._begun = self.forced = False
+        self._reward_now: FloatArray | None = None  # [V] of the running step, where known
+        self._vector_steps = self.version = 0
+        self.returns, self.since = np.zeros(environments), np.zeros(environments, int)
+        self.reader: PublishedReward | None = None
+        if isinstance(rewards, Path | str):
+            rewards = PublishedReward(rewards)
+            rewards.refresh()
+        if isinstance(rewards, PublishedReward):
+            self.reader = rewards
+            self._switch_to_newest()
         elif rewards is not None:
             self.set_reward(rewards)
         self._watched: PublishedReward | None = None
-        if self._reader is not None and not self._reader.watched:
-            self._watched = self._reader.watch()  # last, so that no thread outlives a refusal
+        if self.reader is not None and not self.reader.watched:
+            self._watched = self.reader.watch()  # last, so that no thread outlives a refusal
 
     @property
-    def paying(self) -> Paying:
+    def reward_source(self) -> RewardSource:
         """The reward of steps: learned, what comes before that, or the environment's own."""
-        if self._forced:
-            return "environment"
-        if self._computer.reward is not None:
+        if not self.forced and self.computer.reward is not None:
             return "learned"
-        return "environment" if self.config.before == BeforeFirstReward.ENVIRONMENT else "before"
+        own = self.forced or self.config.before == BeforeFirstReward.ENVIRONMENT
+        return "environment" if own else "before"
 
     @property
-    def paid_version(self) -> int:
+    def active_version(self) -> int:
         """Of the reward that steps have now; 0 where that is not a learned one."""
-        return self.version if self.paying == "learned" else 0
+        return self.version if self.reward_source == "learned" else 0
 
     @property
-    def reward(self) -> Reward | None:
+    def reward(self) -> WindowReward | None:
         """The learned reward in use, of the environment's own observations."""
-        reward = self._computer.reward
+        reward = self.computer.reward
         if reward is None or self._transform is None:
             return reward
-        return RewardInSpaces(reward, self._seen_space, self._action_space, self._transform)
-
-    @property
-    def awaits_rewards(self) -> bool:
-        """Whether a newer learned reward may come."""
-        return self._reader is not None
-
-    @property
-    def deferred(self) -> int:
-        """Vector steps since `defer`; 0 where steps get their rewards at once."""
-        return self._computer.steps_deferred
-
-    @property
-    def collecting(self) -> bool:
-        """Whether experience is recorded, to ask about or to be taken."""
-        return self.recording.collecting
+        return RewardInSpaces(reward, *self._spaces, self._transform)
 
     @property
     def likelihood(self) -> Likelihood:
         """Of the reward in use; without noise where none scores."""
-        return likelihood_of(self._computer.reward)
+        return likelihood_of(self.computer.reward)
 
     def scores(self, segments: Segments) -> FloatArray | None:
         """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""
-        reward = self._computer.reward
+        reward = self.computer.reward
         return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Take up the newest learned reward, between rollouts; returns whether it changed.
+        """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        Args:
-            wait: read the disk now, instead of what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background.
 
         Raises:
             SpaceError: it was made for other observations or actions.
         """
-        if self._reader is not None and wait:
-            self._reader.refresh()
-        elif self._reader is not None:
-            self._reader.take()
-        return self._take_up()
+        if self.reader is not None:
+            _ = self.reader.refresh() if wait else self.reader.take()
+        return self._switch_to_newest()
 
-    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
-        """Use `reward` from the next step on, in place of any other.
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
+        """Use a reward, control or plain function of steps from the next step on.
 
-        Args:
-            reward: learned, a control, or a plain function of steps.
-            version: its number; one more than the last by default.
+        Its version is one more than the last by default.
 
         Raises:
             SpaceError: it was made for other observations or actions.
         """
         self._use(reward, self.version + 1 if version is None else version)
-        self._reader = None
-
-    def pay_environment(self, forced: bool) -> None:
-        """Give steps the environment's own reward from now on, or no longer."""
-        self._forced = forced
+        self.reader = None
 
     def defer(self) -> None:
-        """Give learned rewards later from now on: zeros at each step, the rest at `settle`."""
-        self._computer.defer()
+        """Compute learned rewards later from now on: zeros at each step, the rest at `settle`."""
+        self.computer.defer()
         self.since[:] = 0
 
     def settle(self) -> FloatArray:
@@ -206,27 +171,23 @@ class FeedbackCore:
             DataError: the reward gave NaN or infinite numbers.
         """
         self.returns[:] = self._returns()
-        return self._computer.settle()
+        return self.computer.settle()
 
     def reset(
-        self,
-        observations: Any,
-        which: BoolArray | None = None,
-        *,
-        states: Array | None = None,
+        self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
     ) -> None:
-        """Episodes begin with `observations [V, *obs]` where `which [V]` is true, or everywhere.
+        """Begin episodes with `observations [V, *obs]` where `which [V]` is true, or everywhere.
 
-        Episodes under way there are cut, and count as truncated.
+        Running episodes there are cut, and count as truncated.
         """
         here = slice(None) if which is None else which
         self.recording.begin(self._seen(observations), which=which, states=states)
         self.returns[here] = 0.0
-        self.since[here] = self.deferred
+        self.since[here] = self.computer.steps_deferred
         self._begun = True
 
     def act(self, actions: Array) -> None:
-        """These actions `[V, *act]` are taken now; compute their rewards.
+        """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
 
         Raises:
             ConfigError: no episode has begun yet.
@@ -235,17 +196,17 @@ class FeedbackCore:
         if not self._begun:
             raise ConfigError("Call `reset()` before the first step.")
         self.recording.act(actions)
-        match self.paying:
-            case "learned":
-                self._reward_now = self._computer.compute(actions)
-                return
-            case "before" if self.config.before == BeforeFirstReward.ENTROPY:
-                self._reward_now = self._bonus(self.recording.present)
-            case "before":
-                self._reward_now = np.zeros(self.environments, np.float32)
-            case "environment":
-                self._reward_now = None
-        self._computer.skip()
+        source = self.reward_source
+        if source == "learned":
+            self._reward_now = self.computer.compute(actions)
+            return
+        if source == "environment":
+            self._reward_now = None
+        elif self.config.before == BeforeFirstReward.ENTROPY:
+            self._reward_now = self._bonus(self.recording.present)
+        else:
+            self._reward_now = np.zeros(self.environments, np.float32)
+        self.computer.skip()
 
     def outcome(
         self,
@@ -256,17 +217,17 @@ class FeedbackCore:
         *,
         states: Array | None = None,
     ) -> FloatArray:
-        """What came of the actions, and their rewards, `[V]` float32, an array of its own.
+        """Record what came of the actions; give their rewards, a new array `[V]` float32.
 
         Where an episode is over, `reset` begins the next one; steps until then are not recorded,
         and their reward is zero.
 
         Args:
-            observations: `[V, *obs]` seen next; the last one of an episode where it is over.
+            observations: `[V, *obs]` next ones; the last one of an episode where it is over.
             rewards: `[V]` the environments' own.
             terminated: `[V]` ended by the rules.
             truncated: `[V]` ended by a limit of time or otherwise.
-            states: `[V, *state]` of what is seen next, where they are recorded.
+            states: `[V, *state]` with the observations, where they are recorded.
 
         Raises:
             DataError: the environments gave NaN or infinite numbers, or episodes of different
@@ -277,12 +238,11 @@ class FeedbackCore:
         self.returns += given
         seen = self._seen(observations)
         self.recording.advance(seen, rewards, states=states)
-        over = (terminated | truncated) & ~self.recording.idle
-        ended = over.nonzero()[0]
+        ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
         if len(ended):
             self.recording.end(ended, np.asarray(terminated)[ended], take(seen, ended))
         self._vector_steps += 1
-        if self.collecting:
+        if self.recording.collecting:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
         self._guard.check(self.recording.shortest, self.recording.longest)
         every = self.config.refresh_every
@@ -290,53 +250,44 @@ class FeedbackCore:
             self.refresh()
         return given
 
-    def step(
-        self,
-        actions: Array,
-        observations: Any,
-        rewards: FloatArray,
-        terminated: BoolArray,
-        truncated: BoolArray,
-        *,
-        states: Array | None = None,
-    ) -> FloatArray:
-        """`act` and `outcome` in one."""
+    def step(self, actions: Array, *outcome: Any, **more: Any) -> FloatArray:
+        """Call `act` and `outcome`."""
         self.act(actions)
-        return self.outcome(observations, rewards, terminated, truncated, states=states)
+        return self.outcome(*outcome, **more)
 
     def pause(self) -> None:
         """Collect nothing; what was recorded so far is handed over. Rewards stay as they are."""
-        if self.collecting:
+        if self.recording.collecting:
             self.hand_over()
             self.recording.pause()
 
     def resume(self) -> None:
-        """Collect again, from what is seen now."""
-        if self._records and not self.collecting:
+        """Collect again, from the current observations."""
+        if self._records and not self.recording.collecting:
             self.recording.resume()
 
     def hand_over(self) -> None:
-        """Hand over everything recorded so far, the episodes under way cut here."""
-        if self.collecting and self._on_episodes is not None:
+        """Hand over everything recorded so far; running episodes are cut."""
+        if self.recording.collecting and self._on_episodes is not None:
             self.recording.cut()
             self._hand_over(1)
 
     def snapshot(self) -> dict[str, Any]:
-        """Where it stands between two steps, with the reward in use, for `restore`."""
+        """Recording and rewards between two steps, for `restore`."""
         return {
             "recording": self.recording.snapshot(),
-            "collecting": self.collecting,
+            "collecting": self.recording.collecting,
             "begun": self._begun,
-            "source": None if self._reader is None else self._reader.snapshot(),
+            "source": None if self.reader is None else self.reader.snapshot(),
             "bonus": self._bonus.snapshot(),
-            "forced": self._forced,
+            "forced": self.forced,
             "vector_steps": self._vector_steps,
             "warned": self._guard.warned,
             "returns": self._returns(),
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where another one of the same environments stood.
+        """Go on from the snapshot of another one of the same environments.
 
         The reward that was in use is in use again, whatever has been published since; where the
         script gave one that stays, it is the script's.
@@ -347,15 +298,15 @@ class FeedbackCore:
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self._records
         self.returns[:] = snapshot["returns"]
-        self._begun, self._forced = bool(snapshot["begun"]), bool(snapshot["forced"])
+        self._begun, self.forced = bool(snapshot["begun"]), bool(snapshot["forced"])
         self._vector_steps = int(snapshot["vector_steps"])
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
-        reward, version = self._computer.reward, self.version
-        if self._reader is not None:
-            self._reader.restore(snapshot["source"])
-            reward, version = self._reader.reward, self._reader.version
-        self.version, self._computer = 0, RewardComputer(self.recording)
+        reward, version = self.computer.reward, self.version
+        if self.reader is not None:
+            self.reader.restore(snapshot["source"])
+            reward, version = self.reader.reward, self.reader.version
+        self.version, self.computer = 0, RewardComputer(self.recording)
         if reward is not None:
             self._use(reward, version)
 
@@ -369,29 +320,28 @@ class FeedbackCore:
 
     @property
     def _records(self) -> bool:
-        """Whether there is anybody to record for."""
         return self._record or self._on_episodes is not None
 
     def _returns(self) -> FloatArray:
-        """`[V]` learned returns of the episodes under way, with what is deferred of them."""
-        deferred = self._computer.deferred().astype(float)
+        """`[V]` learned returns of the running episodes, with what is deferred of them."""
+        deferred = self.computer.deferred().astype(float)
         theirs = np.arange(len(deferred))[:, None] >= self.since
         return np.asarray(self.returns + (deferred * theirs).sum(axis=0))
 
     def _seen(self, observations: Any) -> Any:
         return observations if self._transform is None else self._transform(observations)
 
-    def _take_up(self) -> bool:
-        reader = self._reader
+    def _switch_to_newest(self) -> bool:
+        reader = self.reader
         if reader is None or reader.reward is None:
             return False
-        if self.version == reader.version and self._computer.reward is not None:
+        if self.version == reader.version and self.computer.reward is not None:
             return False
         self._use(reader.reward, reader.version)
         return True
 
-    def _use(self, reward: Reward | AnyReward, version: int) -> None:
-        self._computer.set_reward(for_spaces(reward, self.space, self._action_space))
+    def _use(self, reward: WindowReward | AnyReward, version: int) -> None:
+        self.computer.set_reward(for_spaces(reward, self.space, self._spaces[1]))
         self.version = version
 
     def _hand_over(self, at_least: int) -> None:
@@ -399,9 +349,7 @@ class FeedbackCore:
         if self._on_episodes is None:
             return
         recording, longest = self.recording, self.config.longest_piece
-        if recording.most_waiting >= longest:
-            recording.cut(recording.waiting >= longest)
-        if recording.finished_steps >= at_least:
-            episodes = recording.take()
-            if episodes is not None:
-                self._on_episodes(episodes)
+        if recording.most_pending >= longest:
+            recording.cut(recording.pending >= longest)
+        if recording.finished_steps >= at_least and (episodes := recording.take()) is not None:
+            self._on_episodes(episodes)

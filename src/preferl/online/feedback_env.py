@@ -1,29 +1,21 @@
 """Vector environments of stable-baselines3 whose rewards are learned from answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, SupportsFloat, final
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
-from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.feedback_controls import (
-    FeedbackControls,
-    hide_return,
-    settings_of,
-    with_rows,
-)
-from preferl.online.reward_computer import Reward
-from preferl.online.reward_source import Rewards, Transform
-from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, map_observations
+from preferl.online.feedback_controls import FeedbackControls, with_rows
+from preferl.online.reward_computer import Rewards, WindowReward
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
 from preferl.simulators import Environment
 from preferl.store.feedback import StoredFeedback
 from preferl.store.stages import StateReader
@@ -33,30 +25,30 @@ from preferl.store.stages import StateReader
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about what its agent does, and gives the agent what was learned from answers.
 
-    Each step's info has `true_reward` (unless hidden) and `reward_version`, that of the step's
-    reward: 0 if that was no learned one. An episode's last info has the sum of its rewards as
-    `learned_return`. A newer reward is taken up by `FeedbackCallback`, by `refresh`, by
-    `set_reward`, or every `refresh_every` vector steps; never in the middle of a rollout unless
-    told so.
+    Each step's info has `true_reward` (unless hidden) and the `reward_version` of its reward, 0 if
+    that was no learned one; an episode's last info has the sum of its rewards as `learned_return`.
+    The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
+    `refresh_every` vector steps.
 
     Attributes:
-        paid_replay: a replay buffer, and the version by which all of it was relabelled last.
+        relabelled: a replay buffer, and the version by which all of it was relabelled last.
         just_reset: no step was made since `reset`.
         explored_steps: environment steps in which `FeedbackCallback` explored.
 
     Args:
         venv: the environments. `VecNormalize` belongs outside of this wrapper, and `VecFrameStack`
             inside, where an agent with a replay buffer awaits rewards.
-        feedback: where questions go; None asks nothing.
+        feedback: where queries go; None asks nothing.
         rewards: folder of published rewards or its reader, one reward that stays, or None.
         config: how it collects, and what comes before the first reward.
         record: keep experience for `take`, in place of asking about it.
-        sampler: chooses pairs instead of the config's `sampler`.
-        synthetic_preferences: a teacher that answers in people's place, through the same store;
-            True is one that prefers the higher true return.
-        transform: what people and rewards see in place of an observation; works on the last axes.
-        transformed_space: of such observations; needed with `transform`.
-        **settings: fields of `FeedbackConfig`.
+        **options: fields of `FeedbackConfig`, and of these:
+
+            - `sampler`: a name, or a pair sampler of your own, instead of the config's.
+            - `synthetic_preferences`: a teacher that answers in people's place, through the same
+              store; True is one that prefers the higher true return.
+            - `transform`: what people and rewards see in place of an observation; works on the
+              last axes. `transformed_space` is the space of such observations.
 
     Raises:
         ConfigError: settings that are out of range or do not go together.
@@ -72,44 +64,26 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         config: FeedbackConfig | None = None,
         *,
         record: bool = False,
-        sampler: PairSampler | str | None = None,
-        synthetic_preferences: bool | Teacher = False,
-        transform: Transform | None = None,
-        transformed_space: spaces.Space[Any] | None = None,
-        **settings: Any,
+        **options: Any,
     ) -> None:
         super().__init__(venv)
-        self.paid_replay: tuple[ReplayBuffer | None, int] = (None, 0)
+        self.relabelled: tuple[ReplayBuffer | None, int] = (None, 0)
         self.explored_steps = 0
         self.just_reset = False
         self._to_complete: list[tuple[dict[str, Any], int, int, int]] = []
-        self._connect(
-            venv.observation_space,
-            venv.action_space,
-            venv.num_envs,
-            feedback=feedback,
-            rewards=rewards,
-            config=settings_of(config, settings),
-            record=record,
-            sampler=sampler,
-            synthetic_preferences=synthetic_preferences,
-            transform=transform,
-            transformed_space=transformed_space,
-        )
+        spaces = venv.observation_space, venv.action_space
+        self._connect(*spaces, venv.num_envs, record, feedback, rewards, config, **options)
 
     @property
     def steps(self) -> int:
         """Steps recorded since the beginning, of all environments together."""
         return self.core.recording.steps
 
-    def set_reward(self, reward: Reward | AnyReward, *, version: int | None = None) -> None:
-        """Use `reward` from the next step on, in place of any other.
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
+        """Use a reward, control or plain function of steps from the next step on.
 
-        Call it between rollouts, so that none mixes two rewards.
-
-        Args:
-            reward: learned, a control, or a plain function of steps.
-            version: its number; one more than the last by default.
+        Call it between rollouts, so that none mixes two. Its version is one more than the last by
+        default.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -119,21 +93,17 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     pay = set_reward  # its former name
 
     def reset(self) -> VecEnvObs:
-        """Begin anew; episodes under way are cut, and steps get their rewards at once again."""
+        """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
         self.settle_rewards()
         observations, self.just_reset = self.venv.reset(), True
-        for info in self.unwrapped.reset_infos:
+        infos = self.unwrapped.reset_infos
+        for info in infos:
             self._look_for_states(info)
-        states = stack_states(self.unwrapped.reset_infos) if self.core.config.states else None
-        self.core.reset(observations, states=states)
+        self.core.reset(observations, states=self._states(infos))
         return _shallow_copy(observations)
 
     def step_async(self, actions: Array) -> None:
-        """Send the actions off, then compute their rewards.
-
-        Raises:
-            ConfigError: the environments were never reset.
-        """
+        """Send the actions off, then compute their rewards; a `ConfigError` before any `reset`."""
         self.venv.step_async(actions)
         self.core.act(actions)
         self.just_reset = False
@@ -146,49 +116,35 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         if len(ended):
             terminated[ended], final = outcomes([infos[i] for i in ended])
             seen = with_rows(observations, ended, final)
-        keeps, version = self.core.config.states, self.core.paid_version
-        given = self.core.outcome(
-            seen,
-            rewards,
-            terminated,
-            dones & ~terminated,
-            states=stack_states(infos) if keeps else None,
-        )
+        version, states = self.core.active_version, self._states(infos)
+        given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, states=states)
         self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
-            states = stack_states(present_infos(self.unwrapped, dones, infos)) if keeps else None
+            if deferred := self.core.computer.steps_deferred:
+                since = self.core.since.tolist()
+                self._to_complete += [(infos[i], i, since[i], deferred) for i in ended.tolist()]
+            states = self._states(present_infos(self.unwrapped, dones, infos))
             self.core.reset(observations, dones, states=states)
         # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
         return _shallow_copy(observations), given, dones, infos
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, where this records.
-
-        Args:
-            unfinished: `keep` leaves episodes under way for later; `cut` hands over their steps
-                so far, not terminated, and counts the rest as new episodes.
-
-        Returns:
-            Episodes with the environments' rewards, copied out, or None if there are none.
-
-        Raises:
-            DataError: the environments gave NaN or infinite numbers.
-        """
+        """The episodes that ended since the last call, where this records; see `Recording.take`."""
         return self.core.recording.take(unfinished=unfinished)
 
     def defer_rewards(self) -> None:
-        """Give learned rewards later from now on: zeros at each step, and the rest together.
+        """Compute rewards in one batch at `settle_rewards`; steps get zeros until then.
 
         A reward computes a rollout at once in a fraction of the time that its steps take one by
-        one. Only rewards of whole episodes can; others come at once.
+        one. Only a `RewardFunction` can; other rewards come at once.
         """
         self.settle_rewards()
         self.core.defer()
 
     def settle_rewards(self) -> FloatArray:
-        """Give the rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
+        """The rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
 
-        From now on they come at once. What infos say of returns until then is completed.
+        From now on they come at once. Returns in infos since then are completed.
 
         Raises:
             DataError: the reward gave NaN or infinite numbers.
@@ -205,44 +161,21 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
         super().switch_to_true_reward()
-        self.paid_replay = (None, 0)  # even if it is switched back before the rollout is over
+        self.relabelled = (None, 0)  # even if it is switched back before the rollout is over
 
     def snapshot(self) -> dict[str, Any]:
-        """Where collecting and rewards stand, for `restore`; `save_run` calls it."""
+        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where wrappers of the same environments stood; `resume_run` calls it.
-
-        Raises:
-            SpaceError: a reward that was made for other observations or actions.
-        """
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
         super().restore(snapshot)
         self.explored_steps = int(snapshot["explored_steps"])
         self.just_reset = False
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        try:
-            self._disconnect(seconds)
-        finally:
-            self.venv.close()
-
-    def _complete_infos(
-        self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: IntArray
-    ) -> None:
-        hide = self.core.config.hide_true_reward
-        for info, reward in zip(infos, rewards, strict=True):
-            info["reward_version"] = version
-            if not hide:
-                info["true_reward"] = reward
-        for i in ended:
-            infos[i]["learned_return"] = float(self.core.returns[i])
-            if self.core.deferred:
-                start, end = int(self.core.since[i]), self.core.deferred
-                self._to_complete.append((infos[i], int(i), start, end))
-            if hide:
-                hide_return(infos[i], infos[i]["learned_return"])
+        self._disconnect(seconds, self.venv.close)
 
 
 LearnedRewardVecEnv = FeedbackVecEnv
@@ -250,14 +183,9 @@ LearnedRewardVecEnv = FeedbackVecEnv
 
 
 def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
-    """Environments with their own rewards whose episodes can be taken away.
+    """Environments with their own rewards whose episodes `take` gives.
 
-    Args:
-        venv: the environments; ended ones reset themselves, as is the convention of SB3.
-        states: keep `info["state"]` of steps and resets, see `RecordsStates`.
-
-    Raises:
-        SpaceError: observations or actions that are not arrays of one shape.
+    With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
     own = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
     return FeedbackVecEnv(venv, config=own, record=True)
@@ -267,12 +195,9 @@ def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  #
 class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
 
-    Wrappers keep it with the steps if they are told to (`states=True`), and `preferl.store` draws
-    clips from it: positions and speeds of MuJoCo, with what is placed anew in each episode, or the
-    `state` of classic control.
-
-    Args:
-        env: one of MuJoCo, or one with `state` as classic control has it. MuJoCo's is reset here.
+    With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
+    from it: positions and speeds of MuJoCo, which is reset here, with what each episode places
+    elsewhere, or the `state` of classic control.
 
     Raises:
         ConfigError: with the first reset, an environment that has no such state. Those whose
@@ -303,31 +228,14 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
 def present_infos(
     venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """`[V]` infos that belong to what is seen after a step: of resets where episodes ended."""
+    """`[V]` infos that belong to the observations after a step: of resets where episodes ended."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 
-def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
-    """`[V, *state]` how things stand, as infos have it.
-
-    Raises:
-        DataError: an info without it.
-    """
-    if any("state" not in info for info in infos):
-        raise DataError.mismatch(
-            "info of a step or reset",
-            expected="the key state, since states are to be recorded",
-            got=f"keys {sorted(infos[0])}",
-            fix="Wrap each environment so that it tells its state, or record none.",
-        )
-    return np.stack([info["state"] for info in infos])
-
-
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """How episodes ended, from the infos of their last steps: `[K]` terminated, final views.
+    """`[K]` terminated and the final observations of episodes, from the infos of their last steps.
 
-    Raises:
-        DataError: an info without the episode's last observation.
+    An info without the last observation raises `DataError`.
     """
     if any("terminal_observation" not in info for info in infos):
         raise DataError.mismatch(

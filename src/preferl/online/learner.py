@@ -23,21 +23,16 @@ from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
-from preferl.online.agent_state import (
-    agent_state,
-    begin_anew,
-    lose_place,
-    put_agent_back,
-    replay_of,
-)
+from preferl.online.checkpoint import agent_state, restart_episodes, restore_agent
+from preferl.online.replay import replay_of
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.configs import OnlineConfig, PPOConfig
-from preferl.online.env_state import env_state, put_env_back
+from preferl.online.env_state import env_state, restore_env
 from preferl.online.exploration import ExplorationPolicy, explore
 from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
-from preferl.online.recording import blank
-from preferl.online.replay import relabel_replay, require_relabelling
-from preferl.online.reward_computer import Reward
+from preferl.online.recording import zeros_of
+from preferl.online.replay import relabel_replay, replay_of, require_relabelling
+from preferl.online.reward_computer import WindowReward
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)
@@ -54,7 +49,7 @@ class PolicyLearner(Protocol):
         """Act for `steps` more environment steps without improving, now and then at random."""
         ...
 
-    def set_reward(self, reward: Reward) -> None:
+    def set_reward(self, reward: WindowReward) -> None:
         """Learn on `reward` from now on, from past experience that it still learns from as well."""
         ...
 
@@ -166,7 +161,7 @@ class SB3Learner:
             self._explore(steps)
         return self._taken(cut=True)
 
-    def set_reward(self, reward: Reward | AnyReward) -> None:
+    def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
         It may be a plain function of observations and actions. Call it between calls of `learn`,
@@ -193,7 +188,7 @@ class SB3Learner:
             "unexplored": self._unexplored,
         }
 
-    def restore(self, snapshot: Mapping[str, Any], reward: Reward | None) -> None:
+    def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from the snapshot of a learner that was built in the same way.
 
         Args:
@@ -205,12 +200,12 @@ class SB3Learner:
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
-        put_env_back(_environment(self.algorithm), snapshot["environment"])
-        put_agent_back(self.algorithm, snapshot["agent"])
+        restore_env(_environment(self.algorithm), snapshot["environment"])
+        restore_agent(self.algorithm, snapshot["agent"])
         self._exploration.restore(snapshot["exploration"])
         self._asked = snapshot["asked"]
         self._unexplored = float(snapshot["unexplored"])
-        begin_anew(self.algorithm, snapshot["environment"]["problems"])
+        restart_episodes(self.algorithm, snapshot["environment"]["problems"])
 
     @contextmanager
     def _asking(self, steps: int) -> Iterator[None]:
@@ -247,16 +242,16 @@ class SB3Learner:
             in_place = not self._callback.stopped
         finally:
             if not in_place:
-                lose_place(self.algorithm)
+                require_reset(self.algorithm)
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
         if episodes is not None:
             return episodes
-        nothing = blank(self.env.observation_space, (0,))
+        nothing = zeros_of(self.env.observation_space, (0,))
         return Episodes(
             observations=nothing,
-            actions=np.asarray(blank(self.env.action_space, (0,))),
+            actions=np.asarray(zeros_of(self.env.action_space, (0,))),
             rewards=np.zeros(0, np.float32),
             terminated=np.zeros(0, bool),
             final_observations=nothing,

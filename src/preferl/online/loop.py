@@ -21,10 +21,9 @@ from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, T
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.files import write_json, writing
 from preferl.functional.combine import lower_bound, mean
-from preferl.online.agent_state import global_generators, put_generators_back
+from preferl.online.checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.lengths import LengthGuard
 from preferl.online.query_worker import build_sampler
 from preferl.online.report import IterationReport, OnlineReport
 from preferl.reading import read_object, reading
@@ -260,7 +259,7 @@ class PreferenceLoop:
         if isinstance(self.feedback, InstantFeedback):
             self.feedback.restore(state["feedback"])
         self.newest = state["newest"]
-        put_generators_back(state["generators"])
+        restore_generators(state["generators"])
 
     def _iterate(self, number: int, planned: PlannedIteration) -> None:
         """One round of act, ask and fit."""

@@ -19,17 +19,17 @@ from preferl.shapes import (
 )
 
 
-def blank(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
+def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     """Zeros for one value of `space` at each place of `axes`: `[*axes, *space]`, per key of a dict.
 
     Raises:
         SpaceError: a space whose values are not arrays of one shape.
 
-    >>> blank(spaces.Discrete(3), (2, 4)).shape
+    >>> zeros_of(spaces.Discrete(3), (2, 4)).shape
     (2, 4)
     """
     if isinstance(space, spaces.Dict):
-        arrays = {key: blank(part, axes) for key, part in space.spaces.items()}
+        arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
         if any(isinstance(array, dict) for array in arrays.values()):
             raise SpaceError.mismatch(
                 "observation space",
@@ -39,11 +39,8 @@ def blank(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
             )
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
     if space.shape is None:
-        raise SpaceError.mismatch(
-            "space",
-            expected="Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these",
-            got=space,
-        )
+        expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+        raise SpaceError.mismatch("space", expected=expected, got=space)
     return np.zeros((*axes, *space.shape), space.dtype)
 
 
@@ -59,27 +56,24 @@ class _Closed(NamedTuple):
 
 @final
 class Recording:
-    """The steps of `V` environments, to be taken away as `Episodes` and to look back on.
+    """The steps of `V` environments, to be taken as `Episodes` and to look back on.
 
-    Every field is one preallocated array `[rows, V, ...]` that doubles when it is full, and each
-    vector step writes one row of it. Steps are handed out once; those of episodes under way wait.
-    An environment whose episode is over is not recorded until the next one begins.
+    Arrays `[rows, V, ...]` are allocated once and doubled when full; a vector step writes one row.
+    `take` returns each step once and keeps unfinished episodes. An environment whose episode is
+    over is not recorded until the next one begins.
+
+    Spaces are those of one environment. A `capacity` of 256 vector steps, allocated at first, is
+    about one episode of most tasks.
 
     Attributes:
-        collecting: whether episodes wait to be taken; otherwise steps are only looked back on.
+        collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
         lookback: latest steps that stay for `windows`, whether or not they were taken.
         pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
-        idle: `[V]` where no episode is under way.
+        idle: `[V]` where no episode is running.
         steps: collected since the beginning, of all environments together.
-        shortest: steps of the shortest episode that ended, whatever ended it; None before the
-            first. One that is given up, by a reset for instance, has not ended.
-        longest: steps of the longest one, also of those under way or given up.
-
-    Args:
-        observation_space: of one environment.
-        action_space: of one environment.
-        environments: `V`.
-        capacity: vector steps to allocate at first. 256 is about one episode of most tasks.
+        shortest: steps of the shortest episode that ended; None before the first. An episode that a
+            reset gave up has not ended.
+        longest: steps of the longest episode, running and given up ones included.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
@@ -105,17 +99,18 @@ class Recording:
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
         # always holds the present one and no copy of it is needed.
-        self._observations = blank(observation_space, axes)
-        self._actions = np.asarray(blank(action_space, axes))
-        self._rewards = np.zeros(axes, np.float32)
-        self._states: Array | None = None  # allocated when the first is seen
-        self._real = np.zeros(axes, bool)  # where an episode is under way at that step
-        self._first = np.zeros(axes, bool)  # where it begins with that step
+        self._arrays: dict[str, Any] = {  # "states" join with the first of them
+            "observations": zeros_of(observation_space, axes),
+            "actions": np.asarray(zeros_of(action_space, axes)),
+            "rewards": np.zeros(axes, np.float32),
+            "real": np.zeros(axes, bool),  # where an episode is running at that step
+            "first": np.zeros(axes, bool),  # where it begins with that step
+        }
         self._row = 0
         self._dropped = 0  # rows before the first that is kept
-        self._open = np.zeros(environments, int)  # [V] row from which steps wait to be taken
+        self._open = np.zeros(environments, int)  # [V] row of the first step that was not taken
         self._oldest = 0  # of these, kept since each step asks for it
-        self._begun = np.zeros(environments, int)  # [V] row where the episode under way began
+        self._begun = np.zeros(environments, int)  # [V] row where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
         self.collecting, self.lookback, self.steps = True, 0, 0
@@ -125,8 +120,9 @@ class Recording:
 
     @property
     def present(self) -> Observations:
-        """`[V, *obs]` what is seen now, without a copy."""
-        return take(self._observations, self._row)
+        """The current observations `[V, *obs]`, without a copy."""
+        observations: Observations = self._arrays["observations"]
+        return take(observations, self._row)
 
     @property
     def time(self) -> int:
@@ -135,33 +131,18 @@ class Recording:
 
     @property
     def finished_steps(self) -> int:
-        """Steps of ended episodes that wait to be taken."""
+        """Steps of ended episodes that were not taken yet."""
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
 
     @property
-    def most_waiting(self) -> int:
-        """No environment has more steps waiting; it may be that none has as many."""
+    def most_pending(self) -> int:
+        """An upper bound of `pending`, exact unless an environment is idle."""
         return self._row - self._oldest
 
     @property
-    def waiting(self) -> IntArray:
-        """`[V]` steps of the episodes under way that wait to be taken."""
+    def pending(self) -> IntArray:
+        """`[V]` steps of the running episodes that were not taken yet."""
         return np.where(self.idle, 0, self._row - self._open) * self.collecting
-
-    def see(
-        self, observations: Any, *, which: BoolArray | None = None, states: Array | None = None
-    ) -> None:
-        """Write what is seen now, `[V, *obs]`, where `which` is true; everywhere by default."""
-        here = slice(None) if which is None else which
-
-        def write(array: Array, value: Array) -> None:
-            array[self._row, here] = value if which is None else np.asarray(value)[which]
-
-        map_observations(write, self._observations, observations)
-        if states is not None:
-            if self._states is None:
-                self._states = np.zeros((*self._rewards.shape, *states.shape[1:]), states.dtype)
-            write(self._states, states)
 
     def begin(
         self,
@@ -170,49 +151,46 @@ class Recording:
         which: BoolArray | None = None,
         states: Array | None = None,
     ) -> None:
-        """Begin episodes where `which` is true; any that are under way there are cut.
+        """Begin episodes where `which [V]` is true, or everywhere; running ones there are cut.
 
-        Args:
-            observations: `[V, *obs]` the first of them; None where they have been seen already.
-            which: `[V]`, all by default.
-            states: `[V, *state]` with them, or None.
+        Their first `observations [V, *obs]` are None where `advance` gave them already.
         """
         self.cut(which)
         if observations is not None:
-            self.see(observations, which=which, states=states)
+            self._see(observations, states, which)
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self._row
         self._oldest = int(self._open.min())
         self.idle[here] = False
-        self._first[self._row, here] = True
+        self._arrays["first"][self._row, here] = True
 
     def act(self, actions: Array) -> None:
-        """Note the actions `[V, *act]` that are taken now."""
-        self._actions[self._row] = actions
-        np.logical_not(self.idle, out=self._real[self._row])
+        """Write the actions `[V, *act]` of the step that begins."""
+        self._arrays["actions"][self._row] = actions
+        np.logical_not(self.idle, out=self._arrays["real"][self._row])
 
     def advance(
         self, observations: Any, rewards: FloatArray, *, states: Array | None = None
     ) -> None:
-        """Record the outcome of a step: what is seen next `[V, *obs]`, and true rewards `[V]`."""
-        self._rewards[self._row] = rewards
-        if self._row + 1 == len(self._rewards):
-            self._make_room()
+        """Write a step's outcome: next observations `[V, *obs]` and true rewards `[V]`."""
+        self._arrays["rewards"][self._row] = rewards
+        if self._row + 1 == self._rows:
+            self._drop()
+            if self._row + 1 == self._rows:
+                self._double()
         self._row += 1
-        self._first[self._row] = False
-        self.see(observations, states=states)
+        self._arrays["first"][self._row] = False
+        self._see(observations, states)
         lengths = np.where(self.idle, 0, self._row - self._begun)
         self.longest = max(self.longest, int(lengths.max()))
         if self.collecting:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End the episodes under way in these environments; their next ones begin by `begin`.
+        """End the running episodes of environments `ended [K]`; `begin` starts their next ones.
 
-        Args:
-            ended: `[K]` environments.
-            terminated: `[K]` true where the rules ended the episode, not a time limit.
-            final: `[K, *obs]` what was seen last.
+        `terminated [K]` is true where the rules ended the episode, not a time limit; `final [K,
+        *obs]` are the last observations.
         """
         shortest = int((self._row - self._begun[ended]).min())
         self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
@@ -220,60 +198,56 @@ class Recording:
         self.idle[ended] = True
 
     def cut(self, which: BoolArray | None = None) -> None:
-        """Close the episodes under way here; their later steps count as new episodes."""
-        some = self.waiting > 0
-        ended = np.flatnonzero(some if which is None else some & which)
+        """Close the running episodes here; their later steps count as new episodes."""
+        ended = np.flatnonzero((self.pending > 0) & (True if which is None else which))
         if len(ended):
-            present = take(self._observations, (self._row, ended))
+            present = take(self._arrays["observations"], (self._row, ended))
             self._close(ended, np.zeros(len(ended), bool), present)
 
     def pause(self) -> None:
-        """Collect nothing; the episodes under way are cut."""
+        """Stop collecting; running episodes are cut."""
         self.cut()
         self.collecting = False
 
     def resume(self) -> None:
-        """Collect again, from what is seen now."""
+        """Collect again, from the current observations."""
         self.collecting = True
         self._open[:] = self._oldest = self._row
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
-        """The last `length` steps of the episodes under way, the one whose action was noted last.
+        """The last `length` steps of running episodes up to the latest actions, as far as kept.
 
-        They reach back as far as steps are kept.
-
-        Returns:
-            Windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
+        These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
         rows = np.arange(self._row + 1 - length, self._row + 1)
         mask = (rows >= self._begun[:, None]) & (rows >= 0)  # [V, H]
         mask[:, -1] = True
         where = (np.maximum(rows, 0)[None, :], np.arange(len(self.idle))[:, None])
-        return take(self._observations, where), self._actions[where], mask
+        return take(self._arrays["observations"], where), self._arrays["actions"][where], mask
 
     def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
         """All steps from a vector step on, and up to `lookback` before them.
 
-        Returns:
-            Observations and actions `[V, t, ...]`, where an episode is under way and where one
-            begins `[V, t]`, and how many columns come before `time`.
+        These are observations and actions `[V, t, ...]`, where an episode is running and where one
+        begins `[V, t]`, and how many columns come before `time`.
         """
         start = time - self._dropped
         rows = slice(max(start - self.lookback, 0), self._row)
-        steps = map_observations(lambda array: _by_environment(array[rows]), self._observations)
-        others = (_by_environment(a[rows]) for a in (self._actions, self._real, self._first))
-        actions, real, first = others
+
+        def by_environment(array: Array) -> Array:  # to [V, t, ...]
+            return np.ascontiguousarray(np.swapaxes(array[rows], 0, 1))
+
+        names = ("observations", "actions", "real", "first")
+        steps, actions, real, first = (
+            map_observations(by_environment, self._arrays[n]) for n in names
+        )
         return steps, actions, real, first, start - rows.start
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """The episodes that ended since the last call, in the order in which they ended.
+        """Copy out the episodes that ended since the last call, in the order in which they ended.
 
-        Args:
-            unfinished: `keep` leaves episodes under way for later; `cut` hands over their steps
-                so far, not terminated, and counts the rest as new episodes.
-
-        Returns:
-            Episodes with the environments' rewards, copied out, or None if there are none.
+        `unfinished` "keep" leaves running episodes for later; "cut" gives their steps so far, not
+        terminated, and counts the rest as new episodes.
 
         Raises:
             DataError: the environments gave NaN or infinite numbers.
@@ -282,45 +256,31 @@ class Recording:
             self.cut()
         if not self._closed:
             return None
-        closed = _Closed(
-            *(
-                map_observations(lambda *arrays: np.concatenate(arrays), *parts)
-                for parts in zip(*self._closed, strict=True)
-            )
-        )
+        parts = zip(*self._closed, strict=True)
+        joined = (map_observations(lambda *a: np.concatenate(a), *part) for part in parts)
+        closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
         rows = np.arange(ends[-1]) + np.repeat(closed.start - (ends - lengths), lengths)
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
-        self._closed = []
-        try:
-            return Episodes(
-                observations=take(self._observations, where),
-                actions=self._actions[where],
-                rewards=self._rewards[where],
-                terminated=terminated,
-                final_observations=map_observations(
-                    lambda f, o: f.astype(o.dtype, copy=False),
-                    closed.final_observations,
-                    self._observations,
-                ),
-                lengths=lengths,
-                states=None if self._states is None else self._states[where],
-            )
-        finally:
-            self._drop()
+        steps = {name: take(array, where) for name, array in self._steps.items()}
+        final = map_observations(
+            lambda f, o: f.astype(o.dtype, copy=False),
+            closed.final_observations,
+            steps["observations"],
+        )
+        self._drop()
+        return Episodes(**steps, terminated=terminated, final_observations=final, lengths=lengths)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that waits to be taken or is looked back on, for `restore`."""
+        """All steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
         rows = slice(self._row + 1)
         return {
-            "observations": take(self._observations, rows),
-            "actions": self._actions[rows],
-            "rewards": self._rewards[rows],
-            "states": None if self._states is None else self._states[rows],
+            "states": None,
+            **{name: take(array, rows) for name, array in self._steps.items()},
             "row": self._row,
             "open": self._open,
             "begun": self._begun,
@@ -331,45 +291,64 @@ class Recording:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from where another recording of the same environments stood."""
+        """Go on from the snapshot of another recording of the same environments."""
         self._row, self._dropped = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
-        while len(self._rewards) <= self._row:
+        while self._rows <= self._row:
             self._double()
-        rows = slice(self._row + 1)
+        self._arrays.pop("states", None)
+        if snapshot["states"] is not None:
+            self._allocate_states(snapshot["states"])
 
         def write(array: Array, value: Array) -> None:
-            array[rows] = value
+            array[: self._row + 1] = value
 
-        map_observations(write, self._observations, snapshot["observations"])
-        write(self._actions, snapshot["actions"])
-        write(self._rewards, snapshot["rewards"])
-        self._states = None
-        if snapshot["states"] is not None:
-            states = snapshot["states"]
-            self._states = np.zeros((*self._rewards.shape, *states.shape[2:]), states.dtype)
-            write(self._states, states)
+        for name, array in self._steps.items():
+            map_observations(write, array, snapshot[name])
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self._oldest = int(self._open.min())
         self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
-        # Of steps before now, only those of the episodes under way are looked back on.
-        time = np.arange(len(self._rewards))[:, None]
-        self._real[:] = (time >= self._begun) & ~self.idle
-        self._first[:] = (time == self._begun) & ~self.idle
+        # Of steps before now, only those of the running episodes are looked back on.
+        time = np.arange(self._rows)[:, None]
+        self._arrays["real"][:] = (time >= self._begun) & ~self.idle
+        self._arrays["first"][:] = (time == self._begun) & ~self.idle
+
+    def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
+        """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
+        here = slice(None) if which is None else which
+
+        def write(array: Array, value: Array) -> None:
+            array[self._row, here] = value if which is None else np.asarray(value)[which]
+
+        map_observations(write, self._arrays["observations"], observations)
+        if states is not None:
+            if "states" not in self._arrays:
+                self._allocate_states(states[None])
+            write(self._arrays["states"], states)
+
+    def _allocate_states(self, like: Array) -> None:
+        """Make room for states like these `[t, V, *state]`."""
+        shape = *self._arrays["rewards"].shape, *like.shape[2:]
+        self._arrays["states"] = np.zeros(shape, like.dtype)
 
     @property
-    def _arrays(self) -> list[Array]:
-        """All arrays `[rows, V, ...]` but those of observations."""
-        states = [] if self._states is None else [self._states]
-        return [self._actions, self._rewards, self._real, self._first, *states]
+    def _steps(self) -> dict[str, Any]:
+        """The arrays that `Episodes` are made of."""
+        arrays = self._arrays.items()
+        return {name: array for name, array in arrays if name not in ("real", "first")}
+
+    @property
+    def _rows(self) -> int:
+        return len(self._arrays["rewards"])
 
     def _double(self) -> None:
-        self._observations = map_observations(_doubled, self._observations)
-        doubled = map(_doubled, self._arrays)
-        self._actions, self._rewards, self._real, self._first, *states = doubled
-        self._states = states[0] if states else None
+        def doubled(array: Array) -> Array:
+            return np.concatenate([array, np.zeros_like(array)])
+
+        for name, array in self._arrays.items():
+            self._arrays[name] = map_observations(doubled, array)
 
     def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         if self.collecting:
@@ -377,11 +356,6 @@ class Recording:
             self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
         self._open[ended] = self._row
         self._oldest = int(self._open.min())
-
-    def _make_room(self) -> None:
-        self._drop()
-        if self._row + 1 == len(self._rewards):
-            self._double()
 
     def _drop(self, at_least: float = 0.5) -> None:
         """Forget the first rows that nobody needs any more, if they are such a share of all."""
@@ -398,21 +372,13 @@ class Recording:
         def shift(array: Array) -> None:
             array[: self._row + 1 - rows] = array[rows : self._row + 1].copy()
 
-        map_observations(shift, self._observations)
-        for array in self._arrays:
-            shift(array)
+        for array in self._arrays.values():
+            map_observations(shift, array)
         self._row, self._dropped = self._row - rows, self._dropped + rows
         self._open -= rows
         self._oldest -= rows
         self._begun -= rows
-        for number, closed in enumerate(self._closed):
-            self._closed[number] = closed._replace(start=closed.start - rows, end=closed.end - rows)
-
-
-def _by_environment(array: Array) -> Array:
-    """`[t, V, ...]` as `[V, t, ...]`."""
-    return np.ascontiguousarray(np.swapaxes(array, 0, 1))
-
-
-def _doubled(array: Array) -> Array:
-    return np.concatenate([array, np.zeros_like(array)])
+        self._closed = [
+            closed._replace(start=closed.start - rows, end=closed.end - rows)
+            for closed in self._closed
+        ]

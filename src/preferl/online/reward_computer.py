@@ -1,14 +1,17 @@
 """Rewards of steps while agents act, for `V` environments at once, whoever steps them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.errors import DataError, require_in
-from preferl.online.recording import Recording
+from preferl.errors import ConfigError, DataError, SpaceError, require_in
+from preferl.feedback.step_rewards import AnyReward, as_reward
+from preferl.online.recording import Recording, zeros_of
 from preferl.shapes import (
     Array,
     BoolArray,
@@ -18,6 +21,7 @@ from preferl.shapes import (
     map_observations,
     take,
 )
+from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction, relabel
 
 WIDEST = 64
@@ -26,7 +30,7 @@ which keeps distances about as they were (Johnson and Lindenstrauss 1984)."""
 
 
 @runtime_checkable
-class Reward(Protocol):
+class WindowReward(Protocol):
     """A reward of the last step of each window; `RewardFunction` is one."""
 
     @property
@@ -49,54 +53,147 @@ class Reward(Protocol):
         ...
 
 
+Transform = Callable[[Any], Any]
+"""Observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
+
+Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
+"""A folder of published rewards or its reader, one reward that stays (learned, a control, or a
+plain function of observations and actions), or none at all."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RewardInSpaces:
+    """A reward for an environment's spaces, computed from what `transform` makes of observations.
+
+    `reward` may know no spaces; without a `transform` it gets observations as they are.
+    """
+
+    reward: Any
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    transform: Transform | None = None
+
+    @property
+    def context(self) -> int:
+        """`H`, the steps a window holds."""
+        return int(self.reward.context)
+
+    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+        """Windows `[B, H, ...]` and mask `[B, H]` to rewards `[B]`."""
+        if self.transform is not None:
+            observations = self.transform(observations)
+        rewards: FloatArray = self.reward(observations, actions, mask)
+        return rewards
+
+
+def for_spaces(
+    reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> WindowReward:
+    """A reward for these spaces: one made for them, a control, or a plain function of steps.
+
+    Raises:
+        ModelError: something that cannot be called.
+        SpaceError: a reward that was made for others.
+    """
+    if not isinstance(reward, WindowReward):
+        return RewardInSpaces(as_reward(reward), observations, actions)
+    for what, expected, got in (
+        ("observations", reward.observation_space, observations),
+        ("actions", reward.action_space, actions),
+    ):
+        if expected != got:
+            raise SpaceError.mismatch(
+                f"{what} of the environment",
+                expected=f"{expected}, which the reward was made for",
+                got=got,
+                fix="Build the reward for this environment's spaces, or wrap the environment.",
+            )
+    return reward
+
+
+def transformed_space(
+    space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
+) -> spaces.Space[Any]:
+    """The space after a transform, as `given` by whoever wrote it and checked on examples.
+
+    Raises:
+        ConfigError: one of the two without the other.
+        SpaceError: the transform gives something else than the space that was named.
+    """
+    if transform is None and given is None:
+        return space
+    if transform is None or given is None:
+        raise ConfigError.mismatch(
+            "transform and transformed_space",
+            expected="both or neither",
+            got="a space alone" if transform is None else "a function alone",
+        )
+    for axes in ((1,), (1, 2)):
+        expected, cause = _shapes(zeros_of(given, axes)), None
+        try:
+            got = _shapes(transform(zeros_of(space, axes)))
+        except Exception as error:  # a function of somebody else fails in whichever way it likes
+            got, cause = f"{type(error).__name__}: {error}", error
+        if got != expected:
+            raise SpaceError.mismatch(
+                "what the transform gives",
+                expected=f"shape {expected}: that of transformed_space behind any number of axes, "
+                f"here {axes}",
+                got=got,
+                fix="Let it work on the last axes, as in `lambda o: o[..., :3]`, "
+                "`o.reshape(*o.shape[:-2], -1)` or `np.swapaxes(o, -1, -2)`.",
+            ) from cause
+    return given
+
+
+def _shapes(observations: Observations) -> Any:
+    if not leaves(observations):
+        return observations
+    return map_observations(lambda array: tuple(array.shape), observations)
+
+
 @final
 class RewardComputer:
-    """Computes the reward of each step with the history that the step had.
+    """Computes the reward of each recorded step with the history that the step had.
 
-    It does so at once, or after `defer` for all steps together at `settle`: a reward computes a
-    whole rollout in a few large products, where it would take as many small ones as there are
-    steps, and one that looks back encodes each step once, not once for every window.
+    It does so at once or, after `defer`, for all steps in one batch at `settle`: a reward computes
+    a whole rollout in a few large products, and one that looks back encodes each step once, not
+    once for every window.
 
     Attributes:
         reward: the one in use; None before the first.
-
-    Args:
-        recording: of the steps; looked back on.
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.reward: Reward | None = None
+        self.reward: WindowReward | None = None
         self._recording = recording
-        self._environments = len(recording.waiting)
+        self._environments = len(recording.idle)
         self._single = np.ones((self._environments, 1), bool)  # the mask of windows of one step
-        self._later: DeferredRewards | None = None
+        self._began: int | None = None  # vector step since which rewards are deferred
+        self._deferred: list[FloatArray] = []  # `[t, V]` in order, of all steps before the pinned
 
-    def set_reward(self, reward: Reward) -> None:
+    def set_reward(self, reward: WindowReward) -> None:
         """Use `reward` from now on; it looks back on the steps that are kept."""
         self._catch_up()
         self.reward = reward
         self._recording.lookback = reward.context if reward.context > 1 else 0
 
     def compute(self, actions: Array) -> FloatArray:
-        """`[V]` rewards of taking `actions`, as were noted; zeros before the first reward.
+        """`[V]` finite rewards of taking `actions`, as recorded; zeros where they are deferred.
 
-        They are zeros where they are deferred, too. Only rewards of whole episodes are.
-
-        Raises:
-            DataError: the reward gave something else than one finite number per environment.
+        Only a `RewardFunction` can be deferred; others are computed at once.
         """
-        if self.reward is None:
+        reward, deferring = self.reward, self._began is not None
+        if reward is None or (deferring and isinstance(reward, RewardFunction)):
             return np.zeros(self._environments, np.float32)
-        if self._later is not None:
-            if isinstance(self.reward, RewardFunction):
-                return np.zeros(self._environments, np.float32)
-            self._later.skip()
-        if self.reward.context == 1:
-            present = self._recording.present
-            windows = map_observations(lambda o: o[:, None], present)  # [V, 1, *obs]
-            rewards = self.reward(windows, actions[:, None], self._single)
+        if deferring:
+            self._append(np.zeros((1, self._environments), np.float32))
+        if reward.context == 1:
+            windows = map_observations(lambda o: o[:, None], self._recording.present)
+            rewards = reward(windows, actions[:, None], self._single)  # [V, 1, ...]
         else:
-            rewards = self.reward(*self._recording.windows(self.reward.context))
+            rewards = reward(*self._recording.windows(reward.context))
         computed = np.array(rewards, np.float32)
         if computed.shape != (self._environments,) or not np.isfinite(computed).all():
             raise DataError.mismatch(
@@ -107,111 +204,71 @@ class RewardComputer:
         return computed
 
     def skip(self) -> None:
-        """The step whose actions were noted gets its reward from somewhere else."""
-        if self._later is not None:
+        """Leave out the step that begins: its reward comes from somewhere else."""
+        if self._began is not None:
             self._catch_up()
-            self._later.skip()
+            self._append(np.zeros((1, self._environments), np.float32))
 
     def defer(self) -> None:
         """Compute nothing from now on, until `settle`."""
         self.settle()
-        self._later = DeferredRewards(self._recording)
+        self._began = self._recording.pinned = self._recording.time
 
     def settle(self) -> FloatArray:
-        """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once.
-
-        Raises:
-            DataError: the reward gave NaN or infinite numbers.
-        """
+        """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
         rewards = self.deferred()
-        self._later = self._recording.pinned = None
+        self._began = self._recording.pinned = None
+        self._deferred = []
         return rewards
 
     def deferred(self) -> FloatArray:
-        """As `settle`, and go on as before."""
-        if self._later is None:
-            return np.zeros((0, self._environments), np.float32)
+        """The rewards that `settle` would give now; deferring goes on."""
         self._catch_up()
-        return self._later.rewards()
+        return np.concatenate([np.zeros((0, self._environments), np.float32), *self._deferred])
 
     @property
     def steps_deferred(self) -> int:
-        """Vector steps since `defer`."""
-        return 0 if self._later is None else self._recording.time - self._later.began
+        """Vector steps since `defer`; 0 where steps get their rewards at once."""
+        return 0 if self._began is None else self._recording.time - self._began
+
+    def _append(self, rewards: FloatArray) -> None:
+        """Add the deferred rewards `[t, V]` of the next steps."""
+        self._deferred.append(rewards)
+        self._recording.pinned = (self._recording.pinned or 0) + len(rewards)
 
     def _catch_up(self) -> None:
-        if self._later is not None and isinstance(self.reward, RewardFunction):
-            self._later.compute(self.reward)
-
-
-@final
-class DeferredRewards:
-    """Recorded steps whose rewards are computed later, as relabelling computes them.
-
-    Args:
-        recording: of the steps, which it keeps from now on.
-
-    Attributes:
-        began: vector step since which rewards are deferred.
-    """
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self.began = self._next = recording.pinned = recording.time
-        self._rewards: list[FloatArray] = []  # `[t, V]` in order, of all steps before `_next`
-
-    def skip(self) -> None:
-        """The step under way needs no reward. All before it have theirs."""
-        environments = len(self._recording.waiting)
-        self._rewards.append(np.zeros((1, environments), np.float32))
-        self._next = self._recording.pinned = self._next + 1
-
-    def compute(self, reward: RewardFunction) -> None:
-        """Compute the rewards of all steps that have none."""
-        if self._next >= self._recording.time:
+        """Compute the deferred rewards of all steps so far, as relabelling computes them."""
+        recording, reward, start = self._recording, self.reward, self._recording.pinned
+        if start is None or start >= recording.time or not isinstance(reward, RewardFunction):
             return
-        steps, actions, real, starts, before = self._recording.since(self._next)
+        steps, actions, real, starts, before = recording.since(start)
         cut = np.flatnonzero(real.any(axis=1))  # an episode that began before what is kept
         starts[cut, real[cut].argmax(axis=1)] = True
         rewards = np.zeros(real.shape, np.float32)
-        if len(cut):
-            rewards[real] = _of_pieces(take(steps, real), actions[real], starts[real], reward)
-        self._rewards.append(rewards[:, before:].T)
-        self._next = self._recording.pinned = self._recording.time
-
-    def rewards(self) -> FloatArray:
-        """`[T, V]` what was computed for each vector step so far."""
-        nothing = np.zeros((0, len(self._recording.waiting)), np.float32)
-        return np.concatenate([nothing, *self._rewards])
-
-
-def _of_pieces(
-    observations: Observations, actions: Array, starts: BoolArray, reward: RewardFunction
-) -> FloatArray:
-    """`[T]` for steps of pieces of episodes, end to end, that begin where `starts` is true."""
-    count = len(actions)
-    lengths = np.diff(np.append(np.flatnonzero(starts), count))
-    pieces = Episodes(
-        observations=observations,
-        actions=actions,
-        rewards=np.zeros(count, np.float32),
-        terminated=np.zeros(count, bool),
-        final_observations=take(observations, np.cumsum(lengths) - 1),
-        lengths=lengths,
-    )
-    return np.asarray(relabel(pieces, reward).rewards)
+        if len(cut):  # as pieces of episodes, end to end, that begin where `starts` is true
+            observations, count = take(steps, real), int(np.count_nonzero(real))
+            lengths = np.diff(np.append(np.flatnonzero(starts[real]), count))
+            pieces = Episodes(
+                observations=observations,
+                actions=actions[real],
+                rewards=rewards[real],
+                terminated=np.zeros(count, bool),
+                final_observations=take(observations, np.cumsum(lengths) - 1),
+                lengths=lengths,
+            )
+            rewards[real] = relabel(pieces, reward).rewards
+        self._append(rewards[:, before:].T)
 
 
 @final
 class StateEntropyBonus:
-    """`log(1 + d / mean d)` for the distance `d` to the k-th nearest state of late.
+    """`log(1 + d / mean d)` for the distance `d` to the k-th nearest recent state.
 
-    What steps get until there is a reward: Lee et al., "PEBBLE: Feedback-Efficient Interactive RL"
-    (2021), section 4.1, after Liu and Abbeel, "Behavior From the Void" (2021).
-
-    Dividing by the mean distance so far makes it independent of the units of the states, and the
-    1 keeps it finite where a state was seen before (both unlike PEBBLE, which takes log d and
-    divides by a running deviation).
+    A reward for exploring before the first learned one: Lee et al., "PEBBLE: Feedback-Efficient
+    Interactive RL" (2021), section 4.1, after Liu and Abbeel, "Behavior From the Void" (2021).
+    Unlike PEBBLE, which takes log d and divides by a running deviation, it divides by the mean
+    distance so far, to be independent of the units of the states, and adds 1, to be finite where
+    a state was seen before.
 
     Args:
         nearest: `k`. 5 as in PEBBLE: one alone follows noise.
@@ -229,12 +286,11 @@ class StateEntropyBonus:
     def __init__(self, nearest: int = 5, remembered: int = 2_000, *, seed: int = 0) -> None:
         require_in("nearest", nearest, 1, float("inf"))
         require_in("remembered", remembered, nearest, float("inf"))
-        self._nearest, self._seed = nearest, seed
-        self._remembered = remembered
+        self._nearest, self._remembered, self._seed = nearest, remembered, seed
         self._ring: FloatArray | None = None  # [remembered, F], the next one overwrites the oldest
         self._projection: FloatArray | None = None
         self._next = 0
-        self._total, self._paid = 0.0, 0
+        self._total, self._count = 0.0, 0  # of all distances so far
 
     def __call__(self, observations: Any) -> FloatArray:
         """`[V, *obs]` to bonuses `[V]` as float32; the states are remembered afterwards."""
@@ -248,25 +304,20 @@ class StateEntropyBonus:
             kth = np.partition(squares, self._nearest - 1, axis=1)[:, self._nearest - 1]
             distance = np.sqrt(np.maximum(kth, 0.0))  # [V]
             self._total += float(distance.sum())
-            self._paid += len(distance)
-            bonus[:] = np.log1p(distance / max(self._total / self._paid, 1e-12))
+            self._count += len(distance)
+            bonus[:] = np.log1p(distance / max(self._total / self._count, 1e-12))
         self._ring[(self._next + np.arange(len(states))) % self._remembered] = states
         self._next += len(states)
         return bonus
 
     def snapshot(self) -> dict[str, Any]:
-        """The states that are remembered, for `restore`."""
-        known = min(self._next, self._remembered)
-        return {
-            "ring": None if self._ring is None else self._ring[:known],
-            "next": self._next,
-            "total": self._total,
-            "paid": self._paid,
-        }
+        """The remembered states and the mean distance, for `restore`."""
+        ring = None if self._ring is None else self._ring[: min(self._next, self._remembered)]
+        return {"ring": ring, "next": self._next, "total": self._total, "paid": self._count}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Remember what another bonus of the same settings did."""
-        self._next, self._paid = int(snapshot["next"]), int(snapshot["paid"])
+        self._next, self._count = int(snapshot["next"]), int(snapshot["paid"])
         self._total, ring = float(snapshot["total"]), snapshot["ring"]
         self._ring = None
         if ring is not None:

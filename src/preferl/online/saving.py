@@ -1,36 +1,136 @@
-"""Policies as folders: safetensors for the network, JSON for its settings and spaces."""
+"""Policies as folders: safetensors for networks and statistics, JSON for settings and spaces."""
 
 import warnings
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self, final
 
 import gymnasium
+import numpy as np
 import safetensors.numpy
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from preferl.configs import from_json, to_json
+from preferl.data.sources.pickles import Fields, load_pickle
+from preferl.errors import DataError
 from preferl.evaluation.policies import NormalisedPolicy, on_raw_observations
 from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
 from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import AlgorithmConfig
-from preferl.online.normalisation import Normalisation
 from preferl.registry import ALGORITHMS
+from preferl.shapes import Array
 
 STATISTICS = "normalisation.safetensors"
 
+PARTS: Final = ("mean", "var", "count")
+"""Of running statistics, as SB3 names them."""
+
+UNUSED: Final = (
+    *("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "OrderedDict"),
+    *("__generator_ctor", "__bit_generator_ctor", "__pyx_unpickle_SeedSequence", "SeedSequence"),
+    *("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"),
+)
+"""What a saved `VecNormalize` holds beside numbers: spaces, and what they draw from."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """How observations become those that a policy learned from.
+
+    Attributes:
+        about: for JSON: `clip`, the largest size of a normalised number; `epsilon`, added to
+            variances; `keys` of a dictionary that are normalised, None for observations of one
+            array.
+        statistics: `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`, behind `KEY/` for each key.
+    """
+
+    about: Mapping[str, Any]
+    statistics: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, normaliser: Any) -> Self | None:
+        """That of a `VecNormalize`, or of its fields in a file; None if it leaves observations."""
+        if not normaliser.norm_obs:
+            return None
+        clip, epsilon = float(normaliser.clip_obs), float(normaliser.epsilon)
+        keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
+        statistics = {
+            f"{prefix}{part}": np.array(getattr(running, part), np.float64)
+            for prefix, running in _running(normaliser.obs_rms, keys)
+            for part in PARTS
+        }
+        return cls({"clip": clip, "epsilon": epsilon, "keys": keys}, statistics)
+
+    def around(self, env: VecEnv, *, training: bool = False) -> VecNormalize:
+        """Wrap an environment so that its observations are normalised; rewards are left alone.
+
+        With `training` the statistics go on changing.
+
+        Raises:
+            ValueError: statistics of other observations, or none that can be.
+        """
+        clip, epsilon = float(self.about["clip"]), float(self.about["epsilon"])
+        keys = None if self.about["keys"] is None else list(self.about["keys"])
+        if not (clip > 0 and 0 <= epsilon < np.inf):
+            raise ValueError(f"clip {clip} and epsilon {epsilon}")
+        wrapped = VecNormalize(
+            env,
+            training=training,
+            norm_reward=False,
+            clip_obs=clip,
+            epsilon=epsilon,
+            norm_obs_keys=keys,
+        )
+        for prefix, running in _running(wrapped.obs_rms, keys):
+            mean, var, count = (np.asarray(self.statistics[prefix + part]) for part in PARTS)
+            if {mean.shape, var.shape} != {running.mean.shape} or count.shape != ():
+                raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
+            if not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
+                raise ValueError(f"statistics {prefix} that are not finite")
+            running.mean, running.var = mean.astype(np.float64), var.astype(np.float64)
+            running.count = float(count)
+        return wrapped
+
+
+def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, RunningMeanStd]]:
+    """Running statistics behind the names of their keys."""
+    return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
+
+
+def read_vecnormalize(path: Path) -> Normalisation | None:
+    """Read what `VecNormalize.save` wrote: its numbers, and nothing that could run.
+
+    Returns:
+        None where it normalises rewards alone.
+
+    Raises:
+        DataError: no such file, something else, or one that asks to run something.
+    """
+    saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
+    try:
+        if not isinstance(saved, Fields):
+            raise TypeError(type(saved).__name__)
+        # Those saved before version 1.6 have no names of what they normalise: all.
+        running = vars(saved).get("obs_rms")
+        keys = list(running) if isinstance(running, dict) else None
+        vars(saved).setdefault("norm_obs_keys", keys)
+        return Normalisation.of(saved)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataError.mismatch(
+            f"{path}", expected="what VecNormalize.save wrote", got=error
+        ) from error
+
 
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig) -> None:
-    """Write a policy so that it can act again; what only training needs is left out.
+    """Write an algorithm's policy so that it can act again, with the config that built it.
 
-    Statistics of observations go with it if its environment has a `VecNormalize`.
-
-    Args:
-        path: the folder, replaced if it exists.
-        algorithm: whose policy it is.
-        config: from which the algorithm was built.
+    What only training needs is left out. Statistics of observations are written too if its
+    environment has a `VecNormalize`. An older policy at `path` is replaced.
 
     Raises:
         SpaceError: statistics of other observations than the policy's.
@@ -45,7 +145,7 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
         **ALGORITHMS.tag(config),
         "kind": type(config).__name__,
         "config": to_json(config),
-        "normalisation": None if normalisation is None else normalisation.to_json(),
+        "normalisation": None if normalisation is None else normalisation.about,
     }
     spaces = algorithm.observation_space, algorithm.action_space
     with POLICY.saving(path, about, algorithm.policy.state_dict(), *spaces) as draft:
@@ -54,11 +154,7 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
 
 
 def load_policy(
-    path: Path | str,
-    *,
-    device: str = "cpu",
-    env: VecEnv | None = None,
-    trust: Collection[str] = (),
+    path: Path | str, *, device: str = "cpu", env: VecEnv | None = None, trust: Collection[str] = ()
 ) -> BaseAlgorithm:
     """Read a policy; it acts through `predict`, and in `env` it can learn on.
 
@@ -81,14 +177,13 @@ def load_policy(
     path = Path(path)
     saved = POLICY.load(path)
     with POLICY.reading(path):
-        config = from_json(
-            ALGORITHMS.named(saved.about, source=f"{path}", trust=trust), saved.about["config"]
-        )
+        kind = ALGORITHMS.named(saved.about, source=f"{path}", trust=trust)
+        config = from_json(kind, saved.about["config"])
         require_numbers(dense(getattr(config, "hidden", ())), saved.numbers)
-        normal = _normalisation(path, saved.about)
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
-        if normal is not None:
-            around = normal.around(around, training=env is not None)
+        if (normal := saved.about.get("normalisation")) is not None:  # older folders have none
+            statistics = safetensors.numpy.load_file(path / STATISTICS)
+            around = Normalisation(normal, statistics).around(around, training=env is not None)
         with warnings.catch_warnings():
             if env is None:  # what only acts fills no rollout that is short for its batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")
@@ -98,21 +193,14 @@ def load_policy(
     return algorithm
 
 
-def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
-    """An environment that only says what it looks like."""
-    return DummyVecEnv([lambda: _Spaces(observations, actions)])
-
-
-def _normalisation(path: Path, about: Mapping[str, Any]) -> Normalisation | None:
-    told = about.get("normalisation")  # older folders say nothing, and have none
-    if told is None:
-        return None
-    return Normalisation.from_json(told, safetensors.numpy.load_file(path / STATISTICS))
-
-
 class _Spaces(gymnasium.Env[Any, Any]):
-    """An environment that only says what it looks like."""
+    """An environment that has spaces and nothing else."""
 
     def __init__(self, observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> None:
         self.observation_space = observations
         self.action_space = actions
+
+
+def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
+    """An environment that has spaces and nothing else, for a policy that only acts."""
+    return DummyVecEnv([lambda: _Spaces(observations, actions)])

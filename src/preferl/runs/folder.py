@@ -1,9 +1,10 @@
 """One folder per run: what was asked for, with which versions, and what came of it.
 
-`open_run` holds the folder while a run is under way. It refuses a second run into the folder, a
+`open_run` holds the folder while a run is at work in it. It refuses a second run into the folder, a
 run to resume that is finished or not there, and one that began with other settings.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from preferl.runs.provenance import versions
 Config = TypeVar("Config")
 
 LOCK: Final = "run.lock"
-"""File that says which program is at work in the folder, while one is."""
+"""File that names the program at work in the folder, while there is one."""
 
 DATA: Final = "data.json"
 
@@ -66,12 +67,12 @@ class RunFolder:
         Raises:
             ConfigError: `config` is not a dataclass, or holds what JSON cannot.
             StorageError: the folder cannot be written to, holds something that is not a run, or
-                one that is under way.
+                one that is at work.
         """
         path = Path(path)
         about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
         _require_replaceable(path)
-        try:
+        with _writing_to(path):
             make_folder(path.parent)
             holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             try:
@@ -88,8 +89,6 @@ class RunFolder:
                 sync(path.parent)
             finally:
                 shutil.rmtree(holder, ignore_errors=True)
-        except OSError as error:
-            raise _unwritable(path, error) from error
         return cls(path)
 
     @property
@@ -104,25 +103,14 @@ class RunFolder:
         return int(_read(self.path("config.json"))["seed"])
 
     def config(self, cls: type[Config]) -> Config:
-        """The configuration, read back as the dataclass `cls`.
-
-        Raises:
-            StorageError: there is no readable configuration here.
-            ConfigError: it is the configuration of something else.
-        """
+        """The configuration, read back as the dataclass `cls`; another raises `ConfigError`."""
         return from_json(cls, _read(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
-        """Where a file of this run belongs; folders on the way to it are made.
-
-        Raises:
-            StorageError: the folder cannot be written to.
-        """
+        """Where a file of this run belongs; makes the folders on the way or raises."""
         path = self.folder / name
-        try:
+        with _writing_to(path.parent):
             make_folder(path.parent)
-        except OSError as error:
-            raise _unwritable(path.parent, error) from error
         return path
 
     def result(self, values: Mapping[str, Any]) -> None:
@@ -134,10 +122,8 @@ class RunFolder:
             ConfigError: a value that JSON cannot hold.
             StorageError: the folder cannot be written to.
         """
-        try:
+        with _writing_to(self.folder):
             sync_all(self.folder)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
         write_json(self.path("result.json"), plain(values))
 
 
@@ -161,7 +147,7 @@ def open_run(
         config: a dataclass, all that decides what the run comes to.
         seed: what the run draws its randomness from.
         resume: go on with the run that is there.
-        data: what the run's data are recognised by, as JSON; those of a resumed run are the same.
+        data: what the run's data are recognised by; those of a resumed run are the same.
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
 
     Raises:
@@ -177,9 +163,7 @@ def open_run(
         RunFolder(path) if resume else RunFolder.create(path, config=config, seed=seed, data=data)
     )
     made = path.stat()
-    lock = FolderLock(path, LOCK, "run")
-    lock.take()
-    try:
+    with FolderLock(path, LOCK, "run"):
         if not os.path.samestat(made, path.stat()):
             raise StorageError.mismatch(f"{path}", expected="to be its only run", got="a newer one")
         if resume:
@@ -188,17 +172,12 @@ def open_run(
             _require_same_data(folder, data)
             remove_drafts(path)
         yield folder
-    finally:
-        lock.release()
 
 
 def require_openable(path: Path | str, *, resume: bool, held: bool = False) -> None:
     """Raise what `open_run` would raise of the folder, before anything costly; changes nothing.
 
-    Args:
-        path: the folder.
-        resume: whether the run that is there is to go on.
-        held: whether this program holds the folder already.
+    `resume` asks for the run that is there; `held` is set once this program holds the folder.
 
     Raises:
         ResumeError: the run to resume is finished, or there is none.
@@ -253,24 +232,18 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _move(path: Path, aside: Path) -> None:
     """Rename the folder of an older run that nobody is at work in."""
-    lock = FolderLock(path, LOCK, "run")
-    lock.take()
-    try:
+    with FolderLock(path, LOCK, "run") as lock:
         if os.name == "nt":  # which renames no folder with an open file
             lock.release()
         path.rename(aside)
         lock.follow(aside)
-    finally:
-        lock.release()
 
 
 def _require_replaceable(path: Path) -> None:
-    try:
+    with _writing_to(path):
         holds_run = (path / "config.json").exists()
         if not path.exists() or holds_run or (path.is_dir() and not any(path.iterdir())):
             return
-    except OSError as error:
-        raise _unwritable(path, error) from error
     raise StorageError.mismatch(
         f"{path}",
         expected="a new or empty folder, or one that holds a run",
@@ -281,10 +254,8 @@ def _require_replaceable(path: Path) -> None:
 
 def _aside(path: Path) -> Path:
     """The first of `path.1`, `path.2`, ... that is free."""
-    number = 1
-    while (aside := path.with_name(f"{path.name}.{number}")).exists():
-        number += 1
-    return aside
+    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    return next(aside for aside in numbered if not aside.exists())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -292,10 +263,14 @@ def _read(path: Path) -> dict[str, Any]:
         return read_object(path)
 
 
-def _unwritable(path: Path, error: OSError) -> StorageError:
-    return StorageError.mismatch(
-        f"folder {path}",
-        expected="a folder that can be written to",
-        got=error,
-        fix="Choose another path or change its permissions.",
-    )
+@contextmanager
+def _writing_to(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError.mismatch(
+            f"folder {path}",
+            expected="a folder that can be written to",
+            got=error,
+            fix="Choose another path or change its permissions.",
+        ) from error

@@ -8,8 +8,10 @@ import socket
 import sys
 import time
 from datetime import UTC, datetime
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, Final, final
+from typing import IO, Any, Final, Self, final
 from weakref import WeakSet
 
 from preferl.errors import StorageError
@@ -23,28 +25,29 @@ _PAUSE: Final = 0.02
 """Seconds between two tries; somebody who only looks holds a lock for microseconds."""
 
 _HELD: "WeakSet[FolderLock]" = WeakSet()
-_WATCHES_FORKS: list[bool] = []
 
 
 @final
 class FolderLock:
-    """A lock on a folder, with a file that says who holds it.
+    """A lock on a folder, with a file of this name in it; `with` takes and releases it.
 
     The lock is the operating system's, so that it ends with its process, however that ends, and
     holds across containers that share a disk. A forked child does not keep it. The file names the
     process, the boot of its machine, when it began and its command; where a disk knows no locks,
-    these decide.
-
-    Args:
-        folder: made if it is not there.
-        name: of the file in it.
-        role: what the holder is, in two or three words, for messages.
+    these decide. Messages call the holder by its `role`.
     """
 
     def __init__(self, folder: Path, name: str, role: str) -> None:
         self._path = Path(folder) / name
         self._role = role
         self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def take(self) -> None:
         """Become the holder, also after one that was killed.
@@ -55,11 +58,22 @@ class FolderLock:
         file = self._opened()
         before = _parsed(file.read())
         if before:
-            LOGGER.warning("%s ended without a word; its place is taken.", _named(before))
+            LOGGER.warning(
+                "%s ended without releasing its lock, which is taken over.", _named(before)
+            )
         self._file = file
         _HELD.add(self)
         _let_go_in_children()
-        self._write(json.dumps(_own()))
+        program = Path(next(iter(sys.argv), "")).name
+        words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
+        holder = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "boot": boot_id(),
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": " ".join([program, *words]),
+        }
+        self._write(json.dumps(holder))
 
     def release(self) -> None:
         """Let others in; the file goes."""
@@ -68,12 +82,17 @@ class FolderLock:
         self._write("")
         if os.name != "nt":  # while it is held, so that nobody's lock is removed
             self._path.unlink(missing_ok=True)
-        self._file.close()  # which unlocks it
-        self._file = None
+        self.forget()  # which unlocks it
         _HELD.discard(self)
 
+    def forget(self) -> None:
+        """Close this process's copy of the file; a child's would keep the lock of its parent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def follow(self, folder: Path) -> None:
-        """The folder has been renamed to this."""
+        """Go on with the folder under its new name."""
         self._path = folder / self._path.name
 
     def require_free(self) -> None:
@@ -81,7 +100,7 @@ class FolderLock:
         try:
             file = self._path.open("r+", encoding="utf-8")
         except OSError:
-            return  # nobody has ever held it, or `take` says what is wrong with it
+            return  # nobody has ever held it, or `take` reports what is wrong with it
         with file:
             before = _parsed(file.read())
             if not _lock(file, before):
@@ -123,7 +142,7 @@ class FolderLock:
         )
 
     def _write(self, text: str) -> None:
-        """Who holds the lock is for people to read; a full disk must not stop anybody."""
+        """Name the holder for people to read; a full disk must not stop anybody."""
         if self._file is None:
             return
         try:
@@ -132,12 +151,6 @@ class FolderLock:
             self._file.flush()
         except OSError as error:
             LOGGER.warning("%s does not name its %s: %s", self._path, self._role, error)
-
-    def _forget(self) -> None:
-        """Close a child's copy, which would keep the lock beyond its parent's end."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def boot_id() -> str:
@@ -148,43 +161,24 @@ def boot_id() -> str:
         return ""
 
 
-def _let_go_in_children() -> None:
-    """See that children forked from now on close their copies; those of `exec` have none."""
-    if not _WATCHES_FORKS and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forget_all)
-        _WATCHES_FORKS.append(True)
-
-
 def _forget_all() -> None:
+    """Close a forked child's copies; those of `exec` have none."""
     for lock in list(_HELD):
-        lock._forget()
+        lock.forget()
     _HELD.clear()
 
 
-def _own() -> dict[str, Any]:
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "boot": boot_id(),
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": _command(sys.argv),
-    }
-
-
-def _command(arguments: list[str]) -> str:
-    """The program and the words before its first option; options may hold passwords."""
-    words = [Path(arguments[0]).name] if arguments and arguments[0] else []
-    for word in arguments[1:3]:
-        if not word.isidentifier():
-            break
-        words.append(word)
-    return " ".join(words)
+@cache
+def _let_go_in_children() -> None:
+    """See once for all that children forked from now on close their copies."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_all)
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
         holder = parse_json(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
     return holder if isinstance(holder, dict) else {}
 
@@ -196,7 +190,7 @@ def _named(holder: dict[str, Any]) -> str:
 
 
 def _lock(file: IO[str], before: dict[str, Any]) -> bool:
-    """Whether the file is now locked by us; where locks are unknown, whether its holder is gone."""
+    """Lock the file; returns whether it is ours, or, where locks are unknown, its holder gone."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -208,18 +202,14 @@ def _lock(file: IO[str], before: dict[str, Any]) -> bool:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        return not _lives(before)
+        return error.errno not in _TAKEN and not _may_run(before)
     return True
 
 
-def _lives(holder: dict[str, Any]) -> bool:
+def _may_run(holder: dict[str, Any]) -> bool:
     """Whether a process may still run; one on another machine may."""
-    if not holder:
-        return False
-    if holder.get("host") != socket.gethostname():
-        return True
+    if not holder or holder.get("host") != socket.gethostname():
+        return bool(holder)
     if holder.get("boot") != boot_id():
         return False
     try:

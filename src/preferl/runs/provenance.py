@@ -25,8 +25,8 @@ _REVISION: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 def versions() -> dict[str, Any]:
     """Python, platform, the packages that matter, and the git revision of the working directory.
 
-    `git` is None outside a checkout. Nothing says whether files were changed since that revision:
-    git finds that out by running programs that the repository's own configuration names.
+    `git` is None outside a checkout. Whether files were changed since that revision is not
+    recorded: git finds that out by running programs that the repository's own configuration names.
     """
     installed = {name: _version(name) for name in PACKAGES}
     revision = git_revision(Path.cwd())
@@ -39,12 +39,9 @@ def versions() -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The revision that the checkout around a folder is at; None without one.
+    """The revision of the checkout, worktree or submodule around a folder; None without one.
 
     It is read from git's files. Git is not called, so nothing that a repository configures runs.
-
-    Args:
-        folder: the checkout or a folder in it; worktrees and submodules count as well.
     """
     try:
         for place in [folder.resolve(), *folder.resolve().parents][:_LEVELS]:
@@ -66,7 +63,7 @@ def _git_folder(entry: Path) -> Path:
 
 
 def _head(git: Path) -> str | None:
-    """What HEAD points to; branches of a worktree lie in the folder that it shares."""
+    """The revision of HEAD; branches of a worktree lie in the folder that it shares."""
     name, _, reference = _text(git / "HEAD").partition(":")
     if name != "ref":
         return _revision(name)
@@ -78,13 +75,10 @@ def _head(git: Path) -> str | None:
     for place in (git, shared):
         if (place / reference).is_file():
             return _revision(_text(place / reference))
-    return _packed(shared / "packed-refs", reference)
-
-
-def _packed(file: Path, reference: str) -> str | None:
-    lines = _text(file).splitlines() if file.is_file() else []
-    named = (line.split(" ", 1) for line in lines if line.endswith(f" {reference}"))
-    return next((_revision(revision) for revision, _ in named), None)
+    packed = shared / "packed-refs"
+    lines = _text(packed).splitlines() if packed.is_file() else []
+    named = (line.split(" ", 1)[0] for line in lines if line.endswith(f" {reference}"))
+    return next(map(_revision, named), None)
 
 
 def _text(file: Path) -> str:
