@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from preferl.online.feedback_env import LearnedRewardVecEnv as LearnedRewardVecEnv
     from preferl.online.feedback_env import RecordsStates as RecordsStates
     from preferl.online.gymnasium_envs import FeedbackVectorEnv as FeedbackVectorEnv
-    from preferl.online.gymnasium_envs import HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper
+    from preferl.online.gymnasium_envs import (
+        HumanPreferencesEnvWrapper as HumanPreferencesEnvWrapper,
+    )
     from preferl.online.learner import PolicyLearner as PolicyLearner
     from preferl.online.learner import SB3Learner as SB3Learner
     from preferl.online.loop import learn_from_preferences as learn_from_preferences

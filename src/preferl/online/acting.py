@@ -18,11 +18,10 @@ from preferl.errors import CheckpointError, ConfigError, DataError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
-from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.feedback_controls import stack_states
-from preferl.online.saving import read_vecnormalize
+from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.recording import Recording
-from preferl.online.saving import load_policy, spaces_alone
+from preferl.online.saving import load_policy, read_vecnormalize, spaces_alone
 from preferl.reading import parse_json
 from preferl.simulators import Environment, is_mujoco
 

@@ -23,6 +23,7 @@ from preferl.files import write_json, writing
 from preferl.functional.combine import lower_bound, mean
 from preferl.online.checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
+from preferl.online.feedback_config import LengthGuard
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
 from preferl.online.query_worker import build_sampler
 from preferl.online.report import IterationReport, OnlineReport

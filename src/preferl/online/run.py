@@ -242,7 +242,6 @@ def _write_report(
     from preferl.evaluation.plots import Curve
     from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import reward_figure, run_report
-    from preferl.store.schema import Clip
 
     title = f"{config.env}, taught by {_count(report)} comparisons"
     if evaluation.reward is None or report.reward is None:
@@ -259,7 +258,7 @@ def _write_report(
         controls=evaluation.controls,
         curves=[Curve("taught", steps, returns)],
         clips=[
-            Clip(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
+            Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
             for when, mp4 in evaluation.clips.items()
         ],
         reward_figures=[
