@@ -240,7 +240,7 @@ def _write_report(
     path: Path, config: OnlineConfig, report: OnlineReport, evaluation: Evaluation
 ) -> None:
     from preferl.evaluation.plots import Curve
-    from preferl.evaluation.report import Fact, Report, Section, write_report
+    from preferl.evaluation.report import Fact, Report, Section, Video, write_report
     from preferl.evaluation.summary import reward_figure, run_report
 
     title = f"{config.env}, taught by {_count(report)} comparisons"
