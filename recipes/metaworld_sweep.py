@@ -41,7 +41,7 @@ NEAREST = 0.15
 """Metres between puck and goal below which the simulator would draw again, here without end."""
 
 COMPARED = ("learned", "true", "cloning")
-"""Arms that are judged where the puck was recorded, too; the others only cost time there."""
+"""Conditions that are evaluated where the puck was recorded, too; others only cost time there."""
 
 
 class PuckPlaced(gymnasium.Wrapper):

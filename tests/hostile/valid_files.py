@@ -231,7 +231,7 @@ def decision_transformer(
         {name: tensor.contiguous() for name, tensor in parameters.items()},
         TokenShape(layers=2, heads=2, squashed=True),
         statistics,
-        sight=sight,
+        pixel_encoder=sight,
         regulariser=regulariser,
         hub={"model_type": "decision_transformer"},
         target=5.0,

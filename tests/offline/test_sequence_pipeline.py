@@ -20,8 +20,7 @@ from preferl.offline import (
     OfflineConfig,
     run_offline,
 )
-from preferl.offline.agents import reward_of_condition
-from preferl.offline.conditions import TargetSweep
+from preferl.offline.conditions import TargetSweep, reward_of_condition
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 
@@ -117,7 +116,7 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
     assert report.mean == pytest.approx(result["arms"]["learned"]["return"]["seeds"][1], rel=1e-5)
 
 
-def test_each_arm_is_paid_by_what_taught_it(finished, rng) -> None:
+def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> None:
     reward = load_reward(finished[0] / "reward")
     seen = rng.uniform(-1, 1, (3, 1, 2)), rng.uniform(-1, 1, (3, 1, 2)), np.ones((3, 1), bool)
     assert reward_of_condition("learned", 0, reward) is reward

@@ -11,16 +11,18 @@ from preferl.data.episodes import Episodes
 from preferl.data.tasks import Task, normalised_score
 from preferl.errors import DataError
 from preferl.evaluation.policy import PolicyReport
-from preferl.feedback.step_rewards import random, step_rewards
+from preferl.feedback.step_rewards import Reward, control_rewards, random, step_rewards
 from preferl.offline.config import SEED_LIMIT, require_seeds
+from preferl.offline.decision_policy import DecisionTransformerPolicy, load_offline_policy
+from preferl.offline.policy import OfflinePolicy
+from preferl.runs import RunFolder
 from preferl.shapes import FloatArray
 from preferl.statistics import spearman
 from preferl.training.scaling import scale_by_return_range
 
 LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
 
-CLONING = "cloning"
-"""The condition of agents that imitate the data, whatever its rewards."""
+CLONING = "cloning"  # agents that imitate the data, whatever its rewards
 
 LABELS: Final = {
     LEARNED: "learned reward",
@@ -30,25 +32,17 @@ LABELS: Final = {
     NEGATED: "negated reward",
     CLONING: "cloning the data",
 }
-"""Conditions in words."""
-
 IN_SENTENCES: Final = LABELS | {RANDOM: "a random reward", NEGATED: "its opposite"}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Rewards of agents that learn side by side, a condition's seeds next to each other.
+    """Rewards of agents that learn side by side, a condition's seeds next to each other."""
 
-    Attributes:
-        names: of the `C` conditions.
-        seeds: `S` of each condition.
-        rewards: `[C, S, T]` float32, scaled for agents.
-    """
-
-    names: tuple[str, ...]
-    seeds: tuple[int, ...]
-    rewards: FloatArray
+    names: tuple[str, ...]  # of the `C` conditions
+    seeds: tuple[int, ...]  # `S` of each condition
+    rewards: FloatArray  # `[C, S, T]` float32, scaled for agents
 
     def __post_init__(self) -> None:
         expected = (len(self.names), len(self.seeds))
@@ -94,18 +88,8 @@ def build_conditions(
     (`negated`). The true reward (`true`) is the ceiling; it is left out where the recorded
     rewards are all the same, as they are where nobody knows them.
 
-    Args:
-        episodes: as recorded, with the environment's rewards.
-        learned: `[T]` the learned reward of each step.
-        seeds: one per agent of a condition.
-        task: of the scale of rewards; by the longest episode if None.
-        controls: whether there are other conditions than the learned one.
-        scaled: whether rewards are scaled at all. A Decision Transformer scales returns itself,
-            and receives the same rewards as it acts.
-
-    Raises:
-        ConfigError: no seeds, or seeds that are equal, negative or too large.
-        DataError: rewards of another number of steps.
+    Rewards `[T]` are scaled as the task has it, or by the longest episode. A Decision Transformer
+    takes them unscaled: it scales returns itself, and receives the same rewards as it acts.
     """
     require_seeds(seeds)
     if learned.shape != (episodes.steps,):
@@ -133,20 +117,12 @@ def build_conditions(
 @final
 @dataclass(frozen=True, eq=False)
 class ConditionScore:
-    """Policies of one condition after their last update; means over episodes, by seed.
+    """Policies of one condition after their last update; means over episodes, by seed."""
 
-    Attributes:
-        returns: `[S]` undiscounted sums of the environment's reward.
-        episodes: `[S * K]` the same of single episodes.
-        scores: `[S]` on D4RL's scale, 0 random and 100 expert; None without a task.
-        success: `[S]` share of episodes that succeeded; None where the environment does not report
-            it.
-    """
-
-    returns: FloatArray
-    episodes: FloatArray
-    scores: FloatArray | None
-    success: FloatArray | None
+    returns: FloatArray  # `[S]` undiscounted sums of the environment's reward
+    episodes: FloatArray  # `[S * K]` the same of single episodes
+    scores: FloatArray | None  # `[S]` on D4RL's scale, 0 random and 100 expert; None without a task
+    success: FloatArray | None  # `[S]` share of episodes, where the environment reports success
 
     @classmethod
     def of(cls, reports: Sequence[PolicyReport], task: Task | None) -> Self:
@@ -189,18 +165,12 @@ class ControlComparison:
     One beats another where the difference of the means over seeds is larger than its 95 % interval
     by Welch's t-test. With a single seed the interval is that of the episodes, which does not
     include how much training varies.
-
-    Attributes:
-        beaten: controls with lower returns.
-        unclear: controls without a significant difference.
-        lost_to: controls with higher returns.
-        text: the same in a sentence or two.
     """
 
-    beaten: tuple[str, ...]
-    unclear: tuple[str, ...]
-    lost_to: tuple[str, ...]
-    text: str
+    beaten: tuple[str, ...]  # controls with lower returns
+    unclear: tuple[str, ...]  # controls without a significant difference
+    lost_to: tuple[str, ...]  # controls with higher returns
+    text: str  # the same in a sentence or two
 
     @property
     def passed(self) -> bool:
@@ -215,11 +185,9 @@ class ControlComparison:
 def compare(
     returns: Mapping[str, FloatArray], episodes: Mapping[str, FloatArray] | None = None
 ) -> ControlComparison | None:
-    """Compare the learned condition with the others; None where there are no others.
+    """Compare mean returns `[S]` of the learned condition with the others; None without others.
 
-    Args:
-        returns: conditions to `[S]` mean returns of seeds. `true` is a ceiling and no control.
-        episodes: conditions to returns of single episodes, in their place where there is one seed.
+    `true` is a ceiling and no control. Returns of single episodes stand in where there is one seed.
 
     >>> comparison = compare({"learned": np.array([9.0, 10, 11]), "zero": np.array([0.0, 1, 2])})
     >>> comparison.passed, comparison.text
@@ -239,7 +207,7 @@ def compare(
         for words, names in (
             ("The learned reward did better than", beaten),
             ("It did worse than", lost),
-            ("It cannot be told apart from", unclear),
+            ("It did not differ significantly from", unclear),
         )
         if names
     ]
@@ -275,11 +243,11 @@ def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:
     counts = np.array([len(ours), len(theirs)])
     shares = np.array([ours.var(ddof=1), theirs.var(ddof=1)]) / counts
     spread = float(shares.sum())
-    if spread:
-        freedom = spread**2 / float((shares**2 / (counts - 1)).sum())
-        if abs(difference) <= t_quantile(freedom) * math.sqrt(spread):
-            return 0
-    return int(np.sign(difference))
+    if spread == 0:
+        return int(np.sign(difference))
+    freedom = spread**2 / float((shares**2 / (counts - 1)).sum())
+    clear = abs(difference) > t_quantile(freedom) * math.sqrt(spread)
+    return int(np.sign(difference)) if clear else 0
 
 
 def _and(names: tuple[str, ...]) -> str:
@@ -292,19 +260,14 @@ def _and(names: tuple[str, ...]) -> str:
 class TargetSweep:
     """Returns that the policies of one condition achieve for several target returns.
 
-    Attributes:
-        targets: `Q` words, such as `"q0.5"`.
-        returns: `[Q]` target returns, by the reward that the policies learned from.
-        achieved: `[S, Q]` mean returns by the environment's reward, by seed.
-
     >>> sweep = TargetSweep(("q0", "q1"), np.array([0.0, 5.0]), np.array([[1.0, 2], [1, 3]]))
     >>> sweep.to_json()["rank_correlation"]
     1.0
     """
 
-    targets: tuple[str, ...]
-    returns: FloatArray
-    achieved: FloatArray
+    targets: tuple[str, ...]  # `Q` words, such as `"q0.5"`
+    returns: FloatArray  # `[Q]` target returns, by the reward that the policies learned from
+    achieved: FloatArray  # `[S, Q]` means by the environment's reward
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, and the rank correlation of means over seeds; None where there is none."""
@@ -315,3 +278,20 @@ class TargetSweep:
             "achieved": self.achieved.tolist(),
             "rank_correlation": None if np.isnan(correlation) else correlation,
         }
+
+
+def load_agent(
+    folder: RunFolder, condition: str, seed: int, learned: Reward | None
+) -> OfflinePolicy | DecisionTransformerPolicy:
+    """Load a policy of a run; a Decision Transformer goes by the reward of its condition."""
+    policy = load_offline_policy(folder.path(f"policies/{agent_name(condition, seed)}"))
+    if isinstance(policy, DecisionTransformerPolicy):
+        return policy.with_reward(reward_of_condition(condition, seed, learned))
+    return policy
+
+
+def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:
+    """The reward that a condition's policies go by; None where it is the environment's."""
+    if condition == TRUE or learned is None:
+        return None
+    return {LEARNED: learned, **control_rewards(learned, seed)}.get(condition, learned)

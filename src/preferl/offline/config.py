@@ -19,39 +19,26 @@ from preferl.offline.learner_configs import (
 from preferl.training.configs import Precision
 from preferl.training.reward_presets import RewardSettings, model_names
 
-UPDATES: Final = 100_000
-"""Of an agent: a tenth of what the papers make, enough for a few thousand recorded steps."""
-
-SEQUENCE_UPDATES: Final = 10_000
-"""The same of a Decision Transformer, whose update sees twenty times as many steps."""
-
-SEED_LIMIT: Final = 2**32
-"""Seeds stay below; the agents of condition `k` are seeded this many times `k` higher."""
+UPDATES: Final = 100_000  # a tenth of the papers', enough for a few thousand recorded steps
+SEQUENCE_UPDATES: Final = 10_000  # whose minibatches have twenty times as many steps
+SEED_LIMIT: Final = 2**32  # of seeds; those of condition `k` are this many times `k` higher
 
 
 @final
 @dataclass(frozen=True)
 class PolicyKind:
-    """How the agents of a name of `preferl.registry.OFFLINE_LEARNERS` take part in a run.
+    """How the agents of a name of `preferl.registry.OFFLINE_LEARNERS` take part in a run."""
 
-    Attributes:
-        words: their algorithm, for reports.
-        settings: theirs, as a run's config has them.
-        taught: whether they learn from rewards; clones are controls of all others.
-        has_target: whether they have target returns, and so learn one after the other.
-        updates: of each agent, unless the config has a number.
-    """
-
-    words: str
-    settings: "Callable[[OfflineConfig], Any]"
-    taught: bool = True
-    has_target: bool = False
-    updates: int = UPDATES
+    words: str  # their algorithm, for reports
+    settings: "Callable[[OfflineConfig], Any]"  # theirs, as a run's config has them
+    uses_rewards: bool = True  # clones do not, and are controls of all others
+    has_target: bool = False  # whether they have target returns, and so learn one after the other
+    updates: int = UPDATES  # of each agent, unless the config has a number
 
 
 POLICIES: Final[dict[str, PolicyKind]] = {
     "iql": PolicyKind("implicit Q-learning", lambda config: config.agent),
-    "bc": PolicyKind("cloning", lambda config: config.clone, taught=False),
+    "bc": PolicyKind("cloning", lambda config: config.clone, uses_rewards=False),
     "dt": PolicyKind(
         "Decision Transformers",
         lambda config: replace(config.transformer, regulariser=None),
@@ -149,7 +136,7 @@ class OfflineConfig:
                 got="neither" if self.dataset is None else "both",
             )
         require_one_of("policy", self.policy, POLICIES)
-        if self.kind.taught and self.labels is None and self.reward is None:
+        if self.kind.uses_rewards and self.labels is None and self.reward is None:
             raise ConfigError.mismatch(
                 "a reward",
                 expected="labels to fit one to, or the run of a fitted one",
@@ -239,12 +226,7 @@ class OfflineConfig:
 @final
 @dataclass(frozen=True)
 class OfflineRun:
-    """All that determines the result of a run, as its folder keeps it.
-
-    Attributes:
-        config: of the run.
-        seeds: of its agents.
-    """
+    """All that determines the result of a run, as its folder keeps it."""
 
     config: OfflineConfig
     seeds: tuple[int, ...]

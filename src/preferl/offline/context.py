@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import index
 from typing import Any, Final, Self, final
 
@@ -20,37 +20,23 @@ from preferl.offline.sequences import PADDED_ACTION, Sequences, action_size, are
 from preferl.offline.transitions import observation_size
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-MOST_STEPS: Final = 2**53
-"""Beyond these, a float no longer changes by one step."""
-
-QUANTILES: Final = 101
-"""Recorded returns are kept at each hundredth."""
+MOST_STEPS: Final = 2**53  # beyond, a float no longer changes by one step
+QUANTILES: Final = 101  # of recorded returns: each hundredth
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class InputStatistics:
-    """How the inputs of a policy's parameters were made; a policy is wrong without them.
+    """How the inputs of a policy's parameters were made; a policy is wrong without them."""
 
-    Attributes:
-        context: `H`, steps of history it sees.
-        horizon: timesteps with embeddings of their own.
-        discount: of returns, in (0, 1].
-        scale: that returns are divided by.
-        longest: steps of the longest recorded episode.
-        quantiles: recorded returns at each hundredth, ascending; empty where unknown.
-        mean: `[O]` that is subtracted from states.
-        deviation: `[O]` that states are divided by.
-    """
-
-    context: int
-    horizon: int
-    discount: float
-    scale: float
-    longest: int
-    quantiles: tuple[float, ...]
-    mean: FloatArray
-    deviation: FloatArray
+    context: int  # `H`, steps of history
+    horizon: int  # timesteps with embeddings of their own
+    discount: float  # of returns, in (0, 1]
+    scale: float  # that returns are divided by
+    longest: int  # steps of the longest recorded episode
+    quantiles: tuple[float, ...]  # ascending recorded returns at each hundredth; empty if unknown
+    mean: FloatArray  # `[O]` that is subtracted from states
+    deviation: FloatArray  # `[O]` that states are divided by
 
     def __post_init__(self) -> None:
         for name in ("context", "horizon", "longest"):
@@ -91,54 +77,33 @@ class InputStatistics:
             expected = "a number, since recorded returns are not known"
         raise ConfigError.mismatch("target return", expected=expected, got=target)
 
-    def to_json(self) -> dict[str, Any]:
-        """All but the arrays."""
-        return {k: v for k, v in asdict(self).items() if k not in ("mean", "deviation")}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], mean: Array, deviation: Array) -> Self:
-        """What `to_json` wrote, with the arrays."""
-        known = dict(values) | {"quantiles": tuple(values["quantiles"])}
-        return cls(**known, mean=mean, deviation=deviation)
-
 
 @final
 class Context:
     """The last `H` steps of `V` environments, as a Decision Transformer sees them.
 
-    `predict` returns it as its state: pass it on unchanged.
-
-    Attributes:
-        states: `[V, H, *state]`
-        actions: `[V, H, A]`
-        returns_to_go: `[V, C, H]` divided by the scale, for each of `C` candidates.
-        timesteps: `[V, H]`
-        real: `[V, H]` false before the episode.
-        rewards: `[V]` of the last actions; None until they are known.
-        history: of a learned reward with memory, if the policy goes by one.
+    `predict` returns it as its state: pass it on unchanged. Returns-to-go are divided by the scale,
+    for each of `C` candidates; a step is real once its episode has begun.
     """
 
     def __init__(
         self, statistics: InputStatistics, states: Array, actions: int, targets: FloatArray
     ) -> None:
-        shape = (len(states), statistics.context)
+        count, steps = shape = (len(states), statistics.context)  # [V, H]
         self._statistics, self._targets = statistics, targets / statistics.scale  # [C]
-        self._time = np.zeros(len(states), np.int64)
+        self._time = np.zeros(count, np.int64)
         self.states = np.zeros((*shape, *states.shape[1:]), states.dtype)
         self.actions = np.full((*shape, actions), PADDED_ACTION, np.float32)
-        self.returns_to_go = np.zeros((len(states), len(targets), shape[1]), np.float32)
+        self.returns_to_go = np.zeros((count, len(targets), steps), np.float32)
         self.timesteps: IntArray = np.zeros(shape, np.int64)
         self.real: BoolArray = np.zeros(shape, bool)
-        self.rewards: FloatArray | None = None
-        self.history: History | None = None
+        self.rewards: FloatArray | None = None  # `[V]` of the last actions, once known
+        self.history: History | None = None  # of a learned reward with memory
 
     def append(self, states: Array, starts: BoolArray | None, spending: Spending) -> None:
-        """Append a step of every environment, whose action is not known yet.
+        """Append a step with normalised states `[V, *state]`, whose action is not known yet.
 
-        Args:
-            states: `[V, *state]` normalised.
-            starts: `[V]` which environments begin an episode; at the first step all do.
-            spending: how target returns go down.
+        Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
             raise SpaceError.mismatch(
@@ -188,7 +153,7 @@ def require_fitting(
     statistics: InputStatistics,
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
-    sight: PixelEncoderConfig,
+    encoder: PixelEncoderConfig,
     regulariser: DTRConfig | None,
 ) -> int:
     """Refuse settings that do not belong to these parameters, before anything is built.
@@ -196,7 +161,7 @@ def require_fitting(
     Settings of a few bytes can ask for more than any memory holds. Returns `O`.
     """
     pictures = are_pictures(observation_space)
-    states = sight.size if pictures else observation_size(observation_space)
+    states = encoder.size if pictures else observation_size(observation_space)
     actions = action_size(action_space)
     _require_transformer(parameters, shape, statistics, states, actions)
     for name in ("mean", "deviation"):
@@ -204,7 +169,7 @@ def require_fitting(
         _require_shape(name, got, (1,) if pictures else (states,))
     needed = {}
     if pictures:
-        needed["sight"] = sight.network().least_numbers(observation_space, action_space)
+        needed["sight"] = encoder.network().least_numbers(observation_space, action_space)
     if regulariser is not None:  # two, and their targets
         needed["critics"] = 4 * dense((states + actions, *regulariser.hidden, 1))
     for part, numbers in needed.items():

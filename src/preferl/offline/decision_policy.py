@@ -34,11 +34,9 @@ from preferl.registry import ENGINES
 from preferl.shapes import Array, FloatArray
 
 KIND: Final = "decision-transformer"
-NEXT_ACTION: Final = "next action"
-"""The engine that equals the last of `hugging_face.plain_actions`."""
-
-HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"
-"""The names under which Hugging Face's `DecisionTransformerModel.from_pretrained` finds them."""
+NEXT_ACTION: Final = "next action"  # the engine that equals `plain_actions` at the last step
+ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
+HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
 
 
 @final
@@ -55,7 +53,7 @@ class DecisionTransformerPolicy:
         parameters: by Hugging Face's names, those beside its model as `sight.` and `critics.`.
         shape: of the transformer.
         statistics: how inputs are made.
-        sight: shape of the pixel encoder.
+        pixel_encoder: its shape; ignored where states are numbers.
         regulariser: settings of the critics, or None where there are none.
         hub: config of Hugging Face's model.
         spending: how the target goes down.
@@ -75,26 +73,25 @@ class DecisionTransformerPolicy:
         shape: TokenShape,
         statistics: InputStatistics,
         *,
-        sight: PixelEncoderConfig,
+        pixel_encoder: PixelEncoderConfig,
         regulariser: DTRConfig | None,
         hub: Mapping[str, Any],
         spending: Spending = "paid",
         target: float = 0.0,
         seed: int = 0,
     ) -> None:
-        states = require_fitting(
-            parameters, shape, statistics, observation_space, action_space, sight, regulariser
-        )
+        parts = (parameters, shape, statistics, observation_space, action_space)
+        states = require_fitting(*parts, pixel_encoder, regulariser)
         self.observation_space, self.action_space = observation_space, action_space
         self.statistics, self.target, self.spending = statistics, target, spending
         self.learner = "DecisionTransformer" if regulariser is None else "DTR"
         self.parameters, self._shape, self._hub = dict(parameters), shape, dict(hub)
-        self._sight_config, self._regulariser = sight, regulariser
+        self._encoder_config, self._regulariser = pixel_encoder, regulariser
         self._actions = action_size(action_space)
         generator = torch.Generator().manual_seed(0)
         self._pixels, self._critics = None, None
         if are_pictures(observation_space):
-            encoder = PixelEncoder(observation_space, sight, generator)
+            encoder = PixelEncoder(observation_space, pixel_encoder, generator)
             self._pixels = _with(encoder, "sight", parameters)
         if regulariser is not None:
             critics = Critics(states + self._actions, regulariser, generator=generator)
@@ -225,7 +222,7 @@ class DecisionTransformerPolicy:
         """
         beside = {k: v for k, v in self.parameters.items() if k.startswith(("sight.", "critics."))}
         model = {k: v for k, v in self.parameters.items() if k not in beside}
-        for name in ("mean", "deviation"):
+        for name in ARRAYS:
             beside[name] = torch.from_numpy(getattr(self.statistics, name))
         about = {
             "kind": KIND,
@@ -233,8 +230,8 @@ class DecisionTransformerPolicy:
             "target": self.target,
             "spending": self.spending,
             "shape": asdict(self._shape),
-            "conditions": self.statistics.to_json(),
-            "sight": asdict(self._sight_config),
+            "conditions": {k: v for k, v in asdict(self.statistics).items() if k not in ARRAYS},
+            "sight": asdict(self._encoder_config),
             "regulariser": None if self._regulariser is None else asdict(self._regulariser),
         }
         spaces_of = (self.observation_space, self.action_space)
@@ -260,15 +257,16 @@ class DecisionTransformerPolicy:
                 raise ValueError(f"a policy of kind {about.get('kind')}")
             model = load_file(path / HUB_WEIGHTS)
             require_finite(path, beside | model, dtype=torch.float32)
-            mean, deviation = (beside.pop(name).numpy() for name in ("mean", "deviation"))
-            statistics = InputStatistics.from_json(about["conditions"], mean, deviation)
+            arrays: dict[str, Any] = {name: beside.pop(name).numpy() for name in ARRAYS}
+            known = about["conditions"] | {"quantiles": tuple(about["conditions"]["quantiles"])}
+            statistics = InputStatistics(**known, **arrays)
             require_one_of("spending", about["spending"], Spending)
             return cls(
                 *spaces_of,
                 model | beside,
                 from_json(TokenShape, about["shape"]),
                 statistics,
-                sight=from_json(PixelEncoderConfig, about["sight"]),
+                pixel_encoder=from_json(PixelEncoderConfig, about["sight"]),
                 regulariser=about["regulariser"] and from_json(DTRConfig, about["regulariser"]),
                 hub=read_object(path / HUB_CONFIG),
                 spending=about["spending"],

@@ -26,9 +26,7 @@ from preferl.offline.trained_transformer import TrainedTransformer
 from preferl.shapes import FloatArray
 
 LOGGER: Final = logging.getLogger(__name__)
-
-OnProgress = Callable[[int, dict[str, float]], None]
-"""Called with the number of updates and, by name, the means since the last call."""
+OnProgress = Callable[[int, dict[str, float]], None]  # updates, and means since the last call
 
 
 @final
@@ -84,8 +82,7 @@ class DecisionTransformer:
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
         """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
-        names = ("discount", "scale", "horizon")
-        settings = {name: getattr(self.config, name) for name in names}
+        settings = {n: getattr(self.config, n) for n in ("discount", "scale", "horizon")}
         return Sequences.of(episodes, self.action_space, rewards=rewards, **settings)
 
     def fit(
@@ -140,8 +137,9 @@ class DecisionTransformer:
         steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
-        self.steps, latest = steps, dict[str, float]()
-        module.begin(data)
+        self.steps, latest, critics = steps, dict[str, float](), module.critics
+        if critics is not None:
+            critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
         def on_log(step: int, logs: dict[str, float]) -> None:
             latest.clear()
@@ -151,8 +149,8 @@ class DecisionTransformer:
                 on_progress(step, dict(latest))
 
         def after_update(step: int) -> None:
-            if module.critics is not None:
-                module.critics.update(step / steps)
+            if critics is not None:
+                critics.update(step / steps)
 
         def on_save() -> None:
             try:
@@ -220,7 +218,7 @@ class DecisionTransformer:
             module.copies(),
             module.shape,
             InputStatistics.of(data, context=config.context, discount=config.discount),
-            sight=config.sight,
+            pixel_encoder=config.sight,
             regulariser=config.regulariser,
             hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
             spending=config.spending,

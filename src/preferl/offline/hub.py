@@ -22,21 +22,16 @@ from preferl.shapes import FloatArray
 if TYPE_CHECKING:
     from preferl.offline.decision_policy import DecisionTransformerPolicy
 
-PREFIX: Final = "hub:"
-"""Before the name of a repository on the hub, as of data sets there."""
+PREFIX: Final = "hub:"  # before the name of a repository, as of data sets there
+WANTED: Final = ("*.json", "*.safetensors", "pytorch_model.bin")  # no cards, videos, optimisers
 
-WANTED: Final = ("*.json", "*.safetensors", "pytorch_model.bin")
-"""Files to fetch; cards, videos and the optimisers of others are not."""
-
-FIXED: Final = {
+FIXED: Final = {  # settings of Hugging Face's config that our forward pass cannot vary
     "activation_function": "relu",
     "layer_norm_epsilon": 1e-5,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
 }
-"""Settings of Hugging Face's config that our forward pass cannot vary."""
-
 TAGS: Final = ("reinforcement-learning", "offline-rl", "decision-transformer", "preferl")
 
 CARD: Final = """\
@@ -47,11 +42,11 @@ trained with preferl {preferl} on recorded episodes. It acts to earn a target re
 
 | | |
 |---|---|
-| algorithm | {learner} |
-| observations | `{observations}` |
-| actions | `{actions}` |
-| steps of history | {context} |
-| target return | {target:g}, unless another is given |
+| algorithm | {policy.learner} |
+| observations | `{policy.observation_space}` |
+| actions | `{policy.action_space}` |
+| steps of history | {about.context} |
+| target return | {policy.target:g}, unless another is given |
 | lowers that | {spending} |
 | parameters | {parameters:,} |
 
@@ -70,12 +65,14 @@ actions, state = policy.predict(observations, state)
 `pip install 'preferl[hub]'` brings what this needs.
 
 Without preferl, `transformers.DecisionTransformerModel.from_pretrained("{name}")` has the
-parameters. {alone}
+parameters. Its inputs are then yours to make: states `(observation - mean) / deviation`,
+returns-to-go divided by `scale`, timesteps at most `horizon - 1`, and actions scaled to [-1, 1]
+where the space has bounds.{more}
 
 ```python
-mean = np.{mean!r}
-deviation = np.{deviation!r}
-scale, horizon = {scale!r}, {horizon}
+mean = np.{about.mean!r}
+deviation = np.{about.deviation!r}
+scale, horizon = {about.scale!r}, {about.horizon}
 ```
 
 ## Data
@@ -83,7 +80,7 @@ scale, horizon = {scale!r}, {horizon}
 {data}
 
 Returns of the recorded episodes, by the reward that it learned from: {returns}. The longest episode
-has {longest:,} steps.
+has {about.longest:,} steps.
 
 ## Scores
 
@@ -94,15 +91,8 @@ has {longest:,} steps.
 {licence}
 """
 
-ALONE: Final = (
-    "Its inputs are then yours to make: states `(observation - mean) / deviation`, returns-to-go "
-    "divided by `scale`, timesteps at most `horizon - 1`, and actions scaled to [-1, 1] where the "
-    "space has bounds."
-)
-
 PARTS: Final = {"sight": "its pixel encoder", "critics": "its critics"}
-
-_SPENDING: Final[Mapping[str, str]] = {
+SPENDING: Final[Mapping[str, str]] = {
     "paid": "by the rewards it receives",
     "even": "evenly over the steps of the longest recorded episode",
 }
@@ -148,31 +138,22 @@ def model_card(
     about, firsts = policy.statistics, {name.partition(".")[0] for name in policy.parameters}
     parts = " and ".join(word for part, word in PARTS.items() if part in firsts)
     more = f" It is not the whole policy: {parts} are in `policy.safetensors`, for preferl alone."
-    quantiles = about.quantiles
     returns = "not known"
-    if quantiles:
-        low, middle, high = quantiles[0], quantiles[len(quantiles) // 2], quantiles[-1]
-        returns = f"{low:g} to {high:g}, median {middle:g}"
+    if about.quantiles:
+        low, *_, high = about.quantiles
+        returns = f"{low:g} to {high:g}, median {about.target_return('q0.5'):g}"
     with np.printoptions(threshold=64, linewidth=88, precision=6):
         card = CARD.format(
             title=name.rpartition("/")[2],
             name=name,
             preferl=version("preferl"),
-            learner=policy.learner,
-            observations=policy.observation_space,
-            actions=policy.action_space,
-            target=policy.target,
-            spending=_SPENDING[policy.spending],
+            policy=policy,
+            about=about,
+            spending=SPENDING[policy.spending],
             parameters=sum(tensor.numel() for tensor in policy.parameters.values()),
-            alone=ALONE + (more if parts else ""),
-            mean=about.mean,
-            deviation=about.deviation,
-            scale=about.scale,
-            horizon=about.horizon,
+            more=more if parts else "",
             data=data or "The owner has not described the episodes.",
             returns=returns,
-            context=about.context,
-            longest=about.longest,
             scores=_scores(env, report),
             licence=licence or "No licence was chosen. Ask the owner before you use it.",
         )
@@ -183,19 +164,10 @@ def _metadata(name: str, env: str | None, report: PolicyReport | None, licence: 
     hub = require("huggingface_hub", extra="hub")
     results = None
     if report is not None:
-        task, metric, where = "reinforcement-learning", "mean_reward", env or "unknown"
-        results = [
-            hub.EvalResult(
-                task_type=task,
-                task_name=task,
-                dataset_type=where,
-                dataset_name=where,
-                metric_type=metric,
-                metric_name=metric,
-                metric_value=f"{report.mean:.2f} +/- {report.std:.2f}",
-                verified=False,
-            )
-        ]
+        about = {"task": TAGS[0], "dataset": env or "unknown", "metric": "mean_reward"}
+        named = {f"{what}_{of}": word for what, word in about.items() for of in ("type", "name")}
+        value = f"{report.mean:.2f} +/- {report.std:.2f}"
+        results = [hub.EvalResult(**named, metric_value=value, verified=False)]
     card: Any = hub.ModelCardData(
         model_name=name.rpartition("/")[2],
         library_name="transformers",
@@ -259,7 +231,7 @@ def load_decision_transformer(
     from preferl.offline.decision_policy import DecisionTransformerPolicy  # which imports this
 
     config, parameters = _read(local_folder(source))
-    size = observation_size(observation_space)
+    size, steps = observation_size(observation_space), config.max_ep_len
     _require_spaces(config, size, action_space)
     require_in("discount", discount, sys.float_info.min, 1)
     arrays = {"mean": np.asarray(mean, np.float32), "deviation": np.asarray(deviation, np.float32)}
@@ -276,16 +248,8 @@ def load_decision_transformer(
         action_space,
         parameters,
         TokenShape(config.n_layer, config.n_head, config.action_tanh),
-        InputStatistics(
-            context=context,
-            horizon=config.max_ep_len,
-            discount=discount,
-            scale=scale,
-            longest=config.max_ep_len,
-            quantiles=(),
-            **arrays,
-        ),
-        sight=PixelEncoderConfig(),
+        InputStatistics(context, steps, discount, scale, longest=steps, quantiles=(), **arrays),
+        pixel_encoder=PixelEncoderConfig(),
         regulariser=None,
         hub=config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
         spending=spending,
@@ -304,12 +268,10 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
     ):
         if not (folder / "config.json").is_file():
             raise FileNotFoundError("no config.json")
-        config = transformers.DecisionTransformerConfig.from_pretrained(
-            folder, local_files_only=True
-        )
-        model, found = transformers.DecisionTransformerModel.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
-        )
+        how: Any = {"local_files_only": True}
+        config = transformers.DecisionTransformerConfig.from_pretrained(folder, **how)
+        how |= {"output_loading_info": True, "dtype": torch.float32}
+        model, found = transformers.DecisionTransformerModel.from_pretrained(folder, **how)
         missing = sorted({*found["missing_keys"], *map(str, found["mismatched_keys"])})
         if missing:
             raise ValueError(f"no parameters for {missing[:3]}")

@@ -30,11 +30,8 @@ from preferl.errors import ConfigError, require_in
 from preferl.offline.learner_configs import DTConfig
 from preferl.reading import read_json
 
-UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
-"""Parts of the model that no action depends on; they are kept as they are, for the hub."""
-
-CRITICS: Final = "critics"
-"""The part of a trained module with a learning rate of its own."""
+UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
+CRITICS: Final = "critics"  # the part of a trained module with a learning rate of its own
 
 OURS: Final[Mapping[str, str]] = {
     "output_dir": "`folder` of fit",
@@ -63,12 +60,6 @@ OURS: Final[Mapping[str, str]] = {
     "disable_tqdm": "`on_progress` of fit",
 }
 """Fields of `TrainingArguments` that are set here, and what to use in their place."""
-
-ON_THE_HUB: Final = frozenset(
-    {"push_to_hub", "hub_model_id", "hub_token", "hub_private_repo", "hub_revision"}
-    | {"hub_strategy", "hub_always_push"}
-)
-"""Fields that name where a model is pushed; ours push a whole policy."""
 
 
 def build_model(seed: int, **settings: Any) -> nn.Module:
@@ -171,8 +162,9 @@ def planned_updates(
 
 def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
     """Strategies of epochs in updates: to the trainer all of a run is one pass over its data."""
-    # The updates of all epochs are counted already.
-    given = {k: v for k, v in options.items() if k not in ON_THE_HUB | {"num_train_epochs"}}
+    # We push whole policies, and the updates of all epochs are counted already.
+    ours = ("push_to_hub", "hub_", "num_train_epochs")
+    given = {name: value for name, value in options.items() if not name.startswith(ours)}
     for what in ("save", "logging"):
         strategy = given.get(f"{what}_strategy")
         if str(getattr(strategy, "value", strategy)) == "epoch":
@@ -190,19 +182,10 @@ def train(
     resume: bool,
     callbacks: Sequence[Any],
 ) -> bool:
-    """Train a module whose forward returns its loss, from the last whole checkpoint to resume.
+    """Train a module whose forward takes a minibatch by keywords and returns its loss.
 
-    Args:
-        module: takes a minibatch by keywords.
-        collate: sample numbers to a minibatch.
-        config: batches, learning rates and precision.
-        settings: more of `TrainingArguments`.
-        device: where.
-        resume: without it, checkpoints in the folder are removed.
-        callbacks: such as `Hooks`.
-
-    Returns:
-        Whether this process is the first of those that train together.
+    `settings` are more of `TrainingArguments`. Without `resume`, checkpoints in the folder are
+    removed. Returns whether this process is the first of those that train together.
     """
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if config.batch_size % processes:

@@ -28,9 +28,7 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.scaling import RewardScaler
 
-OnProgress = Callable[[int, int], None]
-"""Called with how much of a stage is done, and of how much."""
-
+OnProgress = Callable[[int, int], None]  # how much of a stage is done, and of how much
 FIT, REWARD, RELABELLED = "fit.json", "reward", "relabelled"
 
 
@@ -82,8 +80,29 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         env = make_task_env(config.env_id)
         env.close()
         env_spaces = env.observation_space, env.action_space
-    reward = None if config.reward is None else load_reward(_reward_folder(config.reward))
+    reward = None
+    if config.reward is not None:
+        if not config.reward.is_dir():
+            expected = "a run with a reward, or a reward's folder"
+            raise CheckpointError.mismatch(f"{config.reward}", expected=expected, got="no folder")
+        inside = config.reward / REWARD
+        reward = load_reward(inside if inside.is_dir() else config.reward)
     episodes = load_source(config.source, task=config.row)
+    _require_fitting(config, episodes, env_spaces, reward)
+    comparisons, counts = None, None
+    if config.labels is not None:
+        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+        comparisons, counts = found.comparisons, found.report
+    found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
+    return Inputs(episodes, *found_spaces, comparisons, counts, reward)
+
+
+def _require_fitting(
+    config: OfflineConfig,
+    episodes: Episodes,
+    env_spaces: tuple[spaces.Space[Any], spaces.Space[Any]] | None,
+    reward: RewardFunction | None,
+) -> None:
     seen = (episodes.observations, episodes.actions)
     if env_spaces is not None:
         for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
@@ -101,42 +120,22 @@ def load_inputs(config: OfflineConfig) -> Inputs:
         except SpaceError as error:
             fault = f"The reward {config.reward} was fitted to other data: {error}"
             raise SpaceError(fault) from error
-    comparisons, counts = None, None
-    if config.labels is not None:
-        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
-        comparisons, counts = found.comparisons, found.report
-    return Inputs(episodes, *(env_spaces or infer_spaces(*seen)), comparisons, counts, reward)
-
-
-def _reward_folder(path: Path) -> Path:
-    """The reward's folder: in a run's folder, or the folder itself."""
-    if not path.is_dir():
-        raise CheckpointError.mismatch(
-            f"{path}", expected="a run with a reward, or a reward's folder", got="no folder"
-        )
-    return path / REWARD if (path / REWARD).is_dir() else path
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LearnedReward:
-    """A reward, its rewards of the recorded steps, and how good it is.
+    """A reward that is scaled over the episodes, its rewards of their steps, and how good it is.
 
-    Attributes:
-        reward: scaled over the episodes.
-        rewards: `[T]` float32.
-        fit: report of the fit; None where the reward was fitted before.
-        reports: `learned` and controls on the labels, which are those it was fitted to unless it
-            was fitted before; empty without labels.
-        spearman: rank correlation of its rewards with the recorded ones; NaN where either is the
-            same at every step.
+    Reports are of `learned` and controls on the labels, which are those it was fitted to unless it
+    was fitted before; there are none without labels.
     """
 
     reward: RewardFunction
-    rewards: FloatArray
-    fit: dict[str, Any] | None
+    rewards: FloatArray  # `[T]` float32
+    fit: dict[str, Any] | None  # report of the fit; None where the reward was fitted before
     reports: dict[str, RewardReport]
-    spearman: float
+    spearman: float  # with the recorded rewards; NaN where either are all the same
 
     def to_json(self) -> dict[str, Any]:
         """Numbers for `result.json`."""

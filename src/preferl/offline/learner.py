@@ -30,13 +30,9 @@ from preferl.offline.transitions import (
 from preferl.reading import reading
 from preferl.shapes import FloatArray
 
-Metrics = dict[str, FloatArray]
-"""Names to `[S]`, a number for each agent."""
-
 Settings = TypeVar("Settings", bound=GaussianConfig)
-
-OnProgress = Callable[[int, Metrics], None]
-"""Called with the number of updates and the metrics of the latest minibatch."""
+Metrics = dict[str, FloatArray]  # names to `[S]`, a number for each agent
+OnProgress = Callable[[int, Metrics], None]  # the number of updates, and the last metrics
 
 
 class OfflineLearner(ABC, Generic[Settings]):
@@ -85,7 +81,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         self.steps, self.step, self.device = steps, 0, torch.device(device)
         self._scale = ActionScale.of(action_space, self.device)
         self._sizes = sizes = (observation_size(observation_space), len(self._scale.centre))
-        self._policies = self._perceptrons(*sizes, extra={"log_std": (len(seeds), sizes[1], 1)})
+        self._policies = self._perceptrons(*sizes, log_std=(len(seeds), sizes[1], 1))
         self._networks = {"policy": self._policies, **self._build(*sizes)}
         self._generator = torch.Generator(self.device)
         for agent, seed in enumerate(self.seeds):
@@ -102,16 +98,13 @@ class OfflineLearner(ABC, Generic[Settings]):
         on_progress: OnProgress | None = None,
         every: int = 1000,
     ) -> Metrics:
-        """Make some updates, going on from the last one.
+        """Make some updates, going on from the last one; the metrics of the last minibatch.
 
         Args:
             data: on the agents' device; rewards `[T]`, or a row per agent.
             steps: updates to make now.
-            on_progress: called every `every` updates and at the end.
-            every: updates between two calls, counted from the first update ever.
-
-        Returns:
-            The metrics of the last minibatch.
+            on_progress: called every `every` updates, counted from the first ever, and at the end.
+            every: updates.
 
         Raises:
             ConfigError: less than one update.
@@ -185,21 +178,12 @@ class OfflineLearner(ABC, Generic[Settings]):
         """Make one update; its metrics, `[S]` each."""
 
     def _perceptrons(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        each: int = 1,
-        extra: Mapping[str, tuple[int, ...]] | None = None,
+        self, inputs: int, outputs: int, *, each: int = 1, **extra: tuple[int, ...]
     ) -> Networks:
         """`each` networks for each agent, those of all agents side by side."""
-        return Networks(
-            (inputs, *self.config.hidden, outputs),
-            each * len(self.seeds),
-            precision=self.config.precision,
-            device=self.device,
-            extra=extra,
-        )
+        sizes, count = (inputs, *self.config.hidden, outputs), each * len(self.seeds)
+        precision, device = self.config.precision, self.device
+        return Networks(sizes, count, precision=precision, device=device, extra=extra)
 
     def _tensors(self) -> dict[str, Tensor]:
         """All that training changes, by name."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Final, Literal, Self, final
+from typing import Literal, Self, final
 
 from preferl.configs import require_words
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
@@ -10,14 +10,8 @@ from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
 from preferl.training.configs import Precision
 
-Spending = Literal["paid", "even"]
-"""How a target return goes down: by the rewards received, or evenly over an episode's steps."""
-
-ActionLoss = Literal["squares", "gaussian"]
-"""Loss of continuous actions, see `DTConfig`."""
-
-CANDIDATES: Final = (0.5, 0.75, 1.0, 1.5, 2.0)
-"""Target returns among whose actions critics choose, in multiples of the policy's own."""
+Spending = Literal["paid", "even"]  # how a target return goes down, see `DTConfig`
+ActionLoss = Literal["squares", "gaussian"]  # of continuous actions, see `DTConfig`
 
 PRESETS: dict[str, dict[str, float]] = {
     "mujoco": {},
@@ -145,7 +139,7 @@ class DTRConfig:
     hidden: tuple[int, ...] = (256, 256)
     learning_rate: float = 3e-4
     target_rate: float = 0.005
-    candidates: tuple[float, ...] = CANDIDATES
+    candidates: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0)
 
     def __post_init__(self) -> None:
         require_ranges(
@@ -195,18 +189,11 @@ class PixelEncoderConfig:
 @final
 @dataclass(frozen=True)
 class TokenShape:
-    """What the shapes of a Decision Transformer's parameters do not show.
-
-    Attributes:
-        layers: of the transformer.
-        heads: of each layer's attention.
-        squashed: whether actions end in a tanh.
-        dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
-    """
+    """What the shapes of a Decision Transformer's parameters do not show."""
 
     layers: int
     heads: int
-    squashed: bool
+    squashed: bool  # whether actions end in a tanh
     dropout: float = 0.0
 
     def __post_init__(self) -> None:

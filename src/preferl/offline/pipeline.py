@@ -1,8 +1,9 @@
 """A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
 
 import math
+import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -18,18 +19,21 @@ from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.models.build import build_reward_model
+from preferl.models.folder import OFFLINE_POLICY
 from preferl.models.spaces import infer_spaces
-from preferl.offline.agents import AgentTrainer, load_agent
 from preferl.offline.conditions import (
     CLONING,
     LEARNED,
+    Conditions,
     ConditionScore,
     TargetSweep,
     agent_name,
     build_conditions,
     compare,
+    load_agent,
 )
-from preferl.offline.config import OfflineConfig, OfflineRun
+from preferl.offline.config import UPDATES, OfflineConfig, OfflineRun
+from preferl.offline.decision_transformer import DecisionTransformer
 from preferl.offline.inputs import (
     Inputs,
     LearnedReward,
@@ -38,25 +42,19 @@ from preferl.offline.inputs import (
     load_inputs,
     read_json,
 )
+from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner, train
+from preferl.offline.transitions import Transitions
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
+from preferl.shapes import FloatArray
 from preferl.training.configs import require_device
 
-OnStage = Callable[[str, int, int], None]
-"""Called with the stage in a few words, how much of it is done, and of how much."""
-
-FIRST_EPISODE: Final = 10_000
-"""Seed of the first episode of evaluations; the same for all policies."""
-
-TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")
-"""Target returns of a sweep: quantiles of the recorded returns."""
-
-SWEEP_EPISODES: Final = 20
-"""Most episodes for each target return of a sweep; more would show no more."""
-
-SIMULATORS: Final = ("gymnasium", "gymnasium-robotics", "mujoco")
-"""Whose versions belong beside every score."""
+OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
+FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
+TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # of a sweep
+SWEEP_EPISODES: Final = 20  # at most for each target return; more would show no more
+SIMULATORS: Final = ("gymnasium", "gymnasium-robotics", "mujoco")  # their versions change scores
 
 
 def run_offline(
@@ -92,7 +90,7 @@ def run_offline(
         checkpoint_every: updates between two states to resume training from.
         processes: that evaluate policies side by side; a script needs
             `if __name__ == "__main__":` for more than one.
-        on_progress: called with the progress.
+        on_progress: called with the stage in a few words, how much of it is done, and of how much.
 
     Returns:
         What `result.json` holds; after Ctrl-C only `interrupted` and the stage.
@@ -113,10 +111,11 @@ def run_offline(
     _require_learnable(config, inputs)
     with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
         on_stage = on_progress or (lambda *_: None)
-        stages = _Stages(config, run.seeds, inputs, folder, processes, on_stage)
         with closing(open_sinks(places, folder.folder)) as sink:
+            about = (inputs, folder, processes, on_stage, sink, checkpoint_every)
+            stages = _Stages(config, run.seeds, *about)
             try:
-                return stages.run(sink, checkpoint_every)
+                return stages.run()
             except KeyboardInterrupt:
                 return {"interrupted": True, "stage": stages.stage}
 
@@ -124,7 +123,7 @@ def run_offline(
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     """Build the reward model and an agent once: the run would raise the same errors after hours."""
     require_device(config.device)
-    preset = inputs.preset(config) if config.kind.taught else None
+    preset = inputs.preset(config) if config.kind.uses_rewards else None
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
@@ -151,18 +150,20 @@ class _Stages:
     folder: RunFolder
     processes: int
     on_stage: OnStage
+    sink: MetricSink
+    checkpoint_every: int
     stage: str = ""
 
-    def run(self, sink: MetricSink, checkpoint_every: int) -> dict[str, Any]:
+    def run(self) -> dict[str, Any]:
         """All stages in order; what `result.json` holds."""
         from preferl.offline.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
         learned = None
-        if config.kind.taught:
+        if config.kind.uses_rewards:
             on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
             learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
-        names = self._train(sink, checkpoint_every, learned)
+        names = self._train(learned)
         scores = self._evaluate(names, learned) if config.episodes else {}
         sweep = self._sweep(learned) if config.episodes and config.kind.has_target else None
         comparison = compare(
@@ -192,12 +193,14 @@ class _Stages:
         self.folder.result(result)
         return result
 
-    def _train(
-        self, sink: MetricSink, checkpoint_every: int, learned: LearnedReward | None
-    ) -> list[str]:
-        """Train all agents; their conditions."""
+    def _train(self, learned: LearnedReward | None) -> list[str]:
+        """Train the agents that the folder lacks, from where they stopped; their conditions.
+
+        Those of implicit Q-learning are one batched computation, as clones are. Decision
+        Transformers follow one another; their target returns are by their condition's rewards.
+        """
         config, inputs = self.config, self.inputs
-        trainer = AgentTrainer(config, inputs, self.folder, sink, checkpoint_every)
+        spaces, device = (inputs.observation_space, inputs.action_space), config.device
         names: list[str] = []
         if learned is not None:
             conditions = build_conditions(
@@ -209,29 +212,104 @@ class _Stages:
                 scaled=not config.kind.has_target,
             )
             names += conditions.names
-            trainer.learn(conditions, self._begin(f"training {len(conditions.agents)} agents"))
+            learner, steps = OFFLINE_LEARNERS.load(config.policy), config.updates
+            build = partial(learner, *spaces, config.settings, steps=steps, device=device)
+            on_update = self._begin(f"training {len(conditions.agents)} agents")
+            if config.kind.has_target:
+                self._train_in_turn(build, conditions, on_update)
+            else:
+                build = partial(build, seeds=conditions.agent_seeds)
+                rewards = conditions.flat_rewards
+                self._train_together(config.policy, build, names, rewards, on_update)
         if learned is None or (config.controls and inputs.clonable):
+            steps, seeds = config.steps or UPDATES, self.seeds
+            build = partial(
+                BehaviourCloning, *spaces, config.clone, seeds=seeds, steps=steps, device=device
+            )
+            on_update = self._begin(f"training {len(seeds)} clones")
+            self._train_together("cloning", build, [CLONING], None, on_update)
             names.append(CLONING)
-            trainer.clone(self.seeds, self._begin(f"training {len(self.seeds)} clones"))
         return names
+
+    def _train_together(
+        self,
+        what: str,
+        build: Callable[[], OfflineLearner[Any]],
+        conditions: Sequence[str],
+        rewards: FloatArray | None,
+        on_update: OnProgress,
+    ) -> None:
+        """Train, save the policies by name, and only then remove the state.
+
+        The sink gets the mean of each metric over the seeds of a condition.
+        """
+        agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
+        if not self._missing(agents):
+            return
+        learner = build()
+
+        def report(step: int, metrics: Metrics) -> None:
+            values = {
+                f"{what}/{condition}/{name}": float(value.reshape(len(conditions), -1)[k].mean())
+                for name, value in metrics.items()
+                for k, condition in enumerate(conditions)
+            }
+            self.sink.log(values, step)
+            on_update(step, learner.steps)
+
+        data = Transitions.of(self.inputs.episodes, rewards=rewards, device=self.config.device)
+        state, every = self.folder.path(f"training/{what}.safetensors"), self.checkpoint_every
+        train(learner, data, state, checkpoint_every=every, on_progress=report)
+        for name, policy in zip(agents, learner.policies(), strict=True):
+            policy.save(self.folder.path(f"policies/{name}"))
+        state.unlink()
+
+    def _train_in_turn(
+        self,
+        build: Callable[..., DecisionTransformer],
+        conditions: Conditions,
+        on_update: OnProgress,
+    ) -> None:
+        steps, total = self.config.updates, len(conditions.agents) * self.config.updates
+        seeds, rewards = conditions.agent_seeds, conditions.flat_rewards
+        for k, name in enumerate(conditions.agents):
+            if not self._missing([name]):
+                continue
+
+            def report(step: int, metrics: dict[str, float], k: int = k, name: str = name) -> None:
+                self.sink.log({f"dt/{name}/{key}": v for key, v in metrics.items()}, step)
+                on_update(k * steps + step, total)
+
+            agent, checkpoints = build(seed=seeds[k]), self.folder.path(f"training/{name}")
+            agent.fit(
+                agent.sequences(self.inputs.episodes, rewards=rewards[k]),
+                folder=checkpoints,
+                resume=True,
+                checkpoint_every=self.checkpoint_every,
+                on_progress=report,
+            )
+            agent.policy().save(self.folder.path(f"policies/{name}"))
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _missing(self, agents: Sequence[str]) -> bool:
+        folders = [self.folder.folder / "policies" / name for name in agents]
+        return not all((folder / OFFLINE_POLICY.config).is_file() for folder in folders)
 
     def _evaluate(
         self, names: Sequence[str], learned: LearnedReward | None
     ) -> dict[str, ConditionScore]:
         """Scores by condition."""
-        agents = {agent_name(name, seed): (name, seed) for name in names for seed in self.seeds}
         reward = None if learned is None else learned.reward
-        reports = self._reports(
-            f"evaluating {len(agents)} policies",
-            agents,
-            lambda agent: load_agent(self.folder, *agents[agent], reward),
-            self.config.episodes,
-        )
-        return {
-            name: ConditionScore.of(
-                [reports[agent_name(name, seed)] for seed in self.seeds], self.config.row
-            )
+        agents = {
+            agent_name(name, seed): partial(load_agent, self.folder, name, seed, reward)
             for name in names
+            for seed in self.seeds
+        }
+        stage = f"evaluating {len(agents)} policies"
+        reports, count = self._reports(stage, agents, self.config.episodes), len(self.seeds)
+        return {
+            name: ConditionScore.of(reports[k * count : (k + 1) * count], self.config.row)
+            for k, name in enumerate(names)
         }
 
     def _sweep(self, learned: LearnedReward | None) -> TargetSweep | None:
@@ -241,27 +319,22 @@ class _Stages:
         policies: list[Any] = [
             load_agent(self.folder, LEARNED, seed, learned.reward) for seed in self.seeds
         ]
-        named = {
-            f"{agent_name(LEARNED, seed)}@{target}": (policy, target)
+        each = {
+            f"{agent_name(LEARNED, seed)}@{target}": partial(policy.with_target, target)
             for seed, policy in zip(self.seeds, policies, strict=True)
             for target in TARGETS
         }
-        reports = self._reports(
-            f"evaluating {len(TARGETS)} target returns",
-            named,
-            lambda name: named[name][0].with_target(named[name][1]),
-            min(SWEEP_EPISODES, self.config.episodes),
-        )
+        stage, episodes = f"evaluating {len(TARGETS)} target returns", self.config.episodes
+        reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
+        achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
         returns = [policies[0].statistics.target_return(target) for target in TARGETS]
-        achieved = np.array([reports[name].mean for name in named])
-        return TargetSweep(TARGETS, np.array(returns), achieved.reshape(len(policies), -1))
+        return TargetSweep(TARGETS, np.array(returns), achieved)
 
     def _reports(
-        self, stage: str, names: Iterable[str], policy: Callable[[str], Policy], episodes: int
-    ) -> dict[str, PolicyReport]:
-        """Reports by name; those that the folder has are not repeated."""
-        config = self.config
-        files = {name: self.folder.path(f"evaluations/{name}.json") for name in names}
+        self, stage: str, policies: Mapping[str, Callable[[], Policy]], episodes: int
+    ) -> list[PolicyReport]:
+        """Reports on policies, by functions that load them; what the folder has is not repeated."""
+        files = {name: self.folder.path(f"evaluations/{name}.json") for name in policies}
         left = [name for name, file in files.items() if not file.is_file()]
         on_report, done = self._begin(stage), len(files) - len(left)
 
@@ -272,15 +345,15 @@ class _Stages:
             on_report(done, len(files))
 
         evaluate_policies(
-            {name: policy(name) for name in left},
-            task_env(config.env_id or ""),
+            {name: policies[name]() for name in left},
+            task_env(self.config.env_id or ""),
             episodes=episodes,
             seed=FIRST_EPISODE,
-            max_steps=config.max_steps,
+            max_steps=self.config.max_steps,
             processes=self.processes,
             on_report=keep,
         )
-        return {name: PolicyReport.from_json(read_json(file)) for name, file in files.items()}
+        return [PolicyReport.from_json(read_json(file)) for file in files.values()]
 
     def _begin(self, stage: str) -> OnProgress:
         """Report a new stage; a function that reports its progress."""

@@ -41,8 +41,7 @@ from preferl.evaluation.summary import (
     reward_figure,
     rewards_table,
 )
-from preferl.offline.agents import load_agent
-from preferl.offline.conditions import LABELS, LEARNED, ConditionScore
+from preferl.offline.conditions import LABELS, LEARNED, ConditionScore, load_agent
 from preferl.offline.config import OfflineConfig
 from preferl.offline.inputs import Inputs, LearnedReward
 from preferl.offline.learner_configs import DTConfig
@@ -55,10 +54,7 @@ COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "log loss": lambda report: decimal(report.log_loss),
     "calibration error": lambda report: decimal(report.calibration.error),
 }
-"""Of the table of rewards."""
-
-SHOWN_EPISODE: Final = 20_000
-"""Seed of the episode in the report, which no policy was evaluated by."""
+SHOWN_EPISODE: Final = 20_000  # seed of the episode in the report, which evaluates no policy
 
 _number = partial(number, digits=1)
 
@@ -85,7 +81,7 @@ def write_page(
     where = config.row.name if config.row else config.env_id or "Recorded episodes"
     answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
     page = Report(
-        f"{where}, learned from {answers}" if config.kind.taught else f"{where}, cloned",
+        f"{where}, learned from {answers}" if config.kind.uses_rewards else f"{where}, cloned",
         lead=f"Learned by {config.kind.words} from recorded episodes alone: "
         f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + comparison,
         facts=_facts(config, result, scores, learned),
@@ -320,39 +316,37 @@ def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Secti
         return None
     values = _curves(columns, {f"{config.policy}/{name}/value": LABELS[name] for name in LABELS})
     losses = [curve for name in LABELS if (curve := _mean_loss(columns, name)) is not None]
-    figures = []
-    if values:
-        figures.append(
-            Figure(
-                learning_curves(values, x_label="updates", y_label="expected return"),
+    what, unit = _loss(config, inputs) if losses else ("", "")
+    figures = [
+        Figure(learning_curves(curves, x_label="updates", y_label=y_label), alt, caption)
+        for curves, y_label, alt, caption in (
+            (
+                values,
+                "expected return",
                 "Returns that agents of each condition expect, over updates.",
                 "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
-            )
-        )
-    if losses:
-        what, unit = _loss(config, inputs)
-        figures.append(
-            Figure(
-                learning_curves(losses, x_label="updates", y_label=unit),
+            ),
+            (
+                losses,
+                unit,
                 "How far predicted actions are from recorded ones, over updates.",
                 f"{what}. Thin lines are seeds, the others their means.",
-            )
+            ),
         )
+        if curves
+    ]
     return Section("How they learned", figures=tuple(figures)) if figures else None
 
 
 def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
     """The loss of Decision Transformers in words, and its unit."""
-    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
-        what, unit = "Cross-entropy of actions, in nats", "nats"
-    elif config.transformer.action_loss == "gaussian":
-        what = "Negative log likelihood of each number of an action, up to a constant"
-        unit = "nats"
-    else:
-        what = "Mean square error of actions, each number of which is in [−1, 1]"
-        unit = "square error"
     critics = ", with the critics' term" if config.settings.regulariser else ""
-    return what + critics, unit
+    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
+        return f"Cross-entropy of actions, in nats{critics}", "nats"
+    if config.transformer.action_loss == "gaussian":
+        what = "Negative log likelihood of each number of an action, up to a constant"
+        return what + critics, "nats"
+    return f"Mean square error of actions, each number in [−1, 1]{critics}", "square error"
 
 
 def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:

@@ -21,11 +21,8 @@ from preferl.errors import DataError, SpaceError, require_in
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-PADDED_ACTION: Final = -10.0
-"""Stands where there is no action, as in the reference: no action of a box reaches it."""
-
-DRAWN: Final = 65_536
-"""Samples drawn from one generator, so that any of them can be drawn again."""
+PADDED_ACTION: Final = -10.0  # in place of none, as in the reference: no box reaches it
+DRAWN: Final = 65_536  # samples of one generator, so that any of them can be drawn again
 
 
 def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0) -> FloatArray:

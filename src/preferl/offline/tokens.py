@@ -1,13 +1,10 @@
 """The forward pass of a Decision Transformer, over the parameters of Hugging Face's model.
 
-Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". This
-computes the actions of `transformers`' `DecisionTransformerModel`, to rounding and in a third of
-the time. It leaves out what no action depends on: heads for states and returns, a window's last
-action, which comes after all predictions, and in the last layer every token but those that
-actions are read from.
-
-It is an engine of `preferl.registry.ENGINES`. Without its lines there, `hugging_face` beside it
-computes the same by the model's own forward.
+Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". This engine
+of `preferl.registry.ENGINES` computes the actions of `transformers`' `DecisionTransformerModel`, to
+rounding and in a third of the time. It leaves out what no action depends on: heads for states and
+returns, a window's last action, which comes after all predictions, and in the last layer every
+token but those that actions are read from. Without it, `hugging_face` calls the model's forward.
 """
 
 import math
@@ -20,8 +17,7 @@ from torch import Tensor
 from preferl.models.blocks import kept, kept_share
 from preferl.offline.learner_configs import TokenShape
 
-Parameters = Mapping[str, Tensor]
-"""Tensors by their names in Hugging Face's model."""
+Parameters = Mapping[str, Tensor]  # by their names in Hugging Face's model
 
 
 def all_actions(

@@ -27,15 +27,14 @@ from preferl.offline.learner_configs import (
     PixelEncoderConfig,
     TokenShape,
 )
-from preferl.offline.sequences import Sequences, action_size, are_pictures
+from preferl.offline.sequences import action_size, are_pictures
 from preferl.offline.transitions import observation_size
 from preferl.registry import ENGINES
 
 LEAST_SQUARE: Final = 1e-6
 """Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
 
-EVERY_ACTION: Final = "every action"
-"""The engine that equals `hugging_face.plain_actions`."""
+EVERY_ACTION: Final = "every action"  # the engine that equals `hugging_face.plain_actions`
 
 Loss = ActionLoss | Literal["choices"]
 
@@ -162,15 +161,10 @@ def regularise(
 
 @final
 class TrainedTransformer(nn.Module):
-    """The model with its pixel encoder and critics; forward is the loss.
+    """The model with its pixel encoder and critics, if any; forward is the loss.
 
-    Attributes:
-        transformer: Hugging Face's model.
-        sight: the pixel encoder, or None; it gives the saved parameters their names.
-        critics: of the regulariser, or None.
-        inputs: shape of a state, or of a picture.
-        outputs: numbers of an action.
-        metrics: of the last minibatch beside the loss.
+    `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
+    those of the last minibatch beside the loss. Attributes name saved parameters, such as `sight`.
     """
 
     def __init__(
@@ -204,9 +198,7 @@ class TrainedTransformer(nn.Module):
             n_head=config.heads,
             n_positions=3 * config.context,
             action_tanh=bounded,
-            resid_pdrop=config.dropout,
-            embd_pdrop=config.dropout,
-            attn_pdrop=config.dropout,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout),
         )
         self.critics: Critics | None = None
         if config.regulariser is not None:
@@ -260,11 +252,6 @@ class TrainedTransformer(nn.Module):
         forward = ENGINES.load(EVERY_ACTION)
         predicted: Tensor = forward(self._named, self.shape, batch, training=self.training)
         return predicted
-
-    def begin(self, data: Sequences) -> None:
-        """Take the unit of the critics' rewards from the data."""
-        if self.critics is not None:
-            self.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
     def copies(self) -> dict[str, Tensor]:
         """All parameters, on the processor: those of Hugging Face's model by its own names."""

@@ -13,8 +13,7 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, FloatArray, Observations
 
-BLOCK = 32
-"""Minibatches drawn and gathered at once: fewer calls, and little enough memory for a cache."""
+BLOCK = 32  # minibatches drawn at once: fewer calls, and little enough memory for a cache
 
 
 @final
@@ -144,17 +143,13 @@ def observation_size(space: spaces.Space[Any]) -> int:
 class ActionScale:
     """A box of actions to and from [-1, 1], the range of a tanh; unbounded ones stay.
 
-    Attributes:
-        centre: `[A]`
-        half: `[A]` half the width of the box.
-
     >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
     >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
     ([[1.0]], [[0.0]])
     """
 
-    centre: Tensor
-    half: Tensor
+    centre: Tensor  # `[A]`
+    half: Tensor  # `[A]` half the width of the box
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
@@ -183,23 +178,14 @@ class ActionScale:
 
 
 class Batch(NamedTuple):
-    """A minibatch for each agent, in the layout of its use.
+    """A minibatch for each agent, in the layout of its use."""
 
-    Attributes:
-        states: `[S, 2, B, O]` observations and those that followed.
-        pairs: `[2, S, B, O + A]` observations and actions side by side, for each of two critics.
-        actions: `[S, A, B]` in [-1, 1].
-        rewards: `[S, B]`
-        continues: `[S, B]`
-        dropout_seeds: `[S]` for the other random numbers of an update.
-    """
-
-    states: Tensor
-    pairs: Tensor
-    actions: Tensor
-    rewards: Tensor
-    continues: Tensor
-    dropout_seeds: Sequence[int]
+    states: Tensor  # `[S, 2, B, O]` observations and those that followed
+    pairs: Tensor  # `[2, S, B, O + A]` observations and actions, for each of two critics
+    actions: Tensor  # `[S, A, B]` in [-1, 1]
+    rewards: Tensor  # `[S, B]`
+    continues: Tensor  # `[S, B]`
+    dropout_seeds: Sequence[int]  # `[S]` for the other random numbers of an update
 
 
 @final
