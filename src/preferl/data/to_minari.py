@@ -4,13 +4,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from preferl._optional import require
 from preferl.data.columns import check
-from preferl.data.episodes import Episodes
+from preferl.data.episodes import Episodes, end_to_end
 from preferl.errors import DataError
-from preferl.shapes import Array, map_observations
+from preferl.shapes import Array
 
 
 def require_new_minari(name: str) -> None:
@@ -96,23 +94,15 @@ def save_minari(
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
     """One buffer per episode, as minari takes them without JAX."""
     buffer = require("minari.data_collector", extra="minari").EpisodeBuffer
-    infos = _infos(episodes.states, env)
-
-    def with_final(steps: Array, final: Array) -> Array:  # [T + 1, *obs] of one episode
-        return np.concatenate([steps[rows], final[k : k + 1]])
-
-    for k, (start, end) in enumerate(zip(episodes.starts, episodes.ends, strict=True)):
-        rows = slice(start, end)
+    for k, one in enumerate(episodes):
         yield buffer(
             id=k,
-            observations=map_observations(
-                with_final, episodes.observations, episodes.final_observations
-            ),
-            actions=np.asarray(episodes.actions[rows]),
-            rewards=np.asarray(episodes.rewards[rows]),
-            terminations=np.asarray(episodes.terminated[rows]),
-            truncations=episodes.truncated[rows],
-            infos={key: array[rows] for key, array in infos.items()},
+            observations=end_to_end("observations", [one.observations, one.final_observations]),
+            actions=one.actions,
+            rewards=one.rewards,
+            terminations=one.terminated,
+            truncations=one.truncated,
+            infos=_infos(one.states, env),
         )
 
 
@@ -122,7 +112,6 @@ def _infos(states: Array | None, env: Any) -> dict[str, Array]:
 
     if states is None:
         return {}
-    states = np.asarray(states)
     nq, nv = (env.unwrapped.model.nq, env.unwrapped.model.nv) if is_mujoco(env) else (0, 0)
     if nq + nv != states.shape[1]:  # no MuJoCo, or something is placed anew in each episode
         return {"state": states}
