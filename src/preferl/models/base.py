@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from preferl.functional.pooling import pool
 from preferl.models.encoders import VectorEncoder
 from preferl.models.spaces import Space
 from preferl.shapes import BoolArray, leaves, take
@@ -96,8 +97,7 @@ class RewardModel(nn.Module, ABC):
 class ConfiguredReward(RewardModel):
     """A reward model with a config; registered in `REWARD_MODELS`, it is saved and served.
 
-    A subclass builds its networks, judges and pools; `defaults` makes its config where none is
-    given.
+    A subclass builds its networks and judges; `defaults` makes its config where none is given.
 
     Args:
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
@@ -136,6 +136,13 @@ class ConfiguredReward(RewardModel):
     @abstractmethod
     def build(self, generator: torch.Generator) -> None:
         """Make the networks for `encoder` and `config`, with weights from `generator`."""
+
+    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
+        """Scores `[E, B]` from rewards `[E, B, L]` by the config's `pooling` and `discount`."""
+        pooling: Any = getattr(self.config, "pooling", "sum")
+        if pooling == "last":
+            return torch.where(mask[:, -1], rewards[..., -1], 0.0)
+        return pool(rewards, mask, pooling, getattr(self.config, "discount", 1.0))
 
 
 @runtime_checkable

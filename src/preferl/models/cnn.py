@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
-from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, RewardOutput
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.encoders import PictureEncoder
@@ -66,10 +65,6 @@ class CNNReward(ConfiguredReward):
             rewards = real.new_zeros(self.members, *mask.shape)
             rewards[:, mask] = real
         return RewardOutput(rewards, self.pool(rewards, mask))
-
-    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]` from rewards `[E, B, L]`."""
-        return pool(rewards, mask, self.config.pooling, self.config.discount)
 
     def _of_rows(self, rows: dict[str, Tensor]) -> Tensor:
         """Rewards `[E, R]` of pictures `[R, *obs]` and actions `[R, A]`."""

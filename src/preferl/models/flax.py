@@ -58,9 +58,8 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
         ConfigError: a model that has no counterpart, or that normalises its inputs.
     """
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
-        raise ConfigError.mismatch(
-            "normalise", expected="False, since Flax's models take inputs as they are", got=True
-        )
+        expected = "False, since Flax's models take inputs as they are"
+        raise ConfigError.mismatch("normalise", expected=expected, got=True)
     match model:
         case MLPReward(members=1):
             return dict(_mlp(model))

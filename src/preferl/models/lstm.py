@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, RewardOutput, full_windows, trace_beginnings
 from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
@@ -73,12 +72,6 @@ class LSTMReward(ConfiguredReward):
         both = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
         return self.output(self.after(both))[..., 0].float()  # type: ignore[no-any-return]
 
-    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[1, B]` from rewards `[1, B, L]`."""
-        if self.config.pooling == "last":
-            return torch.where(mask[:, -1], rewards[..., -1], 0.0)
-        return pool(rewards, mask, self.config.pooling)
-
 
 @final
 class Layers(nn.Module):
@@ -105,14 +98,9 @@ class Layers(nn.Module):
 class LSTM(nn.Module):
     """One layer of long short-term memory, with one bias per gate rather than PyTorch's two.
 
-    Two biases that are only ever added would learn twice as fast as the original's one.
-
-    Kernels are LeCun normal, recurrent ones orthogonal for each gate, biases zero.
-
-    Attributes:
-        input: `[4 * units, units]` weights of the input, for the gates i, f, g and o in turn.
-        recurrent: `[4 * units, units]` weights of the last output, likewise.
-        bias: `[4 * units]`
+    Two biases that are only ever added would learn twice as fast as the original's one. Weights
+    `[4 * units, units]` are for the gates i, f, g and o in turn: LeCun normal those of the input,
+    orthogonal for each gate those of the last output. Biases are zero.
     """
 
     def __init__(self, units: int, generator: torch.Generator) -> None:

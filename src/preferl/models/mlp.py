@@ -7,7 +7,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-from preferl.functional.pooling import pool
 from preferl.models.base import ConfiguredReward, LastRewards, RewardOutput
 from preferl.models.blocks import Perceptrons
 from preferl.models.configs import MLPRewardConfig
@@ -50,10 +49,6 @@ class MLPReward(ConfiguredReward):
     def last_rewards(self) -> LastRewards:
         """Compute rewards of last steps alone: enough for a few environments at each step."""
         return partial(_last, self.networks, self.networks.layers(), self.config.bounded)
-
-    def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]` from rewards `[E, B, L]`."""
-        return pool(rewards, mask, self.config.pooling, self.config.discount)
 
 
 def _last(

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from preferl.errors import ModelError
-from preferl.functional.pooling import pool
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
 from preferl.models.base import (
     ConfiguredReward,
@@ -96,9 +95,7 @@ class PreferenceTransformer(ConfiguredReward):
         rewards = weighed = self.reward(hidden)  # [B, L]
         if self.config.head == "preference":
             weighed = (self._preference(hidden, mask) * rewards[:, None]).sum(-1)
-        if self.config.pooling == "last":
-            return RewardOutput(rewards[None], torch.where(mask[:, -1], weighed[None, :, -1], 0.0))
-        return RewardOutput(rewards[None], pool(weighed[None], mask, self.config.pooling))
+        return RewardOutput(rewards[None], super().pool(weighed[None], mask))
 
     def reward(self, hidden: Tensor) -> Tensor:
         """Rewards `[...]` of normalised states `[..., W]` after the last block."""

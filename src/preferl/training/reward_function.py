@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from preferl.configs import to_json
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
@@ -262,11 +263,7 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
         expected = "mean or lower_bound(k)"
         fix = "Save the model with save_reward_model and combine its members in code."
         raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
-    scale = scaler and {
-        "mean": scaler.mean.tolist(),
-        "deviation": scaler.deviation.tolist(),
-        "target": scaler.target,
-    }
+    scale = None if scaler is None else to_json(scaler)
     about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
     with saving_reward_model(path, reward.model) as draft:
         (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
