@@ -294,8 +294,8 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     if len(names) != len(segments) or cut.shape != (len(segments), 3):
         raise DataError.mismatch(f"{path}", expected="a name and a cut per clip", got=len(names))
     is_known = (cut >= 0).all(axis=1)
-    for origin, chosen in ((cut, is_known), (None, ~is_known)):
-        clips, rows = replace(segments, origin=origin), np.flatnonzero(chosen)
+    for origin, mask in ((cut, is_known), (None, ~is_known)):
+        clips, rows = replace(segments, origin=origin), np.flatnonzero(mask)
         for start in range(0, len(rows), CLIPS_AT_ONCE):
             some = rows[start : start + CLIPS_AT_ONCE]
             if clip_ids(clips.select(some)) != names[some].tolist():
