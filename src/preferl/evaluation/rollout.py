@@ -244,13 +244,7 @@ def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
 def make_task_env(env_id: str, **options: Any) -> Environment:
     """The environment of an id as the scores of its task are defined.
 
-    Args:
-        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`).
-        **options: passed to `gymnasium.make`, such as `render_mode`.
-
-    Raises:
-        ConfigError: no such environment; the message lists ids that look alike.
-        MissingExtraError: the package that has it is not installed.
+    It takes and raises what `preferl.simulators.make_registered` takes and raises.
 
     >>> make_task_env("Pendulum-v1").spec.max_episode_steps
     200

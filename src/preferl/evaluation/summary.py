@@ -12,15 +12,7 @@ import torch
 
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
-from preferl.evaluation.plots import (
-    Curve,
-    Share,
-    accuracy_bars,
-    calibration_diagram,
-    episode_returns,
-    learning_curves,
-    reward_over_clip,
-)
+from preferl.evaluation import plots
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.report import Fact, Figure, Report, ReportTable, Section, Video
 from preferl.evaluation.reward_report import RewardReport
@@ -40,7 +32,7 @@ def run_report(
     taught: str,
     reward: RewardReport,
     controls: Mapping[str, RewardReport] | None = None,
-    curves: Sequence[Curve] = (),
+    curves: Sequence[plots.Curve] = (),
     clips: Sequence[Video] = (),
     reward_figures: Sequence[Figure] = (),
     lead: str = "",
@@ -102,7 +94,7 @@ def reward_figure(reward: RewardFunction, episode: Episodes, alt: str, caption: 
     """Draw the scaled learned reward of each step of a single episode beside the true one."""
     rewards = reward.member_rewards(episode)
     scaled = rewards if reward.scaler is None else reward.scaler(rewards)
-    return Figure(reward_over_clip(scaled, episode.rewards), alt, caption)
+    return Figure(plots.reward_over_clip(scaled, episode.rewards), alt, caption)
 
 
 def accuracy_figure(
@@ -110,11 +102,11 @@ def accuracy_figure(
 ) -> Figure:
     """Draw the accuracy of a reward on several answers over the epochs of its fit, where known."""
     curves = [
-        Curve(label, np.arange(1, len(values) + 1), np.array(values, float))
+        plots.Curve(label, np.arange(1, len(values) + 1), np.array(values, float))
         for label, values in accuracies.items()
         if np.isfinite(np.array(values, float)).any()
     ]
-    return Figure(learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
+    return Figure(plots.learning_curves(curves, x_label="epoch", y_label="accuracy"), alt, caption)
 
 
 def rewards_table(
@@ -145,7 +137,7 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
     means = ", ".join(f"{name} {number(report.mean)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
-        episode_returns(returns, emphasis=taught),
+        plots.episode_returns(returns, emphasis=taught),
         f"Returns of single episodes by policy. Means: {means}.",
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
     )
@@ -154,11 +146,11 @@ def _behaviour(policies: Mapping[str, PolicyReport], taught: str) -> Section:
     return Section("What the policy earns", text, tables=(table,), figures=(drawing,))
 
 
-def _learning(references: Mapping[str, float], curves: Sequence[Curve]) -> Section:
+def _learning(references: Mapping[str, float], curves: Sequence[plots.Curve]) -> Section:
     names = " and ".join(curve.label for curve in curves)
     lines = ", ".join(f"{name} at {number(height)}" for name, height in references.items())
     drawing = Figure(
-        learning_curves(curves, references=references),
+        plots.learning_curves(curves, references=references),
         f"Return over environment steps of {names}; dashed lines: {lines or 'none'}.",
         "Return while learning; dashed lines are the other policies' means.",
     )
@@ -189,7 +181,7 @@ def _reward(reports: Mapping[str, RewardReport], figures: Sequence[Figure]) -> S
 
 def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
     shares = [
-        Share(name, report.accuracy, report.interval)
+        plots.Share(name, report.accuracy, report.interval)
         for name, report in reports.items()
         if report.accuracy is not None
     ]
@@ -199,14 +191,14 @@ def _reward_figures(reports: Mapping[str, RewardReport]) -> tuple[Figure, ...]:
     calibration = reports["learned"].calibration
     return (
         Figure(
-            accuracy_bars(shares),
+            plots.accuracy_bars(shares),
             f"Accuracy: {accuracies}.",
             "Share of held-out answers on the side the reward expects, with 95 % intervals; the "
             "dashed line is chance.",
             half=True,
         ),
         Figure(
-            calibration_diagram(calibration),
+            plots.calibration_diagram(calibration),
             f"Observed against predicted preference in {len(calibration.count)} groups; expected "
             f"calibration error {decimal(calibration.error)}.",
             "Predicted against observed preference; on the dashed line probabilities come true. "

@@ -25,19 +25,7 @@ from preferl.data.arrays import (
 )
 from preferl.errors import DataError, FeedbackError
 from preferl.shapes import FloatArray, IntArray
-from preferl.store.answer_table import (
-    COLUMNS,
-    EXPORTED_AS,
-    OF_ANSWER,
-    add_answers,
-    known_answers,
-    people_named,
-    queries_of,
-    query_name,
-    read_answers,
-    recount,
-    timestamp,
-)
+from preferl.store import answer_table as table
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids
 from preferl.store.combine import CombineMethod
 from preferl.store.feedback import StoredFeedback
@@ -83,7 +71,10 @@ def export_answers(
     project = store.projects.get(project_id)
     origin = _origins(store, project_id)
     count = 0
-    with writing_table(Path(path), COLUMNS, format) as write, store.database.read() as session:
+    with (
+        writing_table(Path(path), table.COLUMNS, format) as write,
+        store.database.read() as session,
+    ):
         found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in found.partitions():
@@ -124,12 +115,12 @@ def _row(
     """The cells of an answer, in the order of `COLUMNS`."""
     first, first_row, second, second_row, counts = place
     clips = query.first_clip, query.second_clip
-    detail = {k: v for k, v in (query.detail or {}).items() if k != EXPORTED_AS}
-    again = None if original is None else query_name(project, original.id, original.detail)
+    detail = {k: v for k, v in (query.detail or {}).items() if k != table.EXPORTED_AS}
+    again = None if original is None else table.query_name(project, original.id, original.detail)
     score = query.score if query.score is not None and isfinite(query.score) else None
     return (
         project.slug,
-        query_name(project, query.id, query.detail),
+        table.query_name(project, query.id, query.detail),
         query.purpose,
         *clips,
         *(origin(first, first_row) or (None, None))[:2],
@@ -138,7 +129,7 @@ def _row(
         *(answer.kind, answer.preference, answer.strength, bool(counts), answer.swapped),
         *(clips[::-1] if answer.swapped else clips),
         answer.response_ms,
-        *(timestamp(answer.granted_at), timestamp(answer.answered_at)),
+        *(table.timestamp(answer.granted_at), table.timestamp(answer.answered_at)),
         *(answer.granted_at, answer.answered_at, answer.key),
         _sorted(answer.detail),
         *(again, query.known, query.quorum, query.priority),
@@ -210,29 +201,29 @@ def import_answers(
     """
     project = store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
-    rows = list(read_answers(Path(path), format, owner=owner, without_same=without_same))
+    rows = list(table.read_answers(Path(path), format, owner=owner, without_same=without_same))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:
-        held = known_answers(session, [row["key"] for _, row in rows])
+        held = table.known_answers(session, [row["key"] for _, row in rows])
         for where, row in rows:
             if held.get(row["key"], (project_id, row["kind"])) != (project_id, row["kind"]):
                 expected = "a key of its own, or the answer that has it in this project"
                 raise wrong_cell(where, "key", expected, row["key"])
         new = [(where, row) for where, row in rows if row["key"] not in held]
-        queries = queries_of(session, project, new)
-        people = people_named(session, project_id, (row["annotator"] for _, row in new))
+        queries = table.queries_of(session, project, new)
+        people = table.people_named(session, project_id, (row["annotator"] for _, row in new))
         answers = [
             {
                 "project_id": project_id,
                 "query_id": queries[row["query"]],
                 "annotator_id": people[row["annotator"]],
             }
-            | {name: row[name] for name in OF_ANSWER}
+            | {name: row[name] for name in table.OF_ANSWER}
             for _, row in new
         ]
-        add_answers(session, answers)
-        recount(session, (answer["query_id"] for answer in answers))
+        table.add_answers(session, answers)
+        table.recount(session, (answer["query_id"] for answer in answers))
     return ImportedAnswers(len(new), len(rows) - len(new))
 
 
@@ -303,8 +294,8 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     if len(names) != len(segments) or cut.shape != (len(segments), 3):
         raise DataError.mismatch(f"{path}", expected="a name and a cut per clip", got=len(names))
     is_known = (cut >= 0).all(axis=1)
-    for origin, chosen in ((cut, is_known), (None, ~is_known)):
-        clips, rows = replace(segments, origin=origin), np.flatnonzero(chosen)
+    for origin, mask in ((cut, is_known), (None, ~is_known)):
+        clips, rows = replace(segments, origin=origin), np.flatnonzero(mask)
         for start in range(0, len(rows), CLIPS_AT_ONCE):
             some = rows[start : start + CLIPS_AT_ONCE]
             if clip_ids(clips.select(some)) != names[some].tolist():
