@@ -159,8 +159,7 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 def restore_agent(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
     """Restore the state of an algorithm that was built in the same way.
 
-    Raises:
-        CheckpointError: it was built otherwise; it is then neither the one nor the other.
+    One built otherwise raises `CheckpointError`, and is then neither the one nor the other.
     """
     try:
         own = algorithm.get_parameters()

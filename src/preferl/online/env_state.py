@@ -82,10 +82,8 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     """Restore the state of an environment that was built in the same way.
 
     With problems, only generators, the layers of this library and statistics that the agent has
-    learned with are restored: half of a state is worse than none.
-
-    Raises:
-        CheckpointError: it was built otherwise.
+    learned with are restored: half of a state is worse than none. One that was built otherwise
+    raises `CheckpointError`.
     """
     here, there = list(layers(env)), state["layers"]
     names = [type(layer).__name__ for layer in here]

@@ -167,8 +167,7 @@ class FeedbackCore:
     def settle(self) -> FloatArray:
         """`[T, V]` learned rewards of the vector steps since `defer`; give them at once from now.
 
-        Raises:
-            DataError: the reward gave NaN or infinite numbers.
+        Rewards that are NaN or infinite raise `DataError`.
         """
         self.returns[:] = self._returns()
         return self.computer.settle()

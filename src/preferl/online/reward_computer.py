@@ -92,9 +92,7 @@ def for_spaces(
 ) -> WindowReward:
     """A reward for these spaces: one made for them, a control, or a plain function of steps.
 
-    Raises:
-        ModelError: something that cannot be called.
-        SpaceError: a reward that was made for others.
+    One made for others raises `SpaceError`; what cannot be called, `ModelError`.
     """
     if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
@@ -117,9 +115,7 @@ def transformed_space(
 ) -> spaces.Space[Any]:
     """The space after a transform, as `given` by whoever wrote it and checked on examples.
 
-    Raises:
-        ConfigError: one of the two without the other.
-        SpaceError: the transform gives something else than the space that was named.
+    One of the two alone raises `ConfigError`; a transform that gives something else, `SpaceError`.
     """
     if transform is None and given is None:
         return space

@@ -71,7 +71,7 @@ class FolderLock:
             "host": socket.gethostname(),
             "boot": boot_id(),
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": " ".join([program, *words]),
+            "command": " ".join([program, *words]).strip(),
         }
         self._write(json.dumps(holder))
 
