@@ -194,11 +194,9 @@ class SB3Learner:
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: Reward | None) -> None:
-        """Go on from the snapshot of a learner that was built in the same way.
+        """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        Args:
-            snapshot: of that one.
-            reward: the one that it had; its replay buffer was relabelled by it already.
+        Its replay buffer was relabelled by that already.
 
         Raises:
             CheckpointError: it was built otherwise.
