@@ -66,11 +66,9 @@ def train_expert(
     """Train in slices; after each, a policy, its evaluation and the episodes are kept in a folder.
 
     What is there of an interrupted training goes on from the last slice, see `resume_run`. With
-    `states`, episodes hold what it takes to draw a moment again.
-
-    Returns:
-        The checkpoints, to the planned number of steps or the first that is as good as wanted, and
-        the episodes that ended meanwhile, in their order; None without any.
+    `states`, episodes hold what it takes to draw a moment again. Returns the checkpoints, to the
+    planned number of steps or the first that is as good as wanted, and the episodes that ended
+    meanwhile, in their order; None without any.
     """
     kept, wanted = folder.path("training"), config.target_return
     usual = 1 if isinstance(algorithm_for(config), SACConfig) else 8

@@ -156,11 +156,7 @@ class SB3Learner:
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, rounded up to whole vector steps; learn nothing.
 
-        Returns:
-            All episodes of this call; the last ones are cut, since environments are reset next.
-
-        Raises:
-            ConfigError: less than no steps.
+        All episodes of the call are returned; the last are cut, since environments are reset next.
         """
         with self._asking(steps):
             self._explore(steps)
