@@ -73,12 +73,11 @@ class SB3Learner:
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
-    Attributes:
-        algorithm: the algorithm; save it, log with it, or evaluate it as usual.
-        env: records with the environments' own rewards, and gives the learned one.
+    Its `env` records with the environments' own rewards, and gives the learned one.
 
     Args:
-        algorithm: on- or off-policy, with its environment set.
+        algorithm: on- or off-policy, with its environment set; save it, log with it, or evaluate it
+            as usual.
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then and nothing is learned. .05 shows a few unusual clips per round.
