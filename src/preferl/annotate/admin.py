@@ -209,9 +209,9 @@ def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]
     rows = []
     for person in store.people.all(project_id):
         row = described.get(person.name, {"answers": 0, "reasons": []})
-        # As the page writes all percentages, with a space.
-        why = [REASONS[reason].format_map(row).replace("%", " %") for reason in row["reasons"]]
+        words = [REASONS.get(reason, reason).format_map(row) for reason in row["reasons"]]
         times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
+        why = [each.replace("%", " %") for each in words]  # as the page writes percentages
         rows.append({**row, **times, "who": person, "why": why})
     return rows
 

@@ -97,7 +97,7 @@ async function show(question) {
     player.show(pair, { seen: seen.has(pairOf(question)) });
     byId('pair').setAttribute('aria-busy', 'false');
     byId('pair').classList.remove('fresh');
-    announce();
+    announcePair();
     if (!calm.matches && !dialogs.open) player.play();
     await Promise.all(pair.map((each) => each.whole));
     if (shown === question) player.draw();
@@ -122,7 +122,7 @@ function later(question) {
   }, 1500);
 }
 
-function announce() {
+function announcePair() {
   const number = panel.mine + 1;
   byId('number').textContent = byId('count').textContent = `Pair ${number.toLocaleString()}`;
   const how = calm.matches ? 'Press space to play, or comma and full stop to step.' : 'Playing.';
