@@ -80,8 +80,8 @@ class Recorder:
                     for number, now in disk.now.items()
                 }
                 for kept in range(lasting, len(names)):
-                    told = f"before {at}, {kept} of {len(names) - 1} names, {loss}"
-                    yield told, Disk(names[kept], left), known
+                    state = f"before {at}, {kept} of {len(names) - 1} names, {loss}"
+                    yield state, Disk(names[kept], left), known
                 if disk.now == disk.synced:
                     break  # the disk holds all of it
             kind, *what = operation
@@ -223,7 +223,7 @@ def after_every_loss(
     """
     seen: set[tuple[Any, ...]] = set()
     count = 0
-    for count, (told, disk, known) in enumerate(recorder.states(), start=1):  # noqa: B007
+    for count, (state, disk, known) in enumerate(recorder.states(), start=1):  # noqa: B007
         content = {
             name: None if number is None else disk.now.get(number)
             for name, number in disk.names.items()
@@ -238,7 +238,7 @@ def after_every_loss(
         try:
             found = read(place)
         except Exception as error:
-            raise AssertionError(f"{told}: {error}") from error
-        assert known <= found <= last, f"{told}: {known} was known to be there, {found} is"
+            raise AssertionError(f"{state}: {error}") from error
+        assert known <= found <= last, f"{state}: {known} was known to be there, {found} is"
         shutil.rmtree(place)
     return count

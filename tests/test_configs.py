@@ -136,9 +136,9 @@ def test_only_fields_for_functions_look_names_up() -> None:
 
 
 def test_lambdas_have_no_name_that_is_found() -> None:
-    told = to_json(Fit(1, reader=lambda path: path))
+    written = to_json(Fit(1, reader=lambda path: path))
     with pytest.raises(ConfigError, match="reader"):
-        from_json(Fit, told)
+        from_json(Fit, written)
 
 
 def test_what_json_cannot_hold_is_refused() -> None:

@@ -84,22 +84,22 @@ def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, k
     learner = SB3Learner(
         algorithm(kind), total_steps=300, exploration_fraction=0.2, rng=np.random.default_rng(0)
     )
-    outside = EpisodeRecorder(learner.env)  # sees what is paid, through resets
+    outside = EpisodeRecorder(learner.env)  # sees the rewards, through resets
     learner.algorithm.set_env(outside)
     for version in range(2):
         reward = RewardFunction(model)
         reward = reward.scaled(make_episodes(np.random.default_rng(version), [50]))
         learner.set_reward(reward)
-        lived, paid = learner.learn(150), outside.take()
-        assert paid is not None
-        np.testing.assert_array_equal(lived.observations, paid.observations)
-        np.testing.assert_array_equal(lived.lengths, paid.lengths)
-        assert len(lived) > 5
-        np.testing.assert_allclose(relabel(lived, reward).rewards, paid.rewards, atol=1e-5)
+        rollout, seen = learner.learn(150), outside.take()
+        assert seen is not None
+        np.testing.assert_array_equal(rollout.observations, seen.observations)
+        np.testing.assert_array_equal(rollout.lengths, seen.lengths)
+        assert len(rollout) > 5
+        np.testing.assert_allclose(relabel(rollout, reward).rewards, seen.rewards, atol=1e-5)
         np.testing.assert_allclose(
-            lived.rewards, linear_reward(lived.observations, lived.actions), atol=1e-5
+            rollout.rewards, linear_reward(rollout.observations, rollout.actions), atol=1e-5
         )
-        outside.reset()  # so that no episode is paid by two versions
+        outside.reset()  # so that no episode has rewards of two versions
         outside.take()
         learner.env.take()
         learner.algorithm._last_obs = None

@@ -60,16 +60,16 @@ def old_reward(folder: Path) -> Path:
     return folder
 
 
-def paid(reward) -> list[float]:
+def rewards_of(reward) -> list[float]:
     seen = np.array([[[0.5, 1.0]], [[-0.5, 0.0]]], np.float32)
     return reward(seen, np.array([[1], [0]]), np.ones((2, 1), bool)).tolist()
 
 
-PAID = [(2 + 4 - 1) / 2, (-1 - 1) / 2]
+REWARDS = [(2 + 4 - 1) / 2, (-1 - 1) / 2]
 
 
 def test_a_saved_reward_pays_what_it_paid(tmp_path):
-    assert paid(load_reward(old_reward(tmp_path / "reward"))) == PAID
+    assert rewards_of(load_reward(old_reward(tmp_path / "reward"))) == REWARDS
 
 
 def test_a_published_reward_is_whole_by_bytes_and_digests(tmp_path):
@@ -77,7 +77,7 @@ def test_a_published_reward_is_whole_by_bytes_and_digests(tmp_path):
     files = {f.name: [f.stat().st_size, digest(f)] for f in folder.iterdir()}
     write_json(folder / "version.json", {"version": 3, "metrics": {"of": 9}, "files": files})
     found = read_version(tmp_path, *versions(tmp_path))
-    assert (found.number, found.metrics, paid(found.reward)) == (3, {"of": 9}, PAID)
+    assert (found.number, found.metrics, rewards_of(found.reward)) == (3, {"of": 9}, REWARDS)
     (folder / "reward.json").write_text("{}", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"another reward\.json than was written"):
         read_version(tmp_path, 3)
@@ -100,7 +100,7 @@ def test_a_checkpoint_is_whole_by_digests(tmp_path):
     found = read_checkpoint(tmp_path, run={"agent": "PPO"})
     assert (found.steps, found.state["pair"]) == (40, (1, np.inf))
     assert found.state["rows"].tolist() == [0, 1, 2]
-    assert paid(found.state["reward"]) == PAID
+    assert rewards_of(found.state["reward"]) == REWARDS
 
 
 def test_a_policy_acts_as_it_did(tmp_path):

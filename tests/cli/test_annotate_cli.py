@@ -73,10 +73,10 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "24 of 24 wanted" in out
     assert "Bob" in out
-    told = json.loads((tmp_path / "r.json").read_text())
-    assert told["agreement"]["raw"] == 1.0
-    assert told["progress"]["answered"] == 24
-    assert [person["name"] for person in told["people"]] == ["Ann", "Bob"]
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["agreement"]["raw"] == 1.0
+    assert report["progress"]["answered"] == 24
+    assert [person["name"] for person in report["people"]] == ["Ann", "Bob"]
     fit = ("--out", tmp_path / "reward", "--epochs", 2, "--hidden", 8, "--combine", "majority")
     assert run("reward", "fit", *labels, *fit) == 0
     assert (tmp_path / "reward/report.html").is_file()
@@ -134,23 +134,23 @@ def test_informative_pairs_come_from_a_reward(labels, recorded, tmp_path, capsys
     chosen = ("--sampler", "informative", "--reward", tmp_path / "reward")
     assert run("annotate", "create", "--run", recorded, *labels, *more, *chosen) == 0
     assert run("annotate", "report", *labels) == 1
-    said = capsys.readouterr()
-    assert f"annotate serve --store {labels[1]} --project second" in said.out.replace("\n", "")
-    assert "one of labels, second, got none named. Name it" in said.err
+    printed = capsys.readouterr()
+    assert f"annotate serve --store {labels[1]} --project second" in printed.out.replace("\n", "")
+    assert "one of labels, second, got none named. Name it" in printed.err
 
 
 def test_invitations(labels, capsys):
     capsys.readouterr()
     assert run("annotate", "invite", "Zoë", *labels, "--public-url", "https://example.org/") == 0
-    said = capsys.readouterr().out
-    link = said.split()[-1]
+    printed = capsys.readouterr().out
+    link = printed.split()[-1]
     assert link.startswith("https://example.org/join/")
-    assert "this machine" not in said
+    assert "this machine" not in printed
     with Store.open(labels[1]) as store:
         assert store.people.by_secret(link.rpartition("/")[2]).name == "Zoë"
     assert run("annotate", "invite", " Zoë ", *labels, "--role", "spectator") == 0
-    told, _, *more = capsys.readouterr().out.splitlines()
-    assert told.startswith("Zoë (spectator) looks on here")
+    first, _, *more = capsys.readouterr().out.splitlines()
+    assert first.startswith("Zoë (spectator) looks on here")
     assert more[0] == "The link that Zoë had before has ended."
     assert more[1].startswith("It opens on this machine only.")
     assert run("annotate", "invite", *labels) == 2
@@ -167,18 +167,18 @@ def test_invitations_lead_to_where_the_page_is_served(labels, capsys):
         store.events.add(project.id, "served", detail={"url": "http://of.another.kind"})
     capsys.readouterr()
     assert run("annotate", "invite", "Ann", *labels) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines()[1].startswith("http://localhost:9000/join/")
-    assert "not served yet" not in said
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[1].startswith("http://localhost:9000/join/")
+    assert "not served yet" not in printed
 
 
 def test_links_that_expire_open_once_or_no_more(labels, capsys):
     capsys.readouterr()
     assert run("annotate", "invite", "Ann", *labels, "--expires", "48", "--once") == 0
-    said = capsys.readouterr().out
-    assert "It opens once within 48 hours." in said
-    assert "The page was not served yet" in said
-    secret = said.splitlines()[1].rpartition("/")[2]
+    printed = capsys.readouterr().out
+    assert "It opens once within 48 hours." in printed
+    assert "The page was not served yet" in printed
+    secret = printed.splitlines()[1].rpartition("/")[2]
     with Store.open(labels[1]) as store:
         person = store.people.by_secret(secret)
         assert person.link_uses == 1
@@ -196,13 +196,13 @@ def test_links_that_expire_open_once_or_no_more(labels, capsys):
 def test_a_table_of_choices(labels, recorded, tmp_path, capsys):
     row = {"chosen": {"episode": 0, "start": 2}, "rejected": {"episode": 1, "start": 3}}
     (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
-    told = ("--demonstrations", recorded / "episodes", "--length", 10, "--name", "Pilot")
-    assert run("annotate", "import", tmp_path / "a.jsonl", *labels, *told) == 0
+    options = ("--demonstrations", recorded / "episodes", "--length", 10, "--name", "Pilot")
+    assert run("annotate", "import", tmp_path / "a.jsonl", *labels, *options) == 0
     assert "1 answers by Pilot" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("create",), "expected one of --demonstrations, --dataset, --run, got none"),
         (("create", "--run", "EPISODES"), "--env ID"),
@@ -217,12 +217,12 @@ def test_a_table_of_choices(labels, recorded, tmp_path, capsys):
         (("serve", "--no-browser"), "Make one with"),
     ],
 )
-def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, said):
+def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, expected):
     monkeypatch.chdir(tmp_path)
-    told = [recorded if word == "EPISODES" else word for word in words]
-    assert run("annotate", *told) == 1
+    typed = [recorded if word == "EPISODES" else word for word in words]
+    assert run("annotate", *typed) == 1
     error = capsys.readouterr().err
-    assert said in error
+    assert expected in error
     assert "Traceback" not in error
     assert not (tmp_path / "runs/labels/labels.db").exists()
 
@@ -240,8 +240,8 @@ def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episod
 
 
 def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):
-    told = ("--run", recorded, "--env", "Elsewhere-v1", "--length", 10, "--queries", 2)
-    assert run("annotate", "create", *told, "--elsewhere", "--store", tmp_path / "far") == 0
+    options = ("--run", recorded, "--env", "Elsewhere-v1", "--length", 10, "--queries", 2)
+    assert run("annotate", "create", *options, "--elsewhere", "--store", tmp_path / "far") == 0
     assert run("annotate", "render", "--store", tmp_path / "far", "--once") == 0
     assert "0 clips drawn, 4 could not be." in capsys.readouterr().out
 
@@ -255,18 +255,18 @@ def test_reward_fit_needs_one_source(capsys):
 
 def test_serving_draws_beside_it(labels, monkeypatch, capsys):
     serving = import_module("preferl.annotate.serve")
-    told = {}
+    served = {}
 
     def serve(store, project, settings, **more):
-        told.update(project=project.slug, port=settings.port, **more)
+        served.update(project=project.slug, port=settings.port, **more)
 
     monkeypatch.setattr(serving, "serve", serve)
     assert run("annotate", "serve", *labels, "--port", 0, "--no-browser") == 0
-    assert (told["project"], told["port"], told["open_browser"]) == ("labels", 0, False)
+    assert (served["project"], served["port"], served["open_browser"]) == ("labels", 0, False)
     assert capsys.readouterr().out.startswith("Starting the page ...")
-    assert told["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
+    assert served["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
     assert run("annotate", "serve", *labels, "--no-render") == 0
-    assert told["render"] == ()
+    assert served["render"] == ()
 
 
 def test_episodes_of_an_offline_run(recorded, tmp_path):

@@ -1,4 +1,4 @@
-"""`preferl data record`: a data set from a command, and what it says of it."""
+"""`preferl data record`: a data set from a command, and what it prints."""
 
 import gymnasium
 import numpy as np
@@ -22,10 +22,10 @@ def test_the_table_and_the_folder(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["data", "record", "--env", "Pendulum-v1", "--mix", "random:2", "--out", str(out)])
     assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert "recording random ..." in said
-    assert f"Episodes: {out / 'episodes'}" in said
-    assert "random" in said
+    printed = capsys.readouterr().out
+    assert "recording random ..." in printed
+    assert f"Episodes: {out / 'episodes'}" in printed
+    assert "random" in printed
     run_inspect(InspectConfig(str(out / "episodes")))
     assert "float64 [2]" in capsys.readouterr().out  # states
 

@@ -1,4 +1,4 @@
-"""Modules in the current folder run only if a person types their names, whatever data say."""
+"""Modules in the current folder run only if a person types their names, whatever data name."""
 
 import re
 import signal
@@ -97,9 +97,9 @@ def test_what_draws_clips_imports_no_module_that_only_a_database_names(with_proj
     done = with_project.preferl(*command)
     assert done.returncode == 0, done.stderr
     assert with_project.ran() == []
-    said = " ".join(done.stderr.split())
-    assert "'evilmod:X-v0', which the `frames` of project door names" in said
-    assert "--trust evilmod" in said
+    printed = " ".join(done.stderr.split())
+    assert "'evilmod:X-v0', which the `frames` of project door names" in printed
+    assert "--trust evilmod" in printed
     done = with_project.preferl(*command, "--trust", "other", "--trust", "evilmod")
     assert "2 clips drawn." in done.stdout, done.stderr
     assert with_project.ran() == ["evilmod"], "nothing in the folder hides what is installed"
@@ -180,10 +180,10 @@ def test_the_launcher_hands_on_what_is_trusted(with_project, monkeypatch, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("trust", [(), ("evilmod",)], ids=["untrusted", "trusted"])
 def test_what_the_launcher_starts(with_project, trust, tmp_path):
-    told = []
+    lines = []
     options = ("--port", "0")
     with supervise.launch(
-        "labels", "door", tmp_path / "rewards", page_options=options, trust=trust, say=told.append
+        "labels", "door", tmp_path / "rewards", page_options=options, trust=trust, say=lines.append
     ):
         log = tmp_path / "rewards" / "logs" / "page.log"
         for _ in range(600):
