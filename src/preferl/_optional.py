@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from preferl import aliases
 from preferl.errors import MissingExtraError
 
 
@@ -43,6 +44,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     }
 
     def find(name: str) -> Any:
+        if former := aliases.NAMES.get(package, {}).get(name):
+            aliases.warn(f"{package}.{name}", f"{package}.{former}")
+            name = former
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(home[name]), name)

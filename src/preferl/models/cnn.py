@@ -24,6 +24,7 @@ class CNNReward(ConfiguredReward):
     """`r(o)` of pictures, or `r(o, a)`, by `E` convolutional networks.
 
     >>> import numpy as np
+    >>> from gymnasium import spaces
     >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
     >>> model = CNNReward(frames, spaces.Discrete(6), CNNRewardConfig(members=3), seed=0)
     >>> output = model(torch.zeros(2, 5, 84, 84, 4, dtype=torch.uint8),

@@ -55,6 +55,7 @@ class MLPRewardConfig:
     def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least.
 
+        >>> from gymnasium import spaces
         >>> box = spaces.Box(-1, 1, (3,))
         >>> MLPRewardConfig(hidden=(10, 10), members=2).least_numbers(box, box)
         340

@@ -1,0 +1,84 @@
+"""Former names of public things: they work for one release, and warn.
+
+Settings of configurations have a table of their own, `preferl.configs.RENAMED`, because files and
+command lines hold them.
+"""
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+Thing = TypeVar("Thing", bound=Callable[..., Any])
+
+NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "preferl.evaluation": {"PaidPolicy": "ReturnConditionedPolicy"},
+    "preferl.feedback": {"Turn": "PlannedIteration"},
+    "preferl.offline": {"SightConfig": "PixelEncoderConfig"},
+    "preferl.online": {
+        "Handover": "QueryWorker",
+        "HandoverCounts": "QueryCounts",
+        "JudgeConfig": "EvaluationConfig",
+        "Reward": "WindowReward",
+        "TurnReport": "IterationReport",
+    },
+    "preferl.store": {"Recorded": "RecordedAnswer"},
+}
+"""By package: former name to the present one."""
+
+MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "DecisionTransformerPolicy": {"asking": "with_target", "paid_by": "with_reward"},
+    "FeedbackVecEnv": {"pay": "set_reward", "paying": "reward_source"},
+    "FeedbackVectorEnv": {"paying": "reward_source"},
+    "HumanPreferencesEnvWrapper": {"paying": "reward_source"},
+    "SB3Learner": {"pay": "set_reward"},
+    "Store": {"live": "reports"},
+}
+"""By class: former methods and attributes to the present ones."""
+
+KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "FeedbackCallback": {"pay": "compute_rewards"},
+    "launch": {"say": "on_message"},
+    "learn_from_preferences": {"on_turn": "on_iteration"},
+    "plan": {"questions": "queries", "turns": "iterations"},
+    "serve": {"say": "on_message"},
+}
+"""By function or class: former keywords to the present ones."""
+
+
+def warn(former: str, present: str, level: int = 3) -> None:
+    """Warn the caller's caller of a former name."""
+    message = f"{former} is {present} now; the former name goes with the next release."
+    warnings.warn(message, DeprecationWarning, stacklevel=level)
+
+
+def accepts_former_names(thing: Thing) -> Thing:
+    """Let a class or function of the tables be used by its former members and keywords."""
+    name = thing.__name__
+    for former, present in MEMBERS.get(name, {}).items():
+        setattr(thing, former, _forwards(name, former, present))
+    keywords = KEYWORDS.get(name)
+    if keywords is None:
+        return thing
+    called: Any = thing.__init__ if inspect.isclass(thing) else thing
+
+    @functools.wraps(called)
+    def call(*given: Any, **named: Any) -> Any:
+        for former in keywords.keys() & named.keys():
+            warn(f"{name}({former}=)", f"{name}({keywords[former]}=)")
+            named[keywords[former]] = named.pop(former)
+        return called(*given, **named)
+
+    if not inspect.isclass(thing):
+        return call  # type: ignore[return-value]  # of the same signature
+    thing.__init__ = call  # type: ignore[misc]
+    return thing
+
+
+def _forwards(owner: str, former: str, present: str) -> property:
+    def find(self: Any) -> Any:
+        warn(f"{owner}.{former}", f"{owner}.{present}")
+        return getattr(self, present)
+
+    return property(find, doc=f"Former name of `{present}`.")
