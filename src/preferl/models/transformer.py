@@ -73,11 +73,8 @@ class PreferenceTransformer(ConfiguredReward):
         table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
         self.time_embed = nn.Embedding.from_pretrained(table / math.sqrt(width), freeze=False)
         self.input_norm = nn.LayerNorm(width)
-        settings: Any = {"activation": config.activation, "dropout": config.dropout}
-        self.blocks: Any = nn.ModuleList(
-            Block(width, config.heads, **settings, generator=generator)
-            for _ in range(config.layers)
-        )
+        blocks = (Block(config, generator) for _ in range(config.layers))
+        self.blocks: Any = nn.ModuleList(blocks)
         self.final_norm = nn.LayerNorm(width)
         if config.head == "preference":
             self.pref_proj = lecun_linear(width, 2 * config.preference_width + 1, generator)

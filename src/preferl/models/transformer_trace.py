@@ -117,8 +117,7 @@ class Scales:
         else:
             by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
             of_places = by_place.movedim(0, 2)
-        forms = own + of_places
-        forms = forms.to(torch.float32, memory_format=torch.contiguous_format)
+        forms = (own + of_places).to(torch.float32, memory_format=torch.contiguous_format)
         centred, mixed, offset = forms.unflatten(0, (3, 2)).transpose(1, 2).unbind()  # [C, 2, H]
         sigma = centred.rsqrt_()  # its inverse
         spread = offset.addcmul_(mixed, sigma)
@@ -168,8 +167,7 @@ class LastToken:
             head = perceptron(model.head)
         else:
             head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
-        first = partial(torch.select, dim=1, index=0)
-        self.reward = chain(normalisation(model.final_norm), head, first)
+        self.reward = chain(normalisation(model.final_norm), head)
 
     def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
         """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
@@ -187,7 +185,7 @@ class LastToken:
         tokens = first(torch.addmm(place, last.T, self.state))
         tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
         tokens = tokens + self.perceptron(before_perceptron(tokens))
-        return self.reward(tokens)
+        return self.reward(tokens)[:, 0]
 
     def attend(
         self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None

@@ -134,21 +134,12 @@ class FitCheckpoints:
         self._written = time.monotonic()
 
     def resume(self, fit: "Fit") -> None:
-        """Restore a fit from its newest checkpoint; without one it begins.
-
-        Raises:
-            CheckpointError: a damaged checkpoint, or one of other answers or settings.
-            StorageError: the folder cannot be read.
-        """
+        """Restore a fit from its newest checkpoint, as `read_checkpoint` does, if there is one."""
         if has_run(self.folder):
             fit.restore(read_checkpoint(self.folder, run=fit.identity()).state)
 
     def offer(self, fit: "Fit") -> None:
-        """Write a checkpoint, on the disk when this returns, if the last one is old enough.
-
-        Raises:
-            StorageError: the folder cannot be written to, or is full.
-        """
+        """Write a checkpoint, as `write_checkpoint` does, if the last one is old enough."""
         if time.monotonic() - self._written >= self._seconds:
             write_checkpoint(self.folder, fit.snapshot(), steps=fit.epoch, run=fit.identity())
             self._written = time.monotonic()
@@ -204,9 +195,7 @@ class Fit:
         else:
             self._best_epoch = self.epoch
         self._model.eval()
-        columns = {
-            name: np.array([row[name] for row in self._history]) for name in self._history[0]
-        }
+        rows = self._history
         return FitReport(
             pairs=len(self._answers),
             members=self._model.members,
@@ -216,7 +205,7 @@ class Fit:
             penalty=self._trainer._penalty.strength,
             likelihood=self._likelihood(),
             seconds=time.perf_counter() - began,
-            **columns,
+            **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         )
 
     @property
@@ -258,10 +247,11 @@ class Fit:
             self._best, self._best_epoch = loss, self.epoch
             if self._held_out is not None and config.keep_best:
                 self._best_state = deepcopy(self._model.state_dict())
-        waited = self.epoch - self._best_epoch
-        self._over = (config.patience is not None and waited >= config.patience) or (
-            config.stop_accuracy is not None and metrics["train_accuracy"] >= config.stop_accuracy
+        waited, accuracy = self.epoch - self._best_epoch, metrics["train_accuracy"]
+        patience, enough = (
+            np.inf if limit is None else limit for limit in (config.patience, config.stop_accuracy)
         )
+        self._over = waited >= patience or accuracy >= enough
 
     def _train_epoch(self) -> dict[str, float]:
         order = torch.randperm(len(self._answers), generator=self._trainer._order)
@@ -272,9 +262,8 @@ class Fit:
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
             logits.append(batch_logits)
-        return self._metrics(
-            torch.stack(losses).sum(0), torch.cat(logits, dim=1), answers.preference, order
-        )
+        loss = torch.stack(losses).sum(0)
+        return self._metrics(loss, torch.cat(logits, dim=1), answers.preference, order)
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
@@ -308,8 +297,7 @@ class Fit:
         consensus = preference_probability(logits).mean(0) - 0.5
         validation = (float("nan"), float("nan"))
         if self._held_out is not None:
-            trained = Likelihood(self._config.noise)
-            validation = self._trainer._evaluate(*self._held_out, trained)
+            validation = self._trainer._evaluate(*self._held_out)
         elif self._validated:
             validation = self._evaluate_out_of_bag(logits, preference, self._out_of_bag[:, order])
         return {
@@ -323,13 +311,12 @@ class Fit:
         self, logits: Tensor, preference: Tensor, weight: Tensor
     ) -> tuple[float, float]:
         """Loss and accuracy of each member on its out-of-bag answers."""
-        total = weight.sum(1)
-        used = total > 0
+        total, votes = weight.sum(1), weight > 0
+        used, seen = total > 0, votes.any(0)
         noise = self._config.noise
         loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
-        votes = torch.where(weight > 0, preference_probability(logits) - 0.5, 0.0).sum(0)
-        seen = (weight > 0).any(0)
-        accuracy = preference_accuracy(votes[seen], preference[seen])
+        consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
+        accuracy = preference_accuracy(consensus[seen], preference[seen])
         return float((loss[used] / total[used]).mean()), float(accuracy)
 
     def _likelihood(self) -> Likelihood:

@@ -132,7 +132,7 @@ class RewardTrainer:
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
         part = held_out(self.model, comparisons)
-        return self._evaluate(*part, likelihood or Likelihood(self.config.noise))
+        return self._evaluate(*part, likelihood)
 
     def bootstrap(self, pairs: int) -> FloatArray:
         """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
@@ -176,11 +176,11 @@ class RewardTrainer:
         return preference_loss(logits, preference, weight, noise=self.config.noise), logits
 
     def _evaluate(
-        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood
+        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        logits = likelihood.scale * self._logits(windows, answers)
-        noise = likelihood.noise
-        loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
+        by = likelihood or Likelihood(self.config.noise)
+        logits = by.scale * self._logits(windows, answers)
+        loss = preference_loss(logits, answers.preference, answers.weight, noise=by.noise)
         total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
         consensus = preference_probability(logits).mean(0) - 0.5
         accuracy = preference_accuracy(consensus, answers.preference)
