@@ -43,6 +43,8 @@ class RewardModel(nn.Module, ABC):
             `[..., *act]` to features `[..., F]`, or a dictionary of such. It has both spaces, and
             `observe(observations, actions)`, to which the trainer gives all steps of the training
             set once per fit: the only data that move input statistics.
+        observation_space: of the encoder.
+        action_space: likewise.
         context: `H`, how many steps a reward may see; 1 means Markovian.
         members: `E`.
         config: from which `build_reward_model` makes a model of the same shape, for kinds in
@@ -54,8 +56,9 @@ class RewardModel(nn.Module, ABC):
     def __init__(self, encoder: nn.Module, *, context: int, members: int) -> None:
         super().__init__()
         self.encoder = cast("Any", encoder)
-        self.context = context
-        self.members = members
+        self.observation_space: Space = self.encoder.observation_space
+        self.action_space: Space = self.encoder.action_space
+        self.context, self.members = context, members
 
     @abstractmethod
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
@@ -86,16 +89,6 @@ class RewardModel(nn.Module, ABC):
         return self.judge(self.encoder(observations, actions), mask)
 
     @property
-    def observation_space(self) -> Space:
-        """Space of observations."""
-        return cast("Space", self.encoder.observation_space)
-
-    @property
-    def action_space(self) -> Space:
-        """Space of actions."""
-        return cast("Space", self.encoder.action_space)
-
-    @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
@@ -118,11 +111,8 @@ class ConfiguredReward(RewardModel):
         self, observation_space: Space, action_space: Space, config: Any = None, *, seed: int
     ) -> None:
         config = type(self).defaults() if config is None else config
-        super().__init__(
-            self.encode(observation_space, action_space, config),
-            context=getattr(config, "context", 1),
-            members=getattr(config, "members", 1),
-        )
+        sizes = {name: getattr(config, name, 1) for name in ("context", "members")}
+        super().__init__(self.encode(observation_space, action_space, config), **sizes)
         self.config = config
         self.build(torch.Generator().manual_seed(seed))
 

@@ -40,11 +40,8 @@ class Ensemble(RewardModel):
             _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
         if len(contexts) > 1:
-            raise ConfigError.mismatch(
-                "contexts of an ensemble's members",
-                expected="1 and at most one other, so that windows suit all",
-                got=sorted(contexts),
-            )
+            what, expected = "contexts of an ensemble's members", "1 and at most one other"
+            raise ConfigError.mismatch(what, expected=expected, got=sorted(contexts))
         fused = _fuse(models)
         members = sum(model.members for model in fused)
         super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
@@ -87,17 +84,12 @@ def _require_alike(first: RewardModel, model: RewardModel) -> None:
     if others != spaces:
         raise SpaceError.mismatch("spaces of an ensemble's members", expected=spaces, got=others)
     own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
-    if (
-        type(model.encoder) is not type(first.encoder)
-        or own.keys() != theirs.keys()
-        or not all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
-    ):
-        raise ConfigError.mismatch(
-            "encoders of an ensemble's members",
-            expected="the same settings and input statistics",
-            got=f"others in {type(model).__name__} than in {type(first).__name__}",
-            fix="Join models before training them, with equal `normalise` and `use_actions`.",
-        )
+    same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
+    if not (same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)):
+        what, fix = "encoders of an ensemble's members", "Join models before training them."
+        expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
+        got = f"others in {type(model).__name__} than in {type(first).__name__}"
+        raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:

@@ -52,11 +52,7 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
 
 
 def flax_places(model: RewardModel) -> dict[str, Tensor]:
-    """Flax names to views of the model's parameters, in the shapes that Flax gives them.
-
-    Raises:
-        ConfigError: a model that has no counterpart, or that normalises its inputs.
-    """
+    """Flax names to views of the model's parameters, in the shapes that Flax gives them."""
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
         expected = "False, since Flax's models take inputs as they are"
         raise ConfigError.mismatch("normalise", expected=expected, got=True)

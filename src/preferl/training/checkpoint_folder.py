@@ -122,12 +122,10 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     """
     found = versions(folder)
     if not found:
-        raise CheckpointError.mismatch(
-            f"{folder}",
-            expected="a folder of checkpoints",
-            got="none in it" if Path(folder).is_dir() else "no such folder",
-            fix="Name the folder that the run was saved to, or begin without resuming.",
-        )
+        expected = "a folder of checkpoints"
+        got = "none in it" if Path(folder).is_dir() else "no such folder"
+        fix = "Name the folder that the run was saved to, or begin without resuming."
+        raise CheckpointError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
     path = version_folder(folder, found[-1])
     about = _read_about(path, whole=True)
     require_same(path, about["run"], run)
@@ -150,10 +148,7 @@ def has_run(folder: Path | str) -> bool:
 def require_own(folder: Path | str, steps: int) -> list[int]:
     """Numbers of the checkpoints in a folder, which may be none, for a run to write its own there.
 
-    Raises:
-        CheckpointError: the newest one is damaged.
-        ConfigError: the run in the folder has come further than these steps.
-        StorageError: the folder holds something else, or cannot be read.
+    Raises as `write_checkpoint`.
     """
     found = versions(folder)
     if found:
@@ -202,11 +197,8 @@ def write_state(folder: Path, state: Any) -> None:
     """Write a state into an existing folder, a draft of `preferl.files.writing`.
 
     It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
-    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved.
-
-    Raises:
-        ConfigError: something else, by its place in the state.
-        OSError, SafetensorError: the folder cannot be written to, or is full.
+    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved. Something
+    else is a `ConfigError` that names its place.
     """
     writer = _Writer(folder)
     encoded = writer.encode(state, "state")
@@ -216,11 +208,7 @@ def write_state(folder: Path, state: Any) -> None:
 
 
 def read_state(folder: Path) -> Any:
-    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to.
-
-    Raises:
-        CheckpointError: files that are not there, cut short, or something else.
-    """
+    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to."""
     with reading(folder, expected="a whole state"):
         return _Reader(folder).decode(read_json(folder / STATE))
 
@@ -320,7 +308,6 @@ class _Reader:
             "scalar": lambda part: arrays[part["is"]][()],
             "large": lambda part: np.asarray(load_npy(folder / LARGE / f"{_word(part['is'])}.npy")),
             "generator": self._generator,
-            **dict.fromkeys(DATA, self._data),
             "reward": lambda part: load_reward(folder / REWARDS / _word(part["is"])),
         }
 
@@ -329,13 +316,11 @@ class _Reader:
             return [self.decode(item) for item in part]
         if not isinstance(part, dict):
             return part
-        if TAG in part:
-            return self._kinds[part[TAG]](part)
-        return {key: self.decode(item) for key, item in part.items()}
-
-    def _data(self, part: dict[str, Any]) -> Any:
-        name: str = part[TAG]
-        return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
+        if TAG not in part:
+            return {key: self.decode(item) for key, item in part.items()}
+        if (name := part[TAG]) in DATA:
+            return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
+        return self._kinds[name](part)
 
     def _generator(self, part: dict[str, Any]) -> np.random.Generator:
         generator = np.random.Generator(GENERATORS[part["is"]]())

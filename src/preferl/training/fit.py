@@ -103,13 +103,11 @@ class FitReport:
 
     def to_json(self) -> dict[str, Any]:
         """The same as numbers, lists and None, for files."""
-
-        def plain(value: Any) -> Any:
+        about = asdict(self)
+        for name, value in about.items():
             if isinstance(value, np.ndarray):
-                return [round(float(v), 6) if np.isfinite(v) else None for v in value]
-            return value
-
-        return {name: plain(value) for name, value in asdict(self).items()}
+                about[name] = [round(float(v), 6) if np.isfinite(v) else None for v in value]
+        return about
 
 
 @final
@@ -220,12 +218,9 @@ class Fit:
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
-        parts = {
-            "model": self._model.state_dict(),
-            "trainer": self._trainer.snapshot(),
-            "dropout": dropout_stream(self._model.device).get_state(),
-        }
-        return parts | {name: getattr(self, f"_{name}") for name in MOVING}
+        dropout = dropout_stream(self._model.device).get_state()
+        of = {"model": self._model.state_dict(), "trainer": self._trainer.snapshot()}
+        return of | {"dropout": dropout} | {name: getattr(self, f"_{name}") for name in MOVING}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a snapshot of an equal fit."""
@@ -247,11 +242,10 @@ class Fit:
             self._best, self._best_epoch = loss, self.epoch
             if self._held_out is not None and config.keep_best:
                 self._best_state = deepcopy(self._model.state_dict())
-        waited, accuracy = self.epoch - self._best_epoch, metrics["train_accuracy"]
-        patience, enough = (
-            np.inf if limit is None else limit for limit in (config.patience, config.stop_accuracy)
+        waited = self.epoch - self._best_epoch
+        self._over = (config.patience is not None and waited >= config.patience) or (
+            config.stop_accuracy is not None and metrics["train_accuracy"] >= config.stop_accuracy
         )
-        self._over = waited >= patience or accuracy >= enough
 
     def _train_epoch(self) -> dict[str, float]:
         order = torch.randperm(len(self._answers), generator=self._trainer._order)
@@ -295,7 +289,7 @@ class Fit:
         weight = self._answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
         consensus = preference_probability(logits).mean(0) - 0.5
-        validation = (float("nan"), float("nan"))
+        validation = float("nan"), float("nan")
         if self._held_out is not None:
             validation = self._trainer._evaluate(*self._held_out)
         elif self._validated:
@@ -336,16 +330,10 @@ def fit_likelihood(
 ) -> Likelihood:
     """The noise and scale that maximise the likelihood of answers times a weak prior.
 
-    The prior is around the configured noise, the result without answers, and a scale of 1. Ties do
-    not count: they mean that two clips are alike, not that answers are random.
-
-    Args:
-        logits: `[E, P]`
-        preference: `[P]`
-        weight: `[P]`
-        votes: `[E, P]` true where a member has not been trained on an answer: the mean
-            probability of these members counts.
-        noise: configured share of random answers, in [0, 1).
+    The prior is around the configured `noise`, the result without answers, and a scale of 1. Of
+    logits `[E, P]`, the mean probability of members with `votes`, `[E, P]`, counts: those that have
+    not been trained on an answer. Ties do not count: they mean that two clips are alike, not that
+    answers are random.
     """
     counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (weight > 0)
     if not counts.any():

@@ -183,8 +183,7 @@ class RewardFunction:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
         # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
-        steps = slice(0)
-        cuts = np.flatnonzero(np.diff(group)) + 1
+        steps, cuts = slice(0), np.flatnonzero(np.diff(group)) + 1
         for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
             steps = slice(steps.stop, steps.stop + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
@@ -279,15 +278,12 @@ def load_reward(
 
 
 def _combine_from_json(data: dict[str, Any]) -> Combine:
-    match data["kind"]:
-        case "mean":
-            return mean
-        case "lower_bound":
-            deviations = float(data["deviations"])
-            if not np.isfinite(deviations):
-                raise ConfigError.mismatch("deviations", expected="a finite number", got=deviations)
-            return lower_bound(deviations)
-    raise ConfigError.mismatch("combine", expected="mean or lower_bound", got=data["kind"])
+    if data["kind"] == "mean":
+        return mean
+    if data["kind"] == "lower_bound" and np.isfinite(deviations := float(data["deviations"])):
+        return lower_bound(deviations)
+    expected = "mean, or lower_bound with a finite number"
+    raise ConfigError.mismatch("combine", expected=expected, got=data)
 
 
 def _chunks(count: int, size: int) -> list[slice]:
