@@ -1,5 +1,7 @@
 """Attention in parts against torch's own, its gradients, and what it may look at."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,8 +9,10 @@ from torch import Tensor
 
 from preferl.models import attention
 from preferl.models.attention import UNSEEN, Attend, Block, SelfAttention, causal_bias
+from preferl.models.configs import PreferenceTransformerConfig
 
 HEADS, WIDTH = 2, 8
+SHAPE = PreferenceTransformerConfig(WIDTH, heads=HEADS, activation="gelu")
 
 
 def draws(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -74,7 +78,7 @@ def test_dropout_keeps_the_mean_of_what_is_got():
 
 
 def test_compiled_and_gpu_code_takes_torch_attention(monkeypatch):
-    layer = SelfAttention(WIDTH, HEADS, dropout=0.0, generator=torch.Generator().manual_seed(0))
+    layer = SelfAttention(replace(SHAPE, dropout=0.0), torch.Generator().manual_seed(0))
     (tokens,) = draws((3, 5, WIDTH), dtype=torch.float32)
     bias = causal_bias(torch.ones(3, 5, dtype=torch.bool))
     own = layer(tokens, tokens, bias)
@@ -92,7 +96,7 @@ def test_what_may_be_seen():
 
 def test_tokens_that_do_not_ask_change_nothing_for_those_that_do():
     generator = torch.Generator().manual_seed(0)
-    block = Block(WIDTH, HEADS, activation="gelu", dropout=0.1, generator=generator).eval()
+    block = Block(SHAPE, generator).eval()
     (tokens,) = draws((3, 10, WIDTH), dtype=torch.float32)
     bias = causal_bias(torch.ones(3, 10, dtype=torch.bool))
     torch.testing.assert_close(block(tokens, bias, every=2), block(tokens, bias)[:, 1::2])

@@ -12,7 +12,6 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.models.base import last_rewards
 from preferl.training import RewardFunction
 
 SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(4)
@@ -47,7 +46,7 @@ def test_the_last_reward_is_that_of_judging_all(kind, real, rng):
         judged = model(torch.tensor(observations), torch.tensor(actions), torch.tensor(mask))
         expected = judged.rewards[..., -1]
         features = model.encoder(torch.tensor(observations), torch.tensor(actions))
-        got = last_rewards(model)(features, mask)
+        got = model.last_rewards()(features, mask)
     assert len(real) == 1 or expected.std(dim=1).min() > 1e-4
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=2e-6)
     paid = RewardFunction(model)(observations, actions, mask)

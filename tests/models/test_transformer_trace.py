@@ -12,7 +12,7 @@ from torch import Tensor
 
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.base import trace_windows
-from preferl.models.transformer_trace import LastToken, OneBlock, Scales, embeddings
+from preferl.models.transformer_trace import OneBlock, Scales, embeddings
 from preferl.registry import ENGINES
 from preferl.training import RewardFunction
 
@@ -79,7 +79,7 @@ def test_windows_are_judged_alike_whatever_stands_beside_them():
     model = model_of(4, 2, width=16, heads=2, context=5)
     features = steps(30, 6)
     with torch.no_grad():
-        last = LastToken(model)
+        last = OneBlock(model).after_windows
         together, alone = last(features), [last(features[i : i + 5]) for i in range(26)]
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=1e-5)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from preferl.models.blocks import IN_PLACE, drop, kept, lecun_linear
-from preferl.models.configs import Activation
+from preferl.models.configs import Activation, PreferenceTransformerConfig
 
 UNSEEN = -1e4
 """Logit of what may not be looked at: its share is exactly 0, unless there is nothing else."""
@@ -22,31 +22,16 @@ saves almost half of it all; fewer rows make products too small to be efficient.
 
 @final
 class Block(nn.Module):
-    """Attention and a perceptron, each added to the tokens it was given.
+    """Attention and a perceptron, each added to the tokens it was given."""
 
-    Args:
-        width: numbers per token, a multiple of `heads`.
-        heads: of attention.
-        activation: in the perceptron.
-        dropout: share of probabilities, and of numbers added to tokens, dropped in training.
-        generator: source of the weights.
-    """
-
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        *,
-        activation: Activation,
-        dropout: float,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, config: PreferenceTransformerConfig, generator: torch.Generator) -> None:
         super().__init__()
+        width = config.width
         self.norm1 = nn.LayerNorm(width)
-        self.attn = SelfAttention(width, heads, dropout=dropout, generator=generator)
+        self.attn = SelfAttention(config, generator)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = Perceptron((width, 4 * width, width), activation, generator)
-        self.dropout = dropout
+        self.mlp = Perceptron((width, 4 * width, width), config.activation, generator)
+        self.dropout = config.dropout
 
     def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
         """Tokens `[B, S, W]` and their `causal_bias` to what those that ask become, `[B, Q, W]`.
@@ -70,14 +55,11 @@ class Block(nn.Module):
 class SelfAttention(nn.Module):
     """Several heads, each a softmax over scaled products (Vaswani et al. 2017, section 3.2)."""
 
-    def __init__(
-        self, width: int, heads: int, *, dropout: float, generator: torch.Generator
-    ) -> None:
+    def __init__(self, config: PreferenceTransformerConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.heads = heads
-        self.dropout = dropout
-        self.qkv = lecun_linear(width, 3 * width, generator)
-        self.out = lecun_linear(width, width, generator)
+        self.heads, self.dropout = config.heads, config.dropout
+        self.qkv = lecun_linear(config.width, 3 * config.width, generator)
+        self.out = lecun_linear(config.width, config.width, generator)
 
     def forward(self, asking: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
         """What tokens `asking`, `[B, Q, W]`, get of `tokens`, `[B, S, W]`, which hold them.

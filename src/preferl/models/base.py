@@ -1,8 +1,8 @@
 """Reward models: windows in, rewards per step and one score per segment out.
 
 A step's reward belongs to the window of up to `H` steps that ends there. Models that share work
-between windows have `TracesEpisodes` or `JudgesLast`; for all others each window is computed on its
-own. Both ways give the same numbers.
+between windows are `TracesEpisodes`; for all others each window is computed on its own. Both ways
+give the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -43,6 +43,8 @@ class RewardModel(nn.Module, ABC):
             `[..., *act]` to features `[..., F]`, or a dictionary of such. It has both spaces, and
             `observe(observations, actions)`, to which the trainer gives all steps of the training
             set once per fit: the only data that move input statistics.
+        observation_space: of the encoder.
+        action_space: likewise.
         context: `H`, how many steps a reward may see; 1 means Markovian.
         members: `E`.
         config: from which `build_reward_model` makes a model of the same shape, for kinds in
@@ -54,8 +56,9 @@ class RewardModel(nn.Module, ABC):
     def __init__(self, encoder: nn.Module, *, context: int, members: int) -> None:
         super().__init__()
         self.encoder = cast("Any", encoder)
-        self.context = context
-        self.members = members
+        self.observation_space: Space = self.encoder.observation_space
+        self.action_space: Space = self.encoder.action_space
+        self.context, self.members = context, members
 
     @abstractmethod
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
@@ -74,19 +77,16 @@ class RewardModel(nn.Module, ABC):
         Called only where `context == 1`, so that steps which segments share are computed once.
         """
 
+    def last_rewards(self) -> "LastRewards":
+        """Prepare, once for the present weights, a function that gives what `judge` does.
+
+        Override it where the last step of windows takes less work than all steps.
+        """
+        return partial(_judge_last, self)
+
     def forward(self, observations: Any, actions: Tensor, mask: Tensor) -> RewardOutput:
         """Rewards and scores of windows `[B, L, ...]` with their mask `[B, L]`."""
         return self.judge(self.encoder(observations, actions), mask)
-
-    @property
-    def observation_space(self) -> Space:
-        """Space of observations."""
-        return cast("Space", self.encoder.observation_space)
-
-    @property
-    def action_space(self) -> Space:
-        """Space of actions."""
-        return cast("Space", self.encoder.action_space)
 
     @property
     def device(self) -> torch.device:
@@ -98,12 +98,8 @@ class ConfiguredReward(RewardModel):
     """A reward model with a config; registered in `REWARD_MODELS`, it is saved and served.
 
     A subclass builds its networks and judges; `defaults` makes its config where none is given.
-
-    Args:
-        observation_space: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
-        action_space: likewise.
-        config: shape; the dataclass that is registered with the class.
-        seed: of the initial weights.
+    Spaces are Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these; initial weights come
+    from `seed`.
 
     Raises:
         SpaceError: a space that has no encoding.
@@ -115,23 +111,17 @@ class ConfiguredReward(RewardModel):
         self, observation_space: Space, action_space: Space, config: Any = None, *, seed: int
     ) -> None:
         config = type(self).defaults() if config is None else config
-        super().__init__(
-            self.encode(observation_space, action_space, config),
-            context=getattr(config, "context", 1),
-            members=getattr(config, "members", 1),
-        )
+        sizes = {name: getattr(config, name, 1) for name in ("context", "members")}
+        super().__init__(self.encode(observation_space, action_space, config), **sizes)
         self.config = config
         self.build(torch.Generator().manual_seed(seed))
 
     @staticmethod
     def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
         """Make the encoder: a `VectorEncoder` unless a class overrides it."""
-        return VectorEncoder(
-            observations,
-            actions,
-            normalise=getattr(config, "normalise", True),
-            use_actions=getattr(config, "use_actions", True),
-        )
+        names = "normalise", "use_actions"
+        settings = {name: getattr(config, name, True) for name in names}
+        return VectorEncoder(observations, actions, **settings)
 
     @abstractmethod
     def build(self, generator: torch.Generator) -> None:
@@ -171,20 +161,6 @@ LastRewards = Callable[[Any, BoolArray], Tensor]
 The mask is an array, since what is to be computed depends on it."""
 
 
-@runtime_checkable
-class JudgesLast(Protocol):
-    """A reward model that computes the last step of windows with less work than all steps."""
-
-    def last_rewards(self) -> LastRewards:
-        """Prepare, once for the present weights, a function that gives what `judge` does."""
-        ...
-
-
-def last_rewards(model: RewardModel) -> LastRewards:
-    """A function for rewards of windows' last steps, by a model whose weights no longer change."""
-    return model.last_rewards() if isinstance(model, JudgesLast) else partial(_judge_last, model)
-
-
 @torch.no_grad()
 def _judge_last(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
     return model.judge(features, torch.tensor(mask, device=model.device)).rewards[..., -1]
@@ -217,9 +193,8 @@ def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Ten
     parts = []
     for some in steps.split(max(1, ROWS // model.context)):
         mask = position[some, None] + back >= 0  # [B, H]
-        rows = torch.where(mask, some[:, None] + back, some[:, None])
-        output = model.judge(take(features, rows.to(model.device)), mask.to(model.device))
-        parts.append(output.rewards[..., -1])
+        rows = torch.where(mask, some[:, None] + back, some[:, None]).to(model.device)
+        parts.append(_judge_last(model, take(features, rows), mask.numpy()))
     return torch.cat(parts, dim=1)
 
 

@@ -41,15 +41,9 @@ STEPS = 1 << 16
 class Perceptrons(nn.Module):
     """`E` alike perceptrons on the same input, computed together.
 
-    Weights `[E, in, out]` and biases `[E, 1, out]` of each layer are distributed as those of
-    `nn.Linear`.
-
-    Args:
-        sizes: features, hidden units of each layer, outputs.
-        members: `E`.
-        activation: between layers.
-        dropout: share of hidden units dropped in training, drawn for each member.
-        generator: source of the weights.
+    `sizes` are features, hidden units of each layer and outputs. Weights `[E, in, out]` and biases
+    `[E, 1, out]` of each layer are distributed as those of `nn.Linear`; dropout is drawn for each
+    member.
     """
 
     def __init__(
@@ -151,13 +145,11 @@ def dropout(numbers: Tensor, share: float, training: bool) -> Tensor:
 
 
 def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:
-    """Ones, and zeros in place of a share of them.
+    """Ones of the shape, type and device of `like`, and zeros in place of a share of them.
 
     Eight bytes are drawn at a time, for four decisions: some ten times faster on a processor than
-    `bernoulli_`. What it keeps is `kept_share` of all.
-
-    They have the shape, type and device of `like`, and bits from its device's global stream if
-    there is no generator.
+    `bernoulli_`. Bits are from the device's global stream if there is no generator. What it keeps
+    is `kept_share` of all.
     """
     decisions = like.numel()
     words = torch.empty(-(-decisions // 4), dtype=torch.int64, device=like.device)

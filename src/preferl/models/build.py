@@ -49,17 +49,14 @@ def build_ensemble(
 def config_of(model: RewardModel) -> RewardModelConfig:
     """The config from which `build_reward_model` makes a model of the same shape.
 
-    Raises:
-        ConfigError: a model of one's own class, which nothing registers.
+    A model of one's own class, which nothing registers, is a `ConfigError`.
     """
     config: RewardModelConfig = model.config
     if not _is_known(config):
-        raise ConfigError.mismatch(
-            "reward model",
-            expected="one whose `config` preferl.registry.REWARD_MODELS has",
-            got=type(model).__name__,
-            fix="Register its class and its config, or save its state_dict with safetensors.",
-        )
+        expected = "one whose `config` is in preferl.registry.REWARD_MODELS"
+        got = type(model).__name__
+        fix = "Register its class and its config, or save its state_dict with safetensors."
+        raise ConfigError.mismatch("reward model", expected=expected, got=got, fix=fix)
     return config
 
 
@@ -140,5 +137,4 @@ def _config_from_json(
         return EnsembleConfig(tuple(parts))
     kind = REWARD_MODELS.named(data, source=source, trust=trust)
     fields = {key: value for key, value in data.items() if key not in ("kind", "module")}
-    config: RewardModelConfig = from_json(kind, fields)
-    return config
+    return from_json(kind, fields)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
 
 import math
-from typing import Final, final
+from typing import Any, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -38,22 +38,15 @@ class CNNReward(ConfiguredReward):
 
     @staticmethod
     def encode(observations: Space, actions: Space, config: CNNRewardConfig) -> PictureEncoder:
-        """Keep pictures as bytes: at least 8 x 8 pixels, any number of channels or stacked frames.
-
-        Raises:
-            SpaceError: observations that are no pictures, pictures that are too small or whose
-                shape does not show where channels are, or actions that have no encoding.
-        """
-        return PictureEncoder(
-            observations, actions, channels=config.channels, use_actions=config.use_actions
-        )
+        """Keep pictures as bytes: at least 8 x 8 pixels, with any number of channels or frames."""
+        settings: Any = {"channels": config.channels, "use_actions": config.use_actions}
+        return PictureEncoder(observations, actions, **settings)
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
-        sizes = self.encoder.size, self.encoder.action_size
         # Members in turn: about as fast on a processor as grouped convolutions over all.
         self.networks = nn.ModuleList(
-            _Network(*sizes, self.config, generator) for _ in range(self.config.members)
+            _Network(self.encoder, self.config, generator) for _ in range(self.config.members)
         )
 
     def judge(self, features: dict[str, Tensor], mask: Tensor) -> RewardOutput:
@@ -82,15 +75,11 @@ class _Network(nn.Module):
     """One member: planes `[R, channels, height, width]` and actions `[R, A]` to rewards `[R]`."""
 
     def __init__(
-        self,
-        size: tuple[int, int, int],
-        action_size: int,
-        config: CNNRewardConfig,
-        generator: torch.Generator,
+        self, encoder: PictureEncoder, config: CNNRewardConfig, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.convolutions, flat = convolutions(size, config)
-        self.dense = nn.utils.skip_init(nn.Linear, flat + action_size, config.hidden)
+        self.convolutions, flat = convolutions(encoder.size, config)
+        self.dense = nn.utils.skip_init(nn.Linear, flat + encoder.action_size, config.hidden)
         self.reward = nn.utils.skip_init(nn.Linear, config.hidden, 1)
         initialise(self, generator)
 
@@ -104,11 +93,7 @@ class _Network(nn.Module):
 
 
 def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
-    """Layers for planes `[R, *size]`, and how many numbers they leave; `initialise` fills them.
-
-    Raises:
-        SpaceError: pictures that are too small.
-    """
+    """Layers for planes `[R, *size]`, and how many numbers they leave; `initialise` fills them."""
     channels, *sides = size
     least = 1  # pixels on a side that unpadded layers need: 43 for the paper's
     for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
@@ -127,12 +112,9 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
             layers.append(nn.Dropout(config.dropout))
         channels = config.filters
     if min(size[1:]) < SMALLEST or min(sides) < 1:
-        raise SpaceError.mismatch(
-            "pictures",
-            expected=f"at least {SMALLEST} pixels on a side, and some left by all layers",
-            got=f"{size[1]} x {size[2]}",
-            fix="Take fewer or smaller strides, or an MLPReward.",
-        )
+        expected = f"at least {SMALLEST} pixels on a side, and some left by all layers"
+        got, fix = f"{size[1]} x {size[2]}", "Take fewer or smaller strides, or an MLPReward."
+        raise SpaceError.mismatch("pictures", expected=expected, got=got, fix=fix)
     return nn.Sequential(*layers), channels * math.prod(sides)
 
 

@@ -141,9 +141,7 @@ class LSTMRewardConfig:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        if self.width < 4 or self.width % 4:
-            raise ConfigError.mismatch("width", expected="a multiple of 4", got=self.width)
-        _require(self, context=1)
+        _require(self, multiple=4, context=1)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
         """Parameters that its model has at least."""
@@ -189,11 +187,8 @@ class PreferenceTransformerConfig:
     normalise: bool = True
 
     def __post_init__(self) -> None:
-        _require(self, layers=1, heads=1, preference_width=1, context=2)
         multiple = lcm(self.heads, 2)
-        if self.width < 1 or self.width % multiple:
-            expected = f"a multiple of {multiple}"
-            raise ConfigError.mismatch("width", expected=expected, got=self.width)
+        _require(self, multiple=multiple, layers=1, heads=1, preference_width=1, context=2)
         if self.positions is not None:
             require_in("positions", self.positions, self.context, inf)
 
@@ -241,11 +236,7 @@ def members_of(config: RewardModelConfig) -> int:
 
 
 def least_numbers(config: RewardModelConfig, observations: Space, actions: Space) -> int:
-    """A lower bound of a model's parameters; 0 where its config has none.
-
-    Raises:
-        SpaceError: a space that has no encoding.
-    """
+    """A lower bound of a model's parameters; 0 where its config has none."""
     known = getattr(config, "least_numbers", None)
     return 0 if known is None else int(known(observations, actions))
 
@@ -259,10 +250,15 @@ def dense(sizes: Sequence[int]) -> int:
     return sum(a * b for a, b in pairwise(sizes))
 
 
-def _require(config: Any, **least: int) -> None:
-    """Raise `ConfigError` for numbers below their least, shares out of range and unknown words."""
+def _require(config: Any, *, multiple: int = 0, **least: int) -> None:
+    """Raise `ConfigError` for numbers below their least, shares out of range and unknown words.
+
+    With `multiple`, the width has to be one of that.
+    """
     for name, value in least.items():
         require_in(name, getattr(config, name), value, inf)
+    if multiple and (config.width < 1 or config.width % multiple):
+        raise ConfigError.mismatch("width", expected=f"a multiple of {multiple}", got=config.width)
     require_share("dropout", config.dropout)
     require_in("discount", getattr(config, "discount", 1), 1e-9, 1)
     require_words(config)

@@ -61,9 +61,8 @@ class VectorEncoder(nn.Module):
         self.use_actions = use_actions
         self.normalise = normalise
         seen = [observation_space, action_space] if use_actions else [observation_space]
-        self.size = sum(feature_size(space) for space in seen)
-        measured = [_is_measured(space) for space in seen]
-        scaled = torch.cat(measured) if normalise else torch.zeros(self.size, dtype=torch.bool)
+        scaled = torch.cat([_is_measured(space) for space in seen]) & normalise
+        self.size = len(scaled)
         self.register_buffer("_scaled", scaled, persistent=False)
         self.register_buffer("mean", torch.zeros(self.size))
         self.register_buffer("deviation", torch.ones(self.size))
@@ -165,9 +164,6 @@ class PictureEncoder(nn.Module):
         size: channels, height and width of what `planes` makes.
         action_size: numbers that an action becomes; 0 where actions are not used.
 
-    Raises:
-        SpaceError: a space of another kind, or one whose shape does not show where channels are.
-
     >>> import numpy as np
     >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
     >>> PictureEncoder(frames, spaces.Discrete(6)).size
@@ -188,10 +184,10 @@ class PictureEncoder(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self._first = channels_first(observation_space, channels)
-        *stack, first, second, third = (1, *picture_shape(observation_space))[-4:]
-        depth, height, width = (first, second, third) if self._first else (third, first, second)
-        self._stack = stack[0] if stack else 1
-        self.size = (self._stack * depth, height, width)
+        self._shape = (1, 1, *picture_shape(observation_space))[-4:]  # of frames in a stack
+        stack, *sides = self._shape
+        depth, height, width = sides if self._first else [sides[2], *sides[:2]]
+        self.size = (stack * depth, height, width)
         self._actions = (
             VectorEncoder(action_space, action_space, normalise=False, use_actions=False)
             if use_actions
@@ -214,8 +210,6 @@ class PictureEncoder(nn.Module):
 
     def planes(self, pictures: Tensor) -> Tensor:
         """Bytes `[R, *obs]` to floats in [0, 1], `[R, channels, height, width]`."""
-        depth, height, width = self.size[0] // self._stack, *self.size[1:]
-        sides = (depth, height, width) if self._first else (height, width, depth)
-        frames = pictures.view(len(pictures), self._stack, *sides)
+        frames = pictures.view(len(pictures), *self._shape)
         frames = frames if self._first else frames.movedim(-1, 2)  # [R, stack, depth, h, w]
         return frames.flatten(1, 2).float().div_(255)

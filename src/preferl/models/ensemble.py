@@ -9,13 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models.base import (
-    LastRewards,
-    RewardModel,
-    RewardOutput,
-    last_rewards,
-    trace_episodes,
-)
+from preferl.models.base import LastRewards, RewardModel, RewardOutput, trace_episodes
 from preferl.models.configs import EnsembleConfig
 from preferl.models.mlp import MLPReward
 from preferl.shapes import BoolArray
@@ -46,17 +40,11 @@ class Ensemble(RewardModel):
             _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
         if len(contexts) > 1:
-            raise ConfigError.mismatch(
-                "contexts of an ensemble's members",
-                expected="1 and at most one other, so that windows suit all",
-                got=sorted(contexts),
-            )
+            what, expected = "contexts of an ensemble's members", "1 and at most one other"
+            raise ConfigError.mismatch(what, expected=expected, got=sorted(contexts))
         fused = _fuse(models)
-        super().__init__(
-            fused[0].encoder,
-            context=max([1, *contexts]),
-            members=sum(model.members for model in fused),
-        )
+        members = sum(model.members for model in fused)
+        super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
         self.config = EnsembleConfig(tuple(model.config for model in fused))
         self._models = nn.ModuleList(fused)
         for model in fused:  # one encoder, one set of statistics
@@ -83,7 +71,7 @@ class Ensemble(RewardModel):
 
     def last_rewards(self) -> LastRewards:
         """Rewards `[E, B]` of the last step of windows, each model in the way it is fastest."""
-        return partial(_each, [last_rewards(model) for model in self.models])
+        return partial(_each, [model.last_rewards() for model in self.models])
 
 
 def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tensor:
@@ -96,17 +84,12 @@ def _require_alike(first: RewardModel, model: RewardModel) -> None:
     if others != spaces:
         raise SpaceError.mismatch("spaces of an ensemble's members", expected=spaces, got=others)
     own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
-    if (
-        type(model.encoder) is not type(first.encoder)
-        or own.keys() != theirs.keys()
-        or not all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
-    ):
-        raise ConfigError.mismatch(
-            "encoders of an ensemble's members",
-            expected="the same settings and input statistics",
-            got=f"others in {type(model).__name__} than in {type(first).__name__}",
-            fix="Join models before training them, with equal `normalise` and `use_actions`.",
-        )
+    same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
+    if not (same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)):
+        what, fix = "encoders of an ensemble's members", "Join models before training them."
+        expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
+        got = f"others in {type(model).__name__} than in {type(first).__name__}"
+        raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
@@ -115,18 +98,18 @@ def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
     for model in models:
         alike = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)
         groups.setdefault(alike, []).append(model)
-    return [_merge(group) for group in groups.values()]
+    return [
+        _merge(group) if len(group) > 1 and isinstance(group[0], MLPReward) else group[0]
+        for group in groups.values()
+    ]
 
 
-def _merge(group: Sequence[Any]) -> RewardModel:
-    first: RewardModel = group[0]
-    if len(group) == 1 or not isinstance(first, MLPReward):
-        return first
+def _merge(group: Sequence[MLPReward]) -> MLPReward:
+    first = group[0]
     config = replace(first.config, members=sum(model.members for model in group))
     merged = MLPReward(first.observation_space, first.action_space, config, seed=0)
     states = [model.networks.state_dict() for model in group]
-    merged.networks.load_state_dict(
-        {name: torch.cat([state[name] for state in states]) for name in states[0]}
-    )
+    joined = {name: torch.cat([state[name] for state in states]) for name in states[0]}
+    merged.networks.load_state_dict(joined)
     merged.encoder = first.encoder
     return merged.to(first.device).train(first.training)

@@ -52,11 +52,7 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
 
 
 def flax_places(model: RewardModel) -> dict[str, Tensor]:
-    """Flax names to views of the model's parameters, in the shapes that Flax gives them.
-
-    Raises:
-        ConfigError: a model that has no counterpart, or that normalises its inputs.
-    """
+    """Flax names to views of the model's parameters, in the shapes that Flax gives them."""
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
         expected = "False, since Flax's models take inputs as they are"
         raise ConfigError.mismatch("normalise", expected=expected, got=True)
@@ -119,20 +115,13 @@ def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
+    fix = "Build the model for the spaces, and with the layers, widths and head, that were trained."
     missing, unknown = places.keys() - named.keys(), named.keys() - places.keys()
-    for what, names in (("missing", missing), ("unknown", unknown)):
-        if names:
-            raise CheckpointError.mismatch(
-                "Flax parameters",
-                expected=f"the {len(places)} of this model",
-                got=f"{len(names)} {what}: {sorted(names)[:3]}",
-                fix="Build the model with the layers and the head that were trained.",
-            )
+    if names := missing or unknown:
+        expected = f"the {len(places)} of this model"
+        got = f"{len(names)} {'missing' if missing else 'unknown'}: {sorted(names)[:3]}"
+        raise CheckpointError.mismatch("Flax parameters", expected=expected, got=got, fix=fix)
     for name, place in places.items():
-        if named[name].shape != place.shape:
-            raise CheckpointError.mismatch(
-                f"shape of {name}",
-                expected=tuple(place.shape),
-                got=named[name].shape,
-                fix="Build the model for the spaces and with the widths that were trained.",
-            )
+        shape, wanted = named[name].shape, tuple(place.shape)
+        if shape != wanted:
+            raise CheckpointError.mismatch(f"shape of {name}", expected=wanted, got=shape, fix=fix)

@@ -62,20 +62,14 @@ class NetworkFolder:
         """Write a folder, all or nothing, in place of one of its kind.
 
         The JSON file gets `about` and the spaces `of` observations and of actions; the block may
-        put more files into the draft.
-
-        Raises:
-            SpaceError: spaces that cannot be saved.
-            StorageError: the folder cannot be written to, or holds something else.
+        put more files into the draft. A folder that holds something else is a `StorageError`.
         """
         path = Path(path)
         if path.is_dir() and any(path.iterdir()) and not (path / self.weights).is_file():
-            raise StorageError.mismatch(
-                f"{path}",
-                expected=f"a new or empty folder, or one that holds a {self.what}",
-                got="a folder that holds something else",
-                fix="Choose another name: what is there would be replaced.",
-            )
+            expected = f"a new or empty folder, or one that holds a {self.what}"
+            got = "a folder that holds something else"
+            fix = "Choose another name: what is there would be replaced."
+            raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
         layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
         written = {**layout, **about, **dict(spaces)}
@@ -96,22 +90,14 @@ class NetworkFolder:
         )
 
     def load(self, path: Path) -> Saved:
-        """Read a folder that `saving` wrote.
-
-        Raises:
-            CheckpointError: no such folder, a damaged or cut-off file, or one of another format.
-        """
+        """Read a folder that `saving` wrote; raise `CheckpointError` of any other."""
         with self.reading(path):
             about = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        if self.format is not None and about.get("format") != self.format:
-            writer = about.get("preferl", "of an unknown version")
-            raise CheckpointError.mismatch(
-                f"format of {path}",
-                expected=self.format,
-                got=about.get("format"),
-                fix=f"It was written by preferl {writer}.",
-            )
+        what, got = f"format of {path}", about.get("format")
+        if self.format not in (None, got):
+            fix = f"It was written by preferl {about.get('preferl', 'of an unknown version')}."
+            raise CheckpointError.mismatch(what, expected=self.format, got=got, fix=fix)
         with reading(path / self.config, expected="the shape of a known model"):
             found = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
         return Saved(about, (found[0], found[1]), tensors)
@@ -132,22 +118,18 @@ def require_numbers(needed: int, there: int) -> None:
 
 
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Refuse a state that is not exactly one of a model: nothing is converted or left out.
+    """Raise `CheckpointError` unless a state has the names, shapes and types that are expected.
 
-    Raises:
-        CheckpointError: other names, shapes or types than `expected`, NaN, infinity, or scales
-            that are not above 0; it names `what`, the file.
+    Nothing is converted or left out; `what` is the file. Numbers are those of `require_finite`.
     """
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
     ]
     if different:
-        raise CheckpointError.mismatch(
-            f"{what}",
-            expected="the numbers of the model that is described beside it",
-            got=f"other names or shapes for {different[:3]}",
-            fix="The files belong to different models; restore the folder as a whole.",
-        )
+        wanted = "the numbers of the model that is described beside it"
+        there = f"other names or shapes for {different[:3]}"
+        fix = "The files belong to different models; restore the folder as a whole."
+        raise CheckpointError.mismatch(f"{what}", expected=wanted, got=there, fix=fix)
     for name, tensor in expected.items():
         require_finite(what, {name: got[name]}, dtype=tensor.dtype)
 
@@ -155,21 +137,16 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
 def require_finite(
     what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
-    """Refuse tensors with NaN or infinity, scales that are not above 0, or another type.
-
-    Raises:
-        CheckpointError: naming the file, `what`, and the tensor.
-    """
+    """Raise `CheckpointError` for NaN, infinity, scales that are not above 0, or another type."""
+    expected: Any
     for name, tensor in tensors.items():
-        expected: object = None
-        got: object = None
         if dtype not in (None, tensor.dtype):
-            expected, got = dtype, tensor.dtype
-        elif tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            strange = int((~tensor.isfinite()).sum())
+            expected, got = dtype, f"{tensor.dtype}"
+        elif strange := tensor.is_floating_point() and int((~tensor.isfinite()).sum()):
             expected, got = "finite numbers", f"{strange} of {tensor.numel()} NaN or infinite"
         elif name.rpartition(".")[2] == SCALE and not bool((tensor > 0).all()):
-            expected, got = "numbers above 0", tensor.min().item()
-        if expected is not None:
-            fix = "The training that wrote it diverged, or the file is damaged."
-            raise CheckpointError.mismatch(f"{what}, {name}", expected=expected, got=got, fix=fix)
+            expected, got = "numbers above 0", f"{tensor.min().item()}"
+        else:
+            continue
+        fix = "The training that wrote it diverged, or the file is damaged."
+        raise CheckpointError.mismatch(f"{what}, {name}", expected=expected, got=got, fix=fix)

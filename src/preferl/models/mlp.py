@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -31,13 +31,9 @@ class MLPReward(ConfiguredReward):
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
         config = self.config
-        self.networks = Perceptrons(
-            (self.encoder.size, *config.hidden, 1),
-            config.members,
-            activation=config.activation,
-            dropout=config.dropout,
-            generator=generator,
-        )
+        sizes = (self.encoder.size, *config.hidden, 1)
+        settings: Any = {"activation": config.activation, "dropout": config.dropout}
+        self.networks = Perceptrons(sizes, config.members, **settings, generator=generator)
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
         """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`."""

@@ -21,11 +21,7 @@ MOST_NUMBERS: Final = 2**22
 
 
 def feature_size(space: Space) -> int:
-    """Count the features that a space becomes.
-
-    Raises:
-        SpaceError: a space of a kind that has no encoding.
-    """
+    """Count the features that a space becomes; raise `SpaceError` where it has no encoding."""
     match space:
         case spaces.Box() | spaces.MultiBinary():
             return int(np.prod(space.shape))
@@ -63,12 +59,9 @@ def check_spaces(
         got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
         if got != expected:
-            raise SpaceError.mismatch(
-                named,
-                expected=f"{expected} as the reward model was built for",
-                got=got,
-                fix="Use the data or environment that the model belongs to.",
-            )
+            expected = f"{expected} as the reward model was built for"
+            fix = "Use the data or environment that the model belongs to."
+            raise SpaceError.mismatch(named, expected=expected, got=got, fix=fix)
         if isinstance(space, spaces.Dict):
             for key, part in space.items():
                 check(f"{name}/{key}", part, array[key])
@@ -121,11 +114,7 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
     """Whether the pictures of a space have their channels before height and width.
 
     Spaces are of bytes `[height, width]`, with channels on either end, or of stacks of such. "auto"
-    takes the end of the shape that is smaller than both other sides.
-
-    Raises:
-        ConfigError: another `channels`.
-        SpaceError: not a space of pictures, or a shape with no such end.
+    takes the end of the shape that is smaller than both other sides, or raises `SpaceError`.
 
     >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
     True
@@ -145,11 +134,7 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
 
 
 def picture_shape(space: Space) -> tuple[int, ...]:
-    """The shape of a space of pictures.
-
-    Raises:
-        SpaceError: a space of something else.
-    """
+    """The shape of a space of pictures; raise `SpaceError` for a space of something else."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         return space.shape
     expected = "pictures: a Box of uint8 [height, width], with channels, or a stack of such"
@@ -159,9 +144,6 @@ def picture_shape(space: Space) -> tuple[int, ...]:
 
 def space_to_json(space: Space) -> dict[str, Any]:
     """A gymnasium space as JSON.
-
-    Raises:
-        SpaceError: a space of another kind.
 
     >>> space_to_json(spaces.Discrete(3))
     {'kind': 'Discrete', 'n': 3, 'start': 0, 'dtype': 'int64'}
@@ -185,11 +167,7 @@ def space_to_json(space: Space) -> dict[str, Any]:
 
 
 def space_from_json(data: dict[str, Any]) -> Space:
-    """The space that `space_to_json` wrote.
-
-    Raises:
-        SpaceError: an unknown kind of space, or one of more than `MOST_NUMBERS`.
-    """
+    """The space that `space_to_json` wrote; raise `SpaceError` above `MOST_NUMBERS`."""
     match data["kind"]:
         case "Dict":
             # A list of pairs keeps its order, which is that of the features; a dict is sorted.

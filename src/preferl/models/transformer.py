@@ -5,6 +5,7 @@ arXiv:2303.00957.
 """
 
 import math
+from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, final
 
 import torch
@@ -73,11 +74,8 @@ class PreferenceTransformer(ConfiguredReward):
         table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
         self.time_embed = nn.Embedding.from_pretrained(table / math.sqrt(width), freeze=False)
         self.input_norm = nn.LayerNorm(width)
-        settings: Any = {"activation": config.activation, "dropout": config.dropout}
-        self.blocks: Any = nn.ModuleList(
-            Block(width, config.heads, **settings, generator=generator)
-            for _ in range(config.layers)
-        )
+        blocks = (Block(config, generator) for _ in range(config.layers))
+        self.blocks: Any = nn.ModuleList(blocks)
         self.final_norm = nn.LayerNorm(width)
         if config.head == "preference":
             self.pref_proj = lecun_linear(width, 2 * config.preference_width + 1, generator)
@@ -85,11 +83,7 @@ class PreferenceTransformer(ConfiguredReward):
             self.head = Perceptron((width, width // 2, 1), config.activation, generator)
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`.
-
-        Raises:
-            ModelError: windows longer than the time table.
-        """
+        """Rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
         # Rewards are read at states only, so in the last block no one else need ask.
         hidden = self._hidden(features, mask, every=2)  # [B, L, W]
         rewards = weighed = self.reward(hidden)  # [B, L]
@@ -113,12 +107,10 @@ class PreferenceTransformer(ConfiguredReward):
         or by an engine.
         """
         rewards, engine = trace_beginnings(self, features, lengths), self._engine()
+        plain = partial(trace_windows, self, features, lengths)
+        compute = partial(engine.full_windows, features) if engine else plain
         for steps in full_windows(lengths, self.context, SPAN):
-            if engine is None:
-                some = trace_windows(self, features, lengths, steps)
-            else:
-                some = engine.full_windows(features, steps)
-            rewards[:, steps.to(rewards.device)] = some
+            rewards[:, steps.to(rewards.device)] = compute(steps)
         return rewards
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
@@ -158,12 +150,8 @@ class PreferenceTransformer(ConfiguredReward):
 
     def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
         """Always raise `ModelError`: scores weigh steps by their features."""
-        raise ModelError.mismatch(
-            "scores of a PreferenceTransformer",
-            expected="features to judge",
-            got="rewards alone",
-            fix="Call `judge`.",
-        )
+        what, expected = "scores of a PreferenceTransformer", "features to judge"
+        raise ModelError.mismatch(what, expected=expected, got="rewards alone", fix="Call `judge`.")
 
     def _hidden(self, features: Tensor, mask: Tensor, every: int) -> Tensor:
         """`[B, 2L / every, W]` what each last of `every` tokens becomes, normalised."""
@@ -171,18 +159,14 @@ class PreferenceTransformer(ConfiguredReward):
         tokens = self._tokens(features, mask)
         for block in self.blocks[:-1]:
             tokens = block(tokens, bias)
-        hidden: Tensor = self.final_norm(self.blocks[-1](tokens, bias, every=every))
-        return hidden
+        return self.final_norm(self.blocks[-1](tokens, bias, every=every))  # type: ignore[no-any-return]
 
     def _tokens(self, features: Tensor, mask: Tensor) -> Tensor:
         """`[B, 2L, W]` an action and a state for each step, normalised, with its place."""
         if mask.shape[1] >= self.time_embed.num_embeddings:
-            raise ModelError.mismatch(
-                "steps per window",
-                expected=f"at most {self.time_embed.num_embeddings - 1}",
-                got=mask.shape[1],
-                fix="Build the model with a longer context, or more positions.",
-            )
+            expected = f"at most {self.time_embed.num_embeddings - 1}"
+            got, fix = mask.shape[1], "Build the model with a longer context, or more positions."
+            raise ModelError.mismatch("steps per window", expected=expected, got=got, fix=fix)
         place = self.time_embed(mask.cumsum(1))[:, :, None]  # [B, L, 1, W], row 0 for padding
         # One product writes actions and states where they belong.
         weight = torch.block_diag(self.state_embed.weight, self.action_embed.weight)  # [2W, F]

@@ -35,44 +35,6 @@ no more than what a module does around it."""
 
 
 @final
-class OneBlock:
-    """Rewards of windows by a model of one block whose weights no longer change.
-
-    Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer.trace` and `judge_last`
-    compute the same numbers in 84 times the time.
-    """
-
-    @torch.no_grad()
-    def __init__(self, model: "PreferenceTransformer") -> None:
-        self._model = model
-        self._last = LastToken(model)
-
-    def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
-        """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
-        first, end = int(steps[0]), int(steps[-1]) + 1
-        rewards = self._last(features[first + 1 - self._model.context : end])
-        return rewards[steps.to(features.device) - first]
-
-    def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
-        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
-
-        Windows at the beginning of episodes are moved to the first places, where their steps are.
-        """
-        context = self._model.context
-        if mask.shape[1] != context:
-            return self._model.judge_last(features, mask)
-        if mask.all():
-            return self._last(features.flatten(0, 1), stride=context)[None]
-        lengths = mask.sum(1).clip(1)  # [B]
-        rows = np.arange(context) + (context - lengths)[:, None]  # [B, H]
-        rows = rows.clip(max=context - 1) + context * np.arange(len(mask))[:, None]
-        where = torch.from_numpy(rows.ravel()).to(features.device)
-        moved = features.flatten(0, 1).index_select(0, where)  # [B * H, F]
-        known = torch.from_numpy(lengths).to(features.device)
-        return self._last(moved, stride=context, lengths=known)[None]
-
-
-@final
 class Scales:
     """The two normalisations of states and actions, as quadratic forms of a step's features.
 
@@ -117,8 +79,7 @@ class Scales:
         else:
             by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
             of_places = by_place.movedim(0, 2)
-        forms = own + of_places
-        forms = forms.to(torch.float32, memory_format=torch.contiguous_format)
+        forms = (own + of_places).to(torch.float32, memory_format=torch.contiguous_format)
         centred, mixed, offset = forms.unflatten(0, (3, 2)).transpose(1, 2).unbind()  # [C, 2, H]
         sigma = centred.rsqrt_()  # its inverse
         spread = offset.addcmul_(mixed, sigma)
@@ -127,16 +88,22 @@ class Scales:
 
 
 @final
-class LastToken:
-    """What the last state token of each window becomes; features have a 1 at their end for biases.
+class OneBlock:
+    """Rewards of windows by a model of one block whose weights no longer change.
 
-    Embeddings, normalisations and projections of a model are folded into one another. `query` maps
-    a normalised token to what each head asks of features as those of a state and of an action, of
-    places and of `c`, `[C, heads * N]`, and `value` what each head gets of these to what is added
-    to the token. `parts` has how many of the `heads * N` are of features, places and `c`.
+    Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer.trace` and `judge_last`
+    compute the same numbers in 84 times the time.
+
+    Embeddings, normalisations and projections are folded into one another, for features with a 1 at
+    their end for biases. `query` maps a normalised token to what each head asks of features as
+    those of a state and of an action, of places and of `c`, `[C, heads * N]`, and `value` what each
+    head gets of these to what is added to the token. `parts` has how many of the `heads * N` are of
+    features, places and `c`.
     """
 
+    @torch.no_grad()
     def __init__(self, model: "PreferenceTransformer") -> None:
+        self._model = model
         block = model.blocks[0]
         norms = (model.input_norm, block.norm1)
         embeds = embeddings(model.state_embed, model.action_embed)  # [2, W, F]
@@ -168,10 +135,35 @@ class LastToken:
             head = perceptron(model.head)
         else:
             head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
-        first = partial(torch.select, dim=1, index=0)
-        self.reward = chain(normalisation(model.final_norm), head, first)
+        self.reward = chain(normalisation(model.final_norm), head)
 
-    def __call__(self, features: Tensor, stride: int = 1, lengths: Tensor | None = None) -> Tensor:
+    def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
+        """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
+        first, end = int(steps[0]), int(steps[-1]) + 1
+        rewards = self.after_windows(features[first + 1 - self._model.context : end])
+        return rewards[steps.to(features.device) - first]
+
+    def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
+        """Features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
+
+        Windows at the beginning of episodes are moved to the first places, where their steps are.
+        """
+        context = self._model.context
+        if mask.shape[1] != context:
+            return self._model.judge_last(features, mask)
+        if mask.all():
+            return self.after_windows(features.flatten(0, 1), stride=context)[None]
+        lengths = mask.sum(1).clip(1)  # [B]
+        rows = np.arange(context) + (context - lengths)[:, None]  # [B, H]
+        rows = rows.clip(max=context - 1) + context * np.arange(len(mask))[:, None]
+        where = torch.from_numpy(rows.ravel()).to(features.device)
+        moved = features.flatten(0, 1).index_select(0, where)  # [B * H, F]
+        known = torch.from_numpy(lengths).to(features.device)
+        return self.after_windows(moved, stride=context, lengths=known)[None]
+
+    def after_windows(
+        self, features: Tensor, stride: int = 1, lengths: Tensor | None = None
+    ) -> Tensor:
         """Rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
 
         Windows begin `stride` rows apart; their first `lengths`, `[C]`, rows are real, or all.
@@ -187,7 +179,7 @@ class LastToken:
         tokens = first(torch.addmm(place, last.T, self.state))
         tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
         tokens = tokens + self.perceptron(before_perceptron(tokens))
-        return self.reward(tokens)
+        return self.reward(tokens)[:, 0]
 
     def attend(
         self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None

@@ -36,9 +36,6 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
     """Features of segments by a model's encoder on its device, to be gathered rows at a time.
 
     With `observe`, the encoder's statistics are set from these steps first.
-
-    Raises:
-        SpaceError: steps of another shape than the model was built for.
     """
     steps = segments.observations, segments.actions
     check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
@@ -85,11 +82,10 @@ class Windows:
         self._start, self._real = (to_tensor(a, device) for a in (segments.start, segments.real))
         self._offset = torch.arange(self.length, device=device)
         self._all = torch.ones(1, dtype=torch.bool, device=device)
-        full = len(segments) > 0 and bool((segments.real == self.length).all())
         # Every window that begins in the block, `[T - L + 1, L, ...]`, as a view: a window taken
         # from it is one block of memory to copy, not `L` rows to look up.
         self._windows = None
-        if full:
+        if len(segments) and bool((segments.real == self.length).all()):
             self._windows = map_observations(
                 lambda f: f.contiguous().unfold(0, self.length, 1).movedim(-1, 1), self._features
             )

@@ -10,7 +10,6 @@ import logging
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +75,7 @@ GENERATORS: Final = {name: getattr(np.random, name) for name in _KINDS}
 
 
 class Checkpoint(NamedTuple):
-    """What was read: where from, after how many steps, and all the rest."""
+    """What was read: where from, after how many steps, and the state."""
 
     path: Path
     steps: int
@@ -123,18 +122,14 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
     """
     found = versions(folder)
     if not found:
-        raise CheckpointError.mismatch(
-            f"{folder}",
-            expected="a folder of checkpoints",
-            got="none in it" if Path(folder).is_dir() else "no such folder",
-            fix="Name the folder that the run was saved to, or begin without resuming.",
-        )
+        expected = "a folder of checkpoints"
+        got = "none in it" if Path(folder).is_dir() else "no such folder"
+        fix = "Name the folder that the run was saved to, or begin without resuming."
+        raise CheckpointError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
     path = version_folder(folder, found[-1])
-    about = _read_about(path)
-    with _reading(path):
-        require_whole(path, about["files"])
+    about = _read_about(path, whole=True)
     require_same(path, about["run"], run)
-    there, here = about["versions"].get("packages", {}), package_versions()["packages"]
+    there, here = about["versions"]["packages"], package_versions()["packages"]
     changed = [
         f"{name} {there.get(name)} to {here.get(name)}"
         for name in sorted(here | there)
@@ -153,28 +148,19 @@ def has_run(folder: Path | str) -> bool:
 def require_own(folder: Path | str, steps: int) -> list[int]:
     """Numbers of the checkpoints in a folder, which may be none, for a run to write its own there.
 
-    Raises:
-        CheckpointError: the newest one is damaged.
-        ConfigError: the run in the folder has come further than these steps.
-        StorageError: the folder holds something else, or cannot be read.
+    Raises as `write_checkpoint`.
     """
     found = versions(folder)
     if found:
         reached = _read_about(version_folder(folder, found[-1]))["steps"]
         if reached > steps:
-            raise ConfigError.mismatch(
-                f"{folder}",
-                expected=f"a run that has made the {reached} steps of the one there",
-                got=f"one of {steps} steps",
-                fix="Resume the one there, or save to another folder.",
-            )
+            expected = f"a run that has made the {reached} steps of the one there"
+            got, fix = f"one of {steps} steps", "Resume the one there, or save to another folder."
+            raise ConfigError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
     elif any(name != JOURNAL and not is_left(name) for name in names_in(folder)):
-        raise StorageError.mismatch(
-            f"{folder}",
-            expected="an empty folder or one of checkpoints",
-            got="one that holds something else",
-            fix="Choose another name.",
-        )
+        expected, got = "an empty folder or one of checkpoints", "one that holds something else"
+        fix = "Choose another name."
+        raise StorageError.mismatch(f"{folder}", expected=expected, got=got, fix=fix)
     return found
 
 
@@ -182,31 +168,28 @@ def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) 
     """Raise `CheckpointError` unless a run is the one that was saved, and name what differs."""
     for name, value in json.loads(json.dumps(dict(here))).items():
         if saved.get(name) != value:
-            raise CheckpointError.mismatch(
+            what, expected = (
                 f"{name} of the run in {path}",
-                expected=f"{saved.get(name)}, as when it was saved",
-                got=value,
-                fix="Build everything as when the run began, or begin another run.",
+                f"{saved.get(name)}, as when it was saved",
             )
+            fix = "Build everything as when the run began, or begin another run."
+            raise CheckpointError.mismatch(what, expected=expected, got=value, fix=fix)
 
 
-def _reading(path: Path) -> AbstractContextManager[None]:
-    return reading(path, expected="a whole checkpoint", fix=RESTORE)
-
-
-def _read_about(path: Path) -> dict[str, Any]:
-    """A checkpoint's own description."""
-    with _reading(path):
+def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
+    """A checkpoint's own description; `whole` compares its files with it."""
+    with reading(path, expected="a whole checkpoint", fix=RESTORE):
         about = read_object(path / ABOUT)
         found, about["steps"] = about["format"], int(about["steps"])
         if found != FORMAT:
-            fix = "Resume it with the version of preferl that wrote it."
-            what = f"format of {path}"
+            what, fix = f"format of {path}", "Resume it with the version of preferl that wrote it."
             raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
-        packages = about["versions"].get("packages", {})
+        packages = about["versions"].setdefault("packages", {})
         for value in (about["run"], about["versions"], about["files"], packages):
             if not isinstance(value, dict):
                 raise TypeError(f"a description with {type(value).__name__} for an object")
+        if whole:
+            require_whole(path, about["files"])
     return about
 
 
@@ -214,11 +197,8 @@ def write_state(folder: Path, state: Any) -> None:
     """Write a state into an existing folder, a draft of `preferl.files.writing`.
 
     It may have None, numbers, text, lists, tuples, deques, dictionaries, numpy arrays and
-    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved.
-
-    Raises:
-        ConfigError: something else, by its place in the state.
-        OSError, SafetensorError: the folder cannot be written to, or is full.
+    generators, tensors, the structs of `DATA`, and `RewardFunction`s that can be saved. Something
+    else is a `ConfigError` that names its place.
     """
     writer = _Writer(folder)
     encoded = writer.encode(state, "state")
@@ -228,11 +208,7 @@ def write_state(folder: Path, state: Any) -> None:
 
 
 def read_state(folder: Path) -> Any:
-    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to.
-
-    Raises:
-        CheckpointError: files that are not there, cut short, or something else.
-    """
+    """Read what `write_state` wrote; tensors come to the processor, arrays can be written to."""
     with reading(folder, expected="a whole state"):
         return _Reader(folder).decode(read_json(folder / STATE))
 
@@ -332,7 +308,6 @@ class _Reader:
             "scalar": lambda part: arrays[part["is"]][()],
             "large": lambda part: np.asarray(load_npy(folder / LARGE / f"{_word(part['is'])}.npy")),
             "generator": self._generator,
-            **dict.fromkeys(DATA, self._data),
             "reward": lambda part: load_reward(folder / REWARDS / _word(part["is"])),
         }
 
@@ -341,13 +316,11 @@ class _Reader:
             return [self.decode(item) for item in part]
         if not isinstance(part, dict):
             return part
-        if TAG in part:
-            return self._kinds[part[TAG]](part)
-        return {key: self.decode(item) for key, item in part.items()}
-
-    def _data(self, part: dict[str, Any]) -> Any:
-        name: str = part[TAG]
-        return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
+        if TAG not in part:
+            return {key: self.decode(item) for key, item in part.items()}
+        if (name := part[TAG]) in DATA:
+            return getattr(import_module(DATA[name]), name)(**self.decode(part["is"]))
+        return self._kinds[name](part)
 
     def _generator(self, part: dict[str, Any]) -> np.random.Generator:
         generator = np.random.Generator(GENERATORS[part["is"]]())

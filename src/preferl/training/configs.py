@@ -101,8 +101,6 @@ class AdaptivePenalty:
 
         >>> AdaptivePenalty(1.0, band=(1.1, 1.5)).after(0.1, 0.2).strength
         1.2
-        >>> AdaptivePenalty(1.0, band=(1.1, 1.5)).after(0.1, 0.1).strength
-        0.8
         """
         if self.band is None or not training_loss > 0:
             return self
@@ -165,18 +163,14 @@ class RewardTrainerConfig:
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "batch_size": 1, "learning_rate": 1e-12, "weight_decay": 0}
-        for name, low in (least | {"patience": 1}).items():
-            value = getattr(self, name)
-            if value is not None:
-                require_in(name, value, low, math.inf)
-        if self.minibatch_size is not None and (
-            self.minibatch_size < 1 or self.batch_size % self.minibatch_size
-        ):
+        for name, low in (least | {"patience": 1, "stop_accuracy": 1e-9}).items():
+            if (value := getattr(self, name)) is not None:
+                require_in(name, value, low, 1 if name == "stop_accuracy" else math.inf)
+        size = self.batch_size if self.minibatch_size is None else self.minibatch_size
+        if size < 1 or self.batch_size % size:
             expected = f"a divisor of batch_size {self.batch_size}"
-            raise ConfigError.mismatch("minibatch_size", expected=expected, got=self.minibatch_size)
+            raise ConfigError.mismatch("minibatch_size", expected=expected, got=size)
         require_share("noise", self.noise)
-        if self.stop_accuracy is not None:
-            require_in("stop_accuracy", self.stop_accuracy, 1e-9, 1)
         require_words(self)
 
 
@@ -208,14 +202,7 @@ def fast_precision() -> Precision:
 
 
 def usable_device(name: str) -> str:
-    """The device of this name; for "auto" a GPU if there is one.
-
-    Raises:
-        ConfigError: torch has no such device here.
-
-    >>> usable_device("cpu")
-    'cpu'
-    """
+    """The device of this name; for "auto" a GPU if there is one. Raises as `require_device`."""
     import torch
 
     if name == "auto":

@@ -103,13 +103,11 @@ class FitReport:
 
     def to_json(self) -> dict[str, Any]:
         """The same as numbers, lists and None, for files."""
-
-        def plain(value: Any) -> Any:
+        about = asdict(self)
+        for name, value in about.items():
             if isinstance(value, np.ndarray):
-                return [round(float(v), 6) if np.isfinite(v) else None for v in value]
-            return value
-
-        return {name: plain(value) for name, value in asdict(self).items()}
+                about[name] = [round(float(v), 6) if np.isfinite(v) else None for v in value]
+        return about
 
 
 @final
@@ -134,21 +132,12 @@ class FitCheckpoints:
         self._written = time.monotonic()
 
     def resume(self, fit: "Fit") -> None:
-        """Restore a fit from its newest checkpoint; without one it begins.
-
-        Raises:
-            CheckpointError: a damaged checkpoint, or one of other answers or settings.
-            StorageError: the folder cannot be read.
-        """
+        """Restore a fit from its newest checkpoint, as `read_checkpoint` does, if there is one."""
         if has_run(self.folder):
             fit.restore(read_checkpoint(self.folder, run=fit.identity()).state)
 
     def offer(self, fit: "Fit") -> None:
-        """Write a checkpoint, on the disk when this returns, if the last one is old enough.
-
-        Raises:
-            StorageError: the folder cannot be written to, or is full.
-        """
+        """Write a checkpoint, as `write_checkpoint` does, if the last one is old enough."""
         if time.monotonic() - self._written >= self._seconds:
             write_checkpoint(self.folder, fit.snapshot(), steps=fit.epoch, run=fit.identity())
             self._written = time.monotonic()
@@ -204,9 +193,7 @@ class Fit:
         else:
             self._best_epoch = self.epoch
         self._model.eval()
-        columns = {
-            name: np.array([row[name] for row in self._history]) for name in self._history[0]
-        }
+        rows = self._history
         return FitReport(
             pairs=len(self._answers),
             members=self._model.members,
@@ -216,7 +203,7 @@ class Fit:
             penalty=self._trainer._penalty.strength,
             likelihood=self._likelihood(),
             seconds=time.perf_counter() - began,
-            **columns,
+            **{name: np.array([row[name] for row in rows]) for name in rows[0]},
         )
 
     @property
@@ -231,12 +218,9 @@ class Fit:
 
     def snapshot(self) -> dict[str, Any]:
         """All that later epochs depend on, between two of them."""
-        parts = {
-            "model": self._model.state_dict(),
-            "trainer": self._trainer.snapshot(),
-            "dropout": dropout_stream(self._model.device).get_state(),
-        }
-        return parts | {name: getattr(self, f"_{name}") for name in MOVING}
+        dropout = dropout_stream(self._model.device).get_state()
+        of = {"model": self._model.state_dict(), "trainer": self._trainer.snapshot()}
+        return of | {"dropout": dropout} | {name: getattr(self, f"_{name}") for name in MOVING}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a snapshot of an equal fit."""
@@ -272,9 +256,8 @@ class Fit:
             loss, batch_logits = self._step(batch)
             losses.append(loss * len(batch))
             logits.append(batch_logits)
-        return self._metrics(
-            torch.stack(losses).sum(0), torch.cat(logits, dim=1), answers.preference, order
-        )
+        loss = torch.stack(losses).sum(0)
+        return self._metrics(loss, torch.cat(logits, dim=1), answers.preference, order)
 
     def _step(self, batch: Answers) -> tuple[Tensor, Tensor]:
         """One optimiser step on a batch; its loss `[E]` and logits `[E, B]`."""
@@ -306,10 +289,9 @@ class Fit:
         weight = self._answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
         consensus = preference_probability(logits).mean(0) - 0.5
-        validation = (float("nan"), float("nan"))
+        validation = float("nan"), float("nan")
         if self._held_out is not None:
-            trained = Likelihood(self._config.noise)
-            validation = self._trainer._evaluate(*self._held_out, trained)
+            validation = self._trainer._evaluate(*self._held_out)
         elif self._validated:
             validation = self._evaluate_out_of_bag(logits, preference, self._out_of_bag[:, order])
         return {
@@ -323,13 +305,12 @@ class Fit:
         self, logits: Tensor, preference: Tensor, weight: Tensor
     ) -> tuple[float, float]:
         """Loss and accuracy of each member on its out-of-bag answers."""
-        total = weight.sum(1)
-        used = total > 0
+        total, votes = weight.sum(1), weight > 0
+        used, seen = total > 0, votes.any(0)
         noise = self._config.noise
         loss = preference_loss(logits, preference, weight, noise=noise) * len(preference)
-        votes = torch.where(weight > 0, preference_probability(logits) - 0.5, 0.0).sum(0)
-        seen = (weight > 0).any(0)
-        accuracy = preference_accuracy(votes[seen], preference[seen])
+        consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
+        accuracy = preference_accuracy(consensus[seen], preference[seen])
         return float((loss[used] / total[used]).mean()), float(accuracy)
 
     def _likelihood(self) -> Likelihood:
@@ -349,16 +330,10 @@ def fit_likelihood(
 ) -> Likelihood:
     """The noise and scale that maximise the likelihood of answers times a weak prior.
 
-    The prior is around the configured noise, the result without answers, and a scale of 1. Ties do
-    not count: they mean that two clips are alike, not that answers are random.
-
-    Args:
-        logits: `[E, P]`
-        preference: `[P]`
-        weight: `[P]`
-        votes: `[E, P]` true where a member has not been trained on an answer: the mean
-            probability of these members counts.
-        noise: configured share of random answers, in [0, 1).
+    The prior is around the configured `noise`, the result without answers, and a scale of 1. Of
+    logits `[E, P]`, the mean probability of members with `votes`, `[E, P]`, counts: those that have
+    not been trained on an answer. Ties do not count: they mean that two clips are alike, not that
+    answers are random.
     """
     counts = votes.any(0) & (preference != 0.5) & ~preference.isnan() & (weight > 0)
     if not counts.any():

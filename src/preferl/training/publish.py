@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, final
 
 from preferl.errors import ConfigError, StorageError, require_in
@@ -39,8 +38,6 @@ LOCK: Final = "publisher"
 ABOUT: Final = "version.json"
 SPACES: Final = "spaces.json"
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-
 
 class Version(NamedTuple):
     """A published reward, its number from 1, and the metrics published with it."""
@@ -51,11 +48,7 @@ class Version(NamedTuple):
 
 
 def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Version:
-    """Read one version; all of its reward's files have to be as they were published.
-
-    Raises:
-        CheckpointError: it is not there, cut short, changed, or half of it is missing.
-    """
+    """Read one version; raise `CheckpointError` unless all its files are as they were published."""
     path = version_folder(folder, number)
     with reading(path, expected="a whole published reward"):
         about = read_object(path / ABOUT)
@@ -65,12 +58,7 @@ def read_version(folder: Path | str, number: int, *, device: str = "cpu") -> Ver
 
 
 def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
-    """The newest of a folder of versions, one version by its own folder, or a saved reward as 1.
-
-    Raises:
-        CheckpointError: none of these, or a damaged one.
-        StorageError: the folder cannot be read.
-    """
+    """The newest of a folder of versions, one version by its own folder, or a saved reward as 1."""
     path = Path(folder)
     if published := versions(path):
         return read_version(path, published[-1], device=device)
@@ -80,22 +68,13 @@ def newest_reward(folder: Path | str, *, device: str = "cpu") -> Version:
 
 
 def write_spaces(folder: Path | str, observations: Space, actions: Space) -> None:
-    """Write the spaces that a reward will see into its folder, so that whoever fits it knows them.
-
-    Raises:
-        StorageError: the folder cannot be written to.
-        SpaceError: spaces that cannot be saved.
-    """
+    """Write the spaces that a reward will see into its folder, for whoever fits it."""
     about = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
     write_json(Path(folder) / SPACES, about)
 
 
 def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
-    """The observation and action spaces that `write_spaces` wrote; None if nobody did.
-
-    Raises:
-        CheckpointError: a damaged file.
-    """
+    """The observation and action spaces that `write_spaces` wrote; None if nobody did."""
     path = Path(folder) / SPACES
     with reading(path, expected="two spaces"):
         if not path.exists():
@@ -104,21 +83,10 @@ def read_spaces(folder: Path | str) -> tuple[Space, Space] | None:
         return space_from_json(about["observations"]), space_from_json(about["actions"])
 
 
-def publish(
-    folder: Path | str,
-    reward: RewardFunction,
-    *,
-    version: int | None = None,
-    metrics: Mapping[str, Any] = _NOTHING,
-    keep: int = KEEP,
-) -> int:
-    """Publish one reward and return its number, by a `Publisher` of its own.
-
-    A program that publishes again and again holds a `Publisher`. Arguments and errors are those of
-    the class and of its `publish`.
-    """
+def publish(folder: Path | str, reward: RewardFunction, *, keep: int = KEEP, **about: Any) -> int:
+    """Publish one reward by a `Publisher` of its own; `about` is for its `publish`."""
     with Publisher(folder, keep=keep) as publisher:
-        return publisher.publish(reward, version=version, metrics=metrics)
+        return publisher.publish(reward, **about)
 
 
 @final
@@ -153,7 +121,7 @@ class Publisher:
         reward: RewardFunction,
         *,
         version: int | None = None,
-        metrics: Mapping[str, Any] = _NOTHING,
+        metrics: Mapping[str, Any] | None = None,
         beside: Callable[[Path], None] = lambda _: None,
     ) -> int:
         """Publish a version and return its number.
@@ -175,7 +143,7 @@ class Publisher:
             expected = f"above {newest}, the latest"
             raise ConfigError.mismatch("version", expected=expected, got=number)
         try:
-            plain = json.loads(json.dumps(dict(metrics), allow_nan=False))
+            plain = json.loads(json.dumps(dict(metrics or {}), allow_nan=False))
         except (TypeError, ValueError) as error:
             what, expected = "a version's metrics", "what JSON holds"
             raise ConfigError.mismatch(what, expected=expected, got=error) from error
@@ -273,10 +241,9 @@ class PublishedReward:
     def take(self) -> bool:
         """Bring what `watch` has read into use, without the disk; whether that changed anything."""
         found = self.next
-        if found is None or found.number <= self.version:
-            return False
-        self._now = found
-        return True
+        newer = found is not None and found.number > self.version
+        self._now = found if newer else self._now
+        return newer
 
     def close(self, seconds: float = 10.0) -> None:
         """Stop watching, waiting no longer for a disk that hangs; the version in use stays."""

@@ -22,9 +22,9 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.combine import Combine, lower_bound, mean
-from preferl.models.base import RewardModel, last_rewards, trace_episodes
+from preferl.models.base import RewardModel, trace_episodes
 from preferl.models.build import load_reward_model, saving_reward_model
-from preferl.models.spaces import Space, check_spaces
+from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 from preferl.training.batches import to_tensor, to_tensors
@@ -58,9 +58,11 @@ class RewardFunction:
         ConfigError: a scaler of another number of members.
 
     Attributes:
+        how: the `combine` it was given.
         context: `H`, how many steps it sees.
         members: `E`.
-        how: the `combine` it was given.
+        observation_space: of the model.
+        action_space: likewise.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -84,23 +86,13 @@ class RewardFunction:
             raise ConfigError.mismatch("scaler", expected=expected, got=got)
         self._model = deepcopy(model).eval().requires_grad_(False)
         self._encoder = self._model.encoder
-        self._last = last_rewards(self._model)
+        self._last = self._model.last_rewards()
         self._device = model.device  # once, since finding it costs a tenth of one step's reward
         self.how = combine
         self.scaler = scaler
         self.likelihood = likelihood or Likelihood()
-        self.context = model.context
-        self.members = model.members
-
-    @property
-    def observation_space(self) -> Space:
-        """Space of observations."""
-        return self._model.observation_space
-
-    @property
-    def action_space(self) -> Space:
-        """Space of actions."""
-        return self._model.action_space
+        self.context, self.members = model.context, model.members
+        self.observation_space, self.action_space = model.observation_space, model.action_space
 
     @property
     def model(self) -> RewardModel:
@@ -131,10 +123,7 @@ class RewardFunction:
             last = np.s_[:, -self.context :]
             observations, actions, mask = take(observations, last), actions[last], mask[last]
         # Nothing here asks for gradients; to switch them off costs a tenth of one step's reward.
-        features = self._encoder(
-            to_tensors(observations, self._device), to_tensor(actions, self._device)
-        )
-        return self._combined(self._last(features, mask).cpu())
+        return self._combined(self._last(self._encoded(observations, actions), mask).cpu())
 
     def combine(self, rewards: FloatArray) -> FloatArray:
         """Members' rewards `[E, ...]` to one, `[...]`, scaled first where there is a scaler."""
@@ -173,27 +162,20 @@ class RewardFunction:
         sparse = len(segments) * segments.length < segments.steps
         needed = segments.select(slice(None)) if sparse else segments
         rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
-        parts = [
-            self._model.pool(
-                rewards[:, torch.from_numpy(needed.rows(rows))],
-                torch.from_numpy(needed.mask(rows)),
-            )
-            for rows in _chunks(len(needed), CHUNK)
-        ]
+        parts = []
+        for chunk in _chunks(len(needed), CHUNK):
+            rows, mask = (torch.from_numpy(of(chunk)) for of in (needed.rows, needed.mask))
+            parts.append(self._model.pool(rewards[:, rows], mask))
         return np.asarray(torch.cat(parts, dim=1).numpy())
 
     def _step_rewards(self, observations: Observations, actions: Array) -> FloatArray:
         """`[E, T]` for a Markovian model: every step is a window of its own."""
         pixels = (o for o in leaves(observations) if o.dtype == np.uint8)
         size = sum(int(np.prod(o.shape[1:])) for o in pixels)
-        parts = [
-            self._forward(
-                take(take(observations, rows), np.s_[:, None]),
-                actions[rows, None],
-                np.ones((rows.stop - rows.start, 1), bool),
-            )[0][:, :, 0]
-            for rows in _chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size)))
-        ]
+        parts = []
+        for rows in _chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size))):
+            steps = take(take(observations, rows), np.s_[:, None]), actions[rows, None]
+            parts.append(self._forward(*steps, np.ones((len(steps[1]), 1), bool))[0][:, :, 0])
         return np.concatenate(parts, axis=1)
 
     @torch.inference_mode()
@@ -201,14 +183,10 @@ class RewardFunction:
         rewards = np.zeros((self.members, episodes.steps), np.float32)
         # Neighbouring episodes of about `TRACED` steps in all; an episode is never cut.
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
-        steps = slice(0)
-        cuts = np.flatnonzero(np.diff(group)) + 1
+        steps, cuts = slice(0), np.flatnonzero(np.diff(group)) + 1
         for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
             steps = slice(steps.stop, steps.stop + int(lengths.sum()))
-            features = self._encoder(
-                to_tensors(take(episodes.observations, steps), self._device),
-                to_tensor(episodes.actions[steps], self._device),
-            )
+            features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
             traced = trace_episodes(self._model, features, torch.from_numpy(lengths.copy()))
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
@@ -223,10 +201,13 @@ class RewardFunction:
         self, observations: Observations, actions: Array, mask: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
         """Rewards `[E, B, L]` and scores `[E, B]` of windows."""
-        device = self._device
-        steps = to_tensors(observations, device), to_tensor(actions, device)
-        rewards, scores = self._model(*steps, to_tensor(mask, device))
+        real = to_tensor(mask, self._device)
+        rewards, scores = self._model.judge(self._encoded(observations, actions), real)
         return rewards.cpu().numpy(), scores.cpu().numpy()
+
+    def _encoded(self, observations: Observations, actions: Array) -> Any:
+        device = self._device
+        return self._encoder(to_tensors(observations, device), to_tensor(actions, device))
 
 
 def relabel(episodes: Episodes, reward: AnyReward) -> Episodes:
@@ -297,15 +278,12 @@ def load_reward(
 
 
 def _combine_from_json(data: dict[str, Any]) -> Combine:
-    match data["kind"]:
-        case "mean":
-            return mean
-        case "lower_bound":
-            deviations = float(data["deviations"])
-            if not np.isfinite(deviations):
-                raise ConfigError.mismatch("deviations", expected="a finite number", got=deviations)
-            return lower_bound(deviations)
-    raise ConfigError.mismatch("combine", expected="mean or lower_bound", got=data["kind"])
+    if data["kind"] == "mean":
+        return mean
+    if data["kind"] == "lower_bound" and np.isfinite(deviations := float(data["deviations"])):
+        return lower_bound(deviations)
+    expected = "mean, or lower_bound with a finite number"
+    raise ConfigError.mismatch("combine", expected=expected, got=data)
 
 
 def _chunks(count: int, size: int) -> list[slice]:

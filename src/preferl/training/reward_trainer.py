@@ -131,8 +131,7 @@ class RewardTrainer:
             SpaceError: steps of another shape than the model was built for.
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
-        part = held_out(self.model, comparisons)
-        return self._evaluate(*part, likelihood or Likelihood(self.config.noise))
+        return self._evaluate(*held_out(self.model, comparisons), likelihood)
 
     def bootstrap(self, pairs: int) -> FloatArray:
         """`[E, P]` how often each member sees each answer: Poisson(1) counts, or ones.
@@ -155,11 +154,7 @@ class RewardTrainer:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restore the state of a trainer of the same settings and the same model.
-
-        Raises:
-            RuntimeError: a damaged order.
-        """
+        """Restore the state of a trainer of the same settings and the same model."""
         self._order.set_state(snapshot["order"])  # first, since it alone may fail
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
@@ -176,11 +171,11 @@ class RewardTrainer:
         return preference_loss(logits, preference, weight, noise=self.config.noise), logits
 
     def _evaluate(
-        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood
+        self, windows: AnyWindows, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        logits = likelihood.scale * self._logits(windows, answers)
-        noise = likelihood.noise
-        loss = preference_loss(logits, answers.preference, answers.weight, noise=noise)
+        by = likelihood or Likelihood(self.config.noise)
+        logits = by.scale * self._logits(windows, answers)
+        loss = preference_loss(logits, answers.preference, answers.weight, noise=by.noise)
         total = answers.weight.sum(1).clamp(min=1e-9) / len(answers)
         consensus = preference_probability(logits).mean(0) - 0.5
         accuracy = preference_accuracy(consensus, answers.preference)
@@ -218,11 +213,8 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
     """Restore what `save_trainer` wrote and return its notes; the next fit is that of the original.
 
-    The trainer has the same config and seed, and gets the numbers of `model`, which was saved.
-
-    Raises:
-        CheckpointError: no such files, damaged ones, or those of another model; the trainer is
-            then as it was.
+    The trainer has the same config and seed, and gets the numbers of `model`, which was saved. It
+    stays as it was where files are missing, damaged or of another model: a `CheckpointError`.
     """
     with reading(folder, expected="the state of such a trainer"):
         about = read_object(folder / STATE)

@@ -118,11 +118,7 @@ def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
     if span > 1e-8 * float(np.abs(returns).max()):  # else it is made of rounding, or none
         return horizon / span
-    words = mismatch(
-        "returns to scale by",
-        expected="a highest and a lowest",
-        got=f"{returns[0]:g} for all {len(returns)} episodes",
-        fix="Rewards keep their scale.",
-    )
-    warnings.warn(words, stacklevel=3)
+    what, expected = "returns to scale by", "a highest and a lowest"
+    got, fix = f"{returns[0]:g} for all {len(returns)} episodes", "Rewards keep their scale."
+    warnings.warn(mismatch(what, expected=expected, got=got, fix=fix), stacklevel=3)
     return 1.0
