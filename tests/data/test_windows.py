@@ -94,15 +94,3 @@ def test_history_keeps_whole_numbers():
     observations, actions, _ = History(3, 1).append(np.array([2]), np.array([1], np.int32))
     assert (observations.dtype, actions.dtype) == (np.int64, np.int32)
     assert observations.tolist() == [[0, 0, 2]]
-
-
-def test_a_filled_history_goes_on_as_if_its_steps_had_been_appended():
-    appended, filled = History(3, 2), History(3, 2)
-    steps = np.arange(10.0).reshape(5, 2, 1)
-    for step in steps[:4]:
-        windows = appended.append(step, -step)
-    filled.fill(*windows)
-    for got, expected in zip(
-        filled.append(steps[4], -steps[4]), appended.append(steps[4], -steps[4]), strict=True
-    ):
-        np.testing.assert_array_equal(got, expected)

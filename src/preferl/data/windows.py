@@ -66,17 +66,6 @@ class History:
         self._mask[:, -1] = True
         return *self._steps, self._mask
 
-    def fill(self, observations: Observations, actions: Array, mask: BoolArray) -> None:
-        """Set the windows `[V, H, ...]`, real steps last, as if these steps had been appended."""
-        self._steps = map_observations(np.array, observations), np.array(actions)
-        self._mask[:] = mask
-
-    def snapshot(self) -> tuple[Observations, Array, BoolArray] | None:
-        """Copies of the windows, and their mask, for `fill`; None before the first step."""
-        if self._steps is None:
-            return None
-        return map_observations(np.array, self._steps[0]), self._steps[1].copy(), self._mask
-
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
         """Begin a new episode in these environments; all of them by default."""
         self._mask[environments] = False
