@@ -14,7 +14,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.data.windows import windows_at
+from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, ModelError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
@@ -171,7 +171,7 @@ def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
     size = max(1, CHUNK // reward.context)
     for begin in range(0, episodes.steps, size):
         steps = np.arange(begin, min(begin + size, episodes.steps))
-        rows, mask = windows_at(steps, starts[steps], reward.context)
+        rows, mask = window_indices(starts, reward.context, steps)
         rewards[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
     return rewards
 

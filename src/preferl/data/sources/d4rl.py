@@ -50,10 +50,8 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
         arrays[key] = array.reshape(-1)  # some files have [N, 1]
     check(require_rows(arrays, path) >= 2, path, "at least two rows", "fewer")
     terminals = arrays["terminals"].astype(bool)
-    if "timeouts" in arrays:
-        timeouts = arrays["timeouts"].astype(bool)
-    else:
-        timeouts = _timeouts(terminals, row, path)
+    known = arrays.get("timeouts")
+    timeouts = _timeouts(terminals, row, path) if known is None else known.astype(bool)
     goal = arrays.get("infos/goal", np.zeros(len(terminals)))
     moves = np.append((goal[1:] != goal[:-1]).reshape(len(goal) - 1, -1).any(axis=1), False)
     rows, lengths = qlearning_view(terminals, timeouts, moves)
@@ -71,7 +69,7 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
 
 
 def qlearning_view(
-    terminals: BoolArray, timeouts: BoolArray, moves: BoolArray | None = None
+    terminals: BoolArray, timeouts: BoolArray, moves: BoolArray | bool = False
 ) -> tuple[IntArray, IntArray]:
     """Rows of a file that the view keeps, and how they are divided into episodes.
 
@@ -83,7 +81,7 @@ def qlearning_view(
     >>> rows.tolist(), lengths.tolist()
     ([0, 1, 2], [2, 1])
     """
-    ends = terminals | timeouts if moves is None else terminals | timeouts | moves
+    ends = terminals | timeouts | moves
     episode: IntArray = np.cumsum(ends) - ends  # a row that ends an episode still belongs to it
     kept = ~timeouts
     kept[-1:] = False  # nothing is known to follow

@@ -8,7 +8,7 @@ Demonstrations"). Stacked episodes of one length are `.npz` files, as recorded s
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -132,10 +132,8 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     return join(episodes)
 
 
-def _demonstration(found: object, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
-    if not isinstance(found, Mapping):
-        got = type(found).__name__
-        raise DataError.mismatch(name, expected="a dictionary of arrays", got=got)
+def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
+    check(isinstance(found, Mapping), name, "a dictionary of arrays", type(found).__name__)
     require_names(name, _FIELDS, found, "keys")
     arrays = {key: np.asarray(array_of(found[key], f"{name}, {key}", expansion)) for key in _FIELDS}
     for key, array in arrays.items():
