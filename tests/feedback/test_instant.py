@@ -85,10 +85,10 @@ def test_declined_answers_are_counted_and_left_out() -> None:
 
 def test_before_the_first_answer_there_is_nothing_to_hand_out() -> None:
     feedback = InstantFeedback(Saying([NAN]), 0)
-    with pytest.raises(FeedbackError, match="no answers yet: 0 questions"):
+    with pytest.raises(FeedbackError, match="no answers yet: 0 queries"):
         feedback.comparisons()
     feedback.ask(windows(2), neighbours(1))
-    with pytest.raises(FeedbackError, match="1 questions were asked and 1 declined"):
+    with pytest.raises(FeedbackError, match="1 queries were put and 1 declined"):
         feedback.comparisons()
 
 

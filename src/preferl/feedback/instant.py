@@ -92,7 +92,7 @@ class InstantFeedback:
         """
         if not self._blocks:
             raise FeedbackError(
-                f"There are no answers yet: {self.asked} questions were asked and {self.declined} "
+                f"There are no answers yet: {self.asked} queries were put and {self.declined} "
                 "declined. Ask some, or a teacher that declines less."
             )
         self._blocks = [concatenate(self._blocks)]
@@ -123,9 +123,7 @@ class InstantFeedback:
             answer = next(answers, None)
             if answer is None:
                 got = f"{number} answers to {len(pairs)}"
-                raise FeedbackError.mismatch(
-                    "teacher", expected="an answer to each question", got=got
-                )
+                raise FeedbackError.mismatch("teacher", expected="an answer to each query", got=got)
             self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:

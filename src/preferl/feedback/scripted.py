@@ -127,7 +127,7 @@ class ScriptedTeacher:
 
     @classmethod
     def equal(cls, typical: float, margin: float = 0.1, worst: float = 0.0) -> Self:
-        """B-Pref's: cannot tell returns apart that differ by less than a margin; as for `skip`."""
+        """B-Pref's: calls returns equal that differ by less than a margin; see `skip`."""
         return cls(temperature=0, equal_within=_margin(typical, margin, worst))
 
     @classmethod

@@ -75,19 +75,12 @@ def act(
 ) -> Episodes:
     """Let a policy act, and keep all that it did.
 
-    Every episode that was begun counts, whichever end first: the first ones to end would be short
-    ones more often than is true. Without `episodes`, they are begun until so many `steps` are
-    recorded, and those under way then end if `whole`, and are cut off there if not.
-
-    Args:
-        policy: its `predict` gets `[V, *obs]`, normalised if it learned from such.
-        venv: `V` environments with their own observations, reset here.
-        episodes: how many; None counts steps.
-        steps: how many, over all environments.
-        whole: keep no episode that is cut off.
-        states: record `info["state"]`.
-        deterministic: passed to the policy.
-        on_progress: called with how much has been recorded, and how much is to be.
+    It acts in `V` environments with their own observations, which are reset here; `predict` gets
+    `[V, *obs]`. Every episode that was begun counts, whichever end first: the first ones to end
+    would be short ones more often than is true. Without `episodes`, they are begun until so many
+    `steps` are recorded over all environments, and those under way then end if `whole`, and are cut
+    off there if not. With `states`, `info["state"]` is recorded. `on_progress` is called with how
+    much has been recorded, and how much is to be.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
@@ -130,12 +123,8 @@ def load_actor(
     """Read a policy that only acts, on observations as the environment gives them.
 
     It is in a folder of `save_policy`, or in a `.zip` of stable-baselines3 (PPO, A2C, SAC, TD3,
-    DDPG or DQN), which is opened with a warning if it is trusted; see `DatasetConfig`.
-
-    Raises:
-        CheckpointError: no such policy, a damaged one, one of another algorithm, or one whose
-            statistics are missing, damaged or of other observations.
-        ConfigError: a zip file that nobody trusts, or statistics for a folder.
+    DDPG or DQN), which is opened with a warning if it is trusted; see `DatasetConfig`. What cannot
+    be read, and statistics that do not belong to the policy, are a `CheckpointError`.
     """
     path = Path(path)
     if not path.is_file():

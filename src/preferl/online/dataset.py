@@ -148,12 +148,7 @@ class _Recording:
         if not self._has_policies():
             self._train()
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in self._config.amounts}
-        references: dict[str, float | None] = dict.fromkeys(("random", "expert"))
-        for name in references:
-            if name in tiers:
-                references[name] = float(tiers[name].returns.mean())
-            elif name in self._policies:
-                references[name] = self._mean_return(name)
+        references = {name: self._reference(name, tiers) for name in ("random", "expert")}
         about = {"env": self._config.env, "seed": self._config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
@@ -224,6 +219,12 @@ class _Recording:
                 stacklevel=2,
             )
         return found
+
+    def _reference(self, name: str, tiers: dict[str, Episodes]) -> float | None:
+        """Mean return: of the tier, or of a few episodes where that is not recorded."""
+        if name in tiers:
+            return float(tiers[name].returns.mean())
+        return self._mean_return(name) if name in self._policies else None
 
     def _mean_return(self, name: str) -> float:
         self._report(f"evaluating {name}", 0, 1)

@@ -66,15 +66,13 @@ def train_expert(
     """Train in slices; after each, a policy, its evaluation and the episodes are kept in a folder.
 
     What is there of an interrupted training goes on from the last slice, see `resume_run`. With
-    `states`, episodes hold what it takes to draw a moment again.
-
-    Returns:
-        The checkpoints, to the planned number of steps or the first that is as good as wanted, and
-        the episodes that ended meanwhile, in their order; None without any.
+    `states`, episodes hold what it takes to draw a moment again. Returns the checkpoints, to the
+    planned number of steps or the first that is as good as wanted, and the episodes that ended
+    meanwhile, in their order; None without any.
     """
     kept, wanted = folder.path("training"), config.target_return
-    count = 1 if isinstance(algorithm_for(config), SACConfig) else 8
-    count = config.training_environments or count
+    usual = 1 if isinstance(algorithm_for(config), SACConfig) else 8
+    count = config.training_environments or usual
     venv = task_environments(config.env, count, seed=config.seed, states=states)
     with closing(EpisodeRecorder(venv, states=states)) as recorder:
         algorithm = _build(config, recorder, config.train_steps)
@@ -92,10 +90,9 @@ def train_expert(
             doing = "training" + ("" if best is None else f", best return {best:,.0f}")
             _learn(config, algorithm, partial(on_progress, doing))
             # In this order, so that a crash between two of them loses nothing that counts.
-            episodes = recorder.take()
-            if episodes is not None:
-                path = folder.path(f"experience/{algorithm.num_timesteps:09d}")
-                save_episodes(path, episodes)
+            if (episodes := recorder.take()) is not None:
+                name = f"experience/{algorithm.num_timesteps:09d}"
+                save_episodes(folder.path(name), episodes)
             save_run(kept, algorithm)
             _evaluate(config, folder, algorithm, sink)
     paths = sorted((folder.folder / "experience").glob("*"))

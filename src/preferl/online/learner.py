@@ -67,12 +67,11 @@ class SB3Learner:
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
-    Attributes:
-        algorithm: the algorithm; save it, log with it, or evaluate it as usual.
-        env: records with the environments' own rewards, and gives the learned one.
+    Its `env` records with the environments' own rewards, and gives the learned one.
 
     Args:
-        algorithm: on- or off-policy, with its environment set.
+        algorithm: on- or off-policy, with its environment set; save it, log with it, or evaluate it
+            as usual.
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then and nothing is learned. .05 shows a few unusual clips per round.
@@ -150,11 +149,7 @@ class SB3Learner:
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` as while exploring, rounded up to whole vector steps; learn nothing.
 
-        Returns:
-            All episodes of this call; the last ones are cut, since environments are reset next.
-
-        Raises:
-            ConfigError: less than no steps.
+        All episodes of the call are returned; the last are cut, since environments are reset next.
         """
         with self._asking(steps):
             self._explore(steps)
@@ -188,11 +183,9 @@ class SB3Learner:
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
-        """Go on from the snapshot of a learner that was built in the same way.
+        """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        Args:
-            snapshot: of that one.
-            reward: the one that it had; its replay buffer was relabelled by it already.
+        Its replay buffer was relabelled by that already.
 
         Raises:
             CheckpointError: it was built otherwise.

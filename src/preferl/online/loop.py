@@ -1,6 +1,5 @@
 """Act, ask, fit, switch rewards: learning while acting (Christiano et al. 2017, section 2.2)."""
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -409,9 +408,7 @@ class AnswerJournal:
         if not path.is_file():
             write_json(path, {"newest": newest, "run": self.run}, durable=True)
             return None
-        try:
-            noted = json.loads(path.read_text(encoding="utf-8"))
+        with reading(path, expected="a note", fix=RESTORE):
+            noted = read_object(path)
             require_same(path, noted["run"], self.run)
             return int(noted["newest"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise CheckpointError.mismatch(f"{path}", expected="a note", got=error) from error

@@ -65,12 +65,8 @@ class OngoingFit:
     def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
         """Fit to all answers, validate and scale.
 
-        A fit that comes to no numbers raises `DataError`; the next one starts from a new model.
-
-        Args:
-            answered: all there is.
-            split: `[P]` of each comparison, see `validation_split`.
-            agent: the agent's spaces, or None to infer them.
+        The split is `[P]`, see `validation_split`; the agent's spaces are inferred if None. A fit
+        that comes to no numbers raises `DataError`; the next one starts from a new model.
         """
         config, comparisons = self._config, answered.comparisons
         length = config.context or comparisons.segments.length

@@ -3,6 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -159,11 +160,9 @@ def _learn(
     )
     loop.sink, loop.on_iteration = sink, on_iteration
     loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-    try:
+    with closing(sink):
         loop.keep_in(folder.path(CHECKPOINTS))
         return loop.through()
-    finally:
-        sink.close()
 
 
 def _count(report: OnlineReport) -> int:

@@ -29,11 +29,7 @@ class ScriptedAnswers:
     _person: int | None = None
 
     def answer(self) -> int:
-        """Answer whatever is open; returns how many answers that were.
-
-        Raises:
-            StorageError: the store cannot be reached; what was answered until then is kept.
-        """
+        """Answer whatever is open; returns how many answers that were, kept one by one."""
         store, project, before = self.feedback.store, self.feedback.project.id, self.given
         if self._person is None:
             self._person = store.people.invite(project, NAME).annotator.id

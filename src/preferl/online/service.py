@@ -225,7 +225,7 @@ class _Service:
             oldest = self.version - self.config.cancel_after
             cancelled = self.feedback.store.questions.cancel(self._project, before_version=oldest)
             if cancelled:
-                LOGGER.info("%d questions of old rewards are asked no more.", cancelled)
+                LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
         shown = ("answers", "accuracy", "judged", "seconds")
         self._say_waiting(
