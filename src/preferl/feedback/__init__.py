@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from preferl.feedback.protocols import InputEndedError as InputEndedError
     from preferl.feedback.protocols import LastingFeedback as LastingFeedback
     from preferl.feedback.protocols import PairSampler as PairSampler
-    from preferl.feedback.protocols import Scorer as Scorer
     from preferl.feedback.protocols import SingleAnswers as SingleAnswers
     from preferl.feedback.protocols import Teacher as Teacher
     from preferl.feedback.protocols import WantsSegments as WantsSegments
     from preferl.feedback.sampling import Acquisition as Acquisition
     from preferl.feedback.sampling import InformativePairs as InformativePairs
+    from preferl.feedback.sampling import Scorer as Scorer
     from preferl.feedback.sampling import UniformPairs as UniformPairs
     from preferl.feedback.sampling import entropy as entropy
     from preferl.feedback.sampling import label_variance as label_variance

@@ -84,9 +84,8 @@ class CoveringPairs:
                 different windows.
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
-        if len(pairs) < count:
-            expected = f"at least {count}"
-            raise FeedbackError.mismatch("candidate pairs", expected=expected, got=len(pairs))
+        enough, there = len(pairs) >= count, len(pairs)
+        FeedbackError.check(enough, "candidate pairs", f"at least {count}", there)
         if count == 0:
             return pairs[:0]
         features = self._features(segments)

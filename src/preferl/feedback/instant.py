@@ -152,13 +152,11 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
     """`pairs` as integers `[P, 2]`; `FeedbackError` unless they are rows of `count` segments."""
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
-    if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
-        rows = f"rows {pairs.min()} to {pairs.max()}" if whole else ""
-        raise FeedbackError.mismatch(
-            "pairs",
-            expected=f"whole numbers of shape [P, 2], rows of {count} segments",
-            got=rows or f"{pairs.dtype} of shape {pairs.shape}",
-        )
+    expected = f"whole numbers of shape [P, 2], rows of {count} segments"
+    FeedbackError.check(whole, "pairs", expected, f"{pairs.dtype} of shape {pairs.shape}")
+    least, most = pairs.min(initial=0), pairs.max(initial=-1)
+    inside = least >= 0 and most < count
+    FeedbackError.check(inside, "pairs", expected, f"rows {least} to {most}")
     return pairs
 
 

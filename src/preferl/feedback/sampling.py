@@ -23,8 +23,9 @@ from preferl.shapes import FloatArray, IntArray
 Acquisition = Callable[[FloatArray], FloatArray]
 """`[E, P]` preference logits to `[P]` values, the largest of which are asked first."""
 
-MaybeScorer = Callable[[Segments], FloatArray | None]
-"""A scorer that may answer None as long as there is no reward model to score with."""
+Scorer = Callable[[Segments], FloatArray | None]
+"""`[E, N]` scores of segments, whose differences are preference logits of each member; None as long
+as there is no reward model to score with."""
 
 MOST_OVERSAMPLING = 1e6
 """More candidates per query than anyone scores; larger settings are mistakes."""
@@ -81,13 +82,13 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
-    if logits.ndim != 2 or len(logits) < 2:
-        raise FeedbackError.mismatch(
-            "members of the reward model",
-            expected="at least 2, since one alone has no variance",
-            got=f"logits of shape {logits.shape}",
-            fix="Train an ensemble, choose `entropy`, or ask with UniformPairs.",
-        )
+    several, expected = (
+        logits.ndim == 2 and len(logits) >= 2,
+        "at least 2, since one has no variance",
+    )
+    fix = "Train an ensemble, choose `entropy`, or ask with UniformPairs."
+    got = f"logits of shape {logits.shape}"
+    FeedbackError.check(several, "members of the reward model", expected, got, fix)
     return logits
 
 
@@ -118,13 +119,8 @@ class UniformPairs:
         if count == 0:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
-        if len(windows) < 2:
-            raise FeedbackError.mismatch(
-                "segments to pair",
-                expected="at least 2 different windows",
-                got=len(windows),
-                fix="Record more steps or shorten the segments.",
-            )
+        expected, fix = "at least 2 different windows", "Record more steps or shorten the segments."
+        FeedbackError.check(len(windows) >= 2, "segments to pair", expected, len(windows), fix)
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
     def segments_for(self, queries: int) -> int:
@@ -150,7 +146,7 @@ class InformativePairs:
         ConfigError: oversampling below 1.
     """
 
-    scorer: MaybeScorer | None = None
+    scorer: Scorer | None = None
     acquisition: Acquisition = probability_variance
     oversampling: float = 10
     likelihood: Likelihood | Callable[[], Likelihood] = field(default_factory=Likelihood)
@@ -174,12 +170,9 @@ class InformativePairs:
         known = self.likelihood
         likelihood = known if isinstance(known, Likelihood) else known()
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
-        if value.shape != (len(pairs),) or np.isnan(value).any():
-            raise FeedbackError.mismatch(
-                "acquisition",
-                expected=f"one number per pair, shape ({len(pairs)},)",
-                got="NaN" if value.shape == (len(pairs),) else f"shape {value.shape}",
-            )
+        fits, expected = value.shape == (len(pairs),), f"one number per pair, shape ({len(pairs)},)"
+        got = "NaN" if fits else f"shape {value.shape}"
+        FeedbackError.check(fits and not np.isnan(value).any(), "acquisition", expected, got)
         return pairs[np.argsort(-value, kind="stable")[:count]]
 
     def segments_for(self, queries: int) -> int:
@@ -205,12 +198,10 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
     if not isinstance(asked, WantsSegments):
         return ceil(2 * queries * oversampling)
     wanted: Any = asked.segments_for(queries)
-    if not isinstance(wanted, int | np.integer) or wanted < (2 if queries else 0):
-        raise FeedbackError.mismatch(
-            f"segments_for({queries}) of {type(sampler).__name__}",
-            expected="a whole number of at least 2, since a query shows two",
-            got=wanted,
-        )
+    enough = isinstance(wanted, int | np.integer) and wanted >= (2 if queries else 0)
+    expected = "a whole number of at least 2, since a query shows two"
+    what = f"segments_for({queries}) of {type(sampler).__name__}"
+    FeedbackError.check(enough, what, expected, wanted)
     return int(wanted)
 
 
@@ -252,10 +243,7 @@ def finite_table(
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
     finite = np.isfinite(values).all()
-    if not fits or not finite:
-        raise FeedbackError.mismatch(
-            what,
-            expected=f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]",
-            got=f"shape {values.shape}" + ("" if finite else " with NaN or infinity"),
-        )
+    expected = f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]"
+    got = f"shape {values.shape}" + ("" if finite else " with NaN or infinity")
+    FeedbackError.check(fits and finite, what, expected, got)
     return values
