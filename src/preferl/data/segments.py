@@ -219,9 +219,8 @@ def sample_segments(
     >>> sorted(segments.start.tolist())
     [0, 2, 3]
     """
-    if count < 0 or length < 1:
-        expected = "count >= 0 and length >= 1"
-        raise ConfigError.mismatch("segments", expected=expected, got=(count, length))
+    valid, expected = count >= 0 and length >= 1, "count >= 0 and length >= 1"
+    ConfigError.check(valid, "segments", expected, (count, length))
     require_one_of("short", short, Short)
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())

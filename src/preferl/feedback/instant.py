@@ -59,11 +59,7 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries to the teacher, all in one call, or one after the other to a person.
-
-        Args:
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
+        """Put `[P, 2]` pairs to the teacher in one call, or to a person one after the other.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`, or answers that break the
@@ -120,10 +116,8 @@ class InstantFeedback:
     def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
-            answer = next(answers, None)
-            if answer is None:
-                got = f"{number} answers to {len(pairs)}"
-                raise FeedbackError.mismatch("teacher", expected="an answer to each query", got=got)
+            answer, got = next(answers, None), f"{number} answers to {len(pairs)}"
+            FeedbackError.check(answer is not None, "teacher", "an answer to each query", got)
             self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:

@@ -128,11 +128,8 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     """Whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
 
     Each is its share rounded up or down; where remainders are equal the earlier one is rounded up.
-    Shares are exact fractions, so no rounding error can shift the sum.
-
-    Args:
-        weights: one or more numbers of at least 0, not all 0 unless `total` is.
-        total: at least 0.
+    Shares are exact fractions, so no rounding error can shift the sum. Neither may be negative, and
+    weights may all be 0 only where `total` is.
 
     Raises:
         ConfigError: weights or a total out of range.
@@ -145,8 +142,8 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     ConfigError.check(valid, "weights", "numbers of at least 0", numbers)
     exact = [Fraction(number) for number in numbers]
     whole = sum(exact, Fraction(0))
-    known = whole > 0 or (exact and not total)
-    ConfigError.check(known, "weights", "at least one above 0", numbers)
+    enough = whole > 0 or (exact and not total)
+    ConfigError.check(enough, "weights", "at least one above 0", numbers)
     shares = [total * weight / (whole or 1) for weight in exact]
     counts = np.array([int(share) for share in shares], np.int64)
     order = sorted(range(len(shares)), key=lambda i: int(counts[i]) - shares[i])

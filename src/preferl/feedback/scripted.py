@@ -79,7 +79,7 @@ class ScriptedTeacher:
         for name in ("discount", "recency", "guess_rate", "error_rate"):
             require_in(name, getattr(self, name), 0, 1)
         scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
-        valid = isinstance(scale, int | float) and 0 < scale < inf
+        valid = scale is not None and not isinstance(scale, str) and 0 < scale < inf
         expected = '"deviation", "length", a positive number or None'
         ConfigError.check(valid, "scale", expected, repr(self.scale))
         known = self.skip_below is None or self.skip_below == self.skip_below

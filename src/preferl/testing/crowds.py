@@ -37,14 +37,10 @@ class CrowdConfig:
     cannot_tell: float = 0.0
 
     def __post_init__(self) -> None:
-        for names, low, high in (
-            (("answers", "quorum"), 1, inf),
-            (("known_share", "repeat_share"), 0, 0.5),
-            (("difference", "tie_width"), 0, inf),
-            (("cannot_tell",), 0, 1),
-        ):
-            for name in names:
-                require_in(f"CrowdConfig.{name}", getattr(self, name), low, high)
+        least, most = {"answers": 1, "quorum": 1}, {"cannot_tell": 1.0}
+        for name, value in vars(self).items():
+            high = 0.5 if name.endswith("_share") else most.get(name, inf)
+            require_in(f"CrowdConfig.{name}", value, least.get(name, 0), high)
 
 
 @final
@@ -74,12 +70,8 @@ def simulate_crowd(
 
     With care, the first clip is preferred with the logistic probability of the difference between
     the clips (Bradley and Terry 1952), or a tie within `tie_width`. Left and right are random.
-
-    Args:
-        careless: `[A]` share of answers that each annotator gives at random, in [0, 1].
-        rng: source of all draws.
-        config: its defaults if None.
-        random_left: share of random answers that are the left clip.
+    `careless` is the `[A]` share in [0, 1] of answers that each annotator gives at random, of which
+    the share `random_left` is the left clip.
 
     Raises:
         ConfigError: no annotators, fewer than the quorum, or shares out of range.

@@ -78,13 +78,9 @@ def check_feedback(
 ) -> None:
     """Raise `FeedbackError` unless answers come back, each once, and only by `comparisons`.
 
-    Args:
-        feedback: at best a fresh one; it gets ten queries in two calls.
-        segments: at least five windows of different steps; made up by default.
-        answer: answers all pending queries of an asynchronous feedback; None for one that
-            answers at once.
-        declines: whether some queries may remain without an answer.
-        seed: of made-up segments.
+    The feedback, at best a fresh one, gets ten queries in two calls. If it `declines`, some may
+    remain without an answer. `answer` answers all pending queries of one that does not answer at
+    once. `segments` are at least five windows of different steps; made up by default.
 
     >>> from preferl.feedback import InstantFeedback, ScriptedTeacher
     >>> check_feedback(InstantFeedback(ScriptedTeacher(), 0))

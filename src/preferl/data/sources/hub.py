@@ -40,10 +40,9 @@ def load_hub_dataset(
 ) -> Episodes:
     """Read columns `observations`, `actions`, `rewards` and `dones`, a list of steps in each row.
 
-    Numbers go from Arrow's buffers to arrays as they are, whatever their number. A done at the
-    end of an episode counts as a termination, unless by `task` time was up. Nothing is known about
-    what followed the last step: its observation is repeated as the final one, which only matters
-    where an episode did not terminate.
+    A done at the end of an episode counts as a termination, unless by `task` time was up. Nothing
+    is known about what followed the last step: its observation is repeated as the final one, which
+    only matters where an episode did not terminate.
 
     Args:
         source: a Parquet or Arrow file, a folder of such, a folder that `save_to_disk` wrote, or

@@ -24,12 +24,11 @@ from preferl.data.columns import (
     require_rows,
 )
 from preferl.data.episodes import Episodes, join, require_alike
-from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
+from preferl.data.sources.hdf5_sets import check_observation_order, load_d4rl, load_robomimic
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.tasks import Task
 from preferl.errors import DataError, require_one_of
 
@@ -52,10 +51,9 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     there is a warning: a policy played on another order sees noise (`check_observation_order`).
 
     Args:
-        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for the hub, or the id of a
-            Minari data set, with `minari:` before it or as it is.
-        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which holds the time
-            limit for columns.
+        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data
+            set, with or without `minari:` before it.
+        task: row of `preferl.data.TASKS`; a D4RL file may need it, columns take its time limit.
 
     Raises:
         ConfigError: an unknown task.

@@ -221,11 +221,10 @@ def scripted_preferences(
 ) -> Comparisons:
     """Answer the queries of a label folder by the true reward: more of it is preferred.
 
-    This compares people's answers with exact ones to the same queries. The answers in `rows` are
-    not used.
+    This compares people's answers with exact ones to the same queries.
 
     Args:
-        rows: from `read_labels` or `sample_pt_queries`.
+        rows: from `read_labels` or `sample_pt_queries`; answers in them are not used.
         episodes: the data set that the rows count in, with the environment's rewards. They are
             summed in the precision they have, since equal sums may depend on it.
         ties: the answer to equal sums: `"half"` that the two are equal (the default; the
@@ -262,14 +261,8 @@ def sample_pt_queries(
     its first step. Most of the published antmaze labels answer what seed 3407 draws from 999
     episodes of 1000 steps and one more, which is never drawn, in segments of 100.
 
-    Args:
-        lengths: `[K]` steps of each episode, `episodes.lengths`.
-        count: `P` queries.
-        query_length: `L` steps per segment.
-        seed: of numpy's older generator, which the original used.
-
-    Returns:
-        Rows whose `preference` is NaN: nobody has answered yet.
+    `lengths` are the `[K]` steps of each episode, and `seed` is that of numpy's older generator,
+    which the original used. The preference of the rows is NaN: nobody has answered yet.
 
     Raises:
         ConfigError: a negative count or a length below 1.
