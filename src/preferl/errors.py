@@ -26,6 +26,19 @@ class PreferlError(Exception):
         """Build an error of this kind, worded by `mismatch`."""
         return cls(mismatch(what, expected=expected, got=got, fix=fix))
 
+    @classmethod
+    def check(
+        cls, holds: object, what: object, expected: object, got: object, fix: str = ""
+    ) -> None:
+        """Raise an error of this kind, worded by `mismatch`, unless a condition holds.
+
+        >>> DataError.check(1 < 0, "lengths", "numbers of at least 1", 0)
+        Traceback (most recent call last):
+        preferl.errors.DataError: lengths: expected numbers of at least 1, got 0.
+        """
+        if not holds:
+            raise cls.mismatch(f"{what}", expected=expected, got=got, fix=fix)
+
 
 class DataError(PreferlError, ValueError):
     """Arrays, files or labels that are not what they should be."""

@@ -212,7 +212,7 @@ SAMPLERS = Registry(
     {
         "uniform": Entry("preferl.feedback.sampling:UniformPairs"),
         "informative": Entry("preferl.feedback.sampling:InformativePairs"),
-        "covering": Entry("preferl.feedback.coverage:CoveringPairs"),
+        "covering": Entry("preferl.feedback.sampling:CoveringPairs"),
     },
 )
 """Called with segments, a count and a generator; built from `scorer`, `likelihood`, `acquisition`,

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data import History, window_indices
-from preferl.data.windows import windows_at
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -42,7 +41,7 @@ def test_windows_equal_a_loop(lengths, length):
 def test_chosen_windows_are_rows_of_all(lengths, length):
     starts = _starts(lengths)
     chosen = np.arange(len(starts))[::2]
-    rows, mask = windows_at(chosen, starts[chosen], length)
+    rows, mask = window_indices(starts, length, chosen)
     all_rows, all_mask = window_indices(starts, length)
     np.testing.assert_array_equal(rows, all_rows[chosen])
     np.testing.assert_array_equal(mask, all_mask[chosen])
@@ -70,7 +69,7 @@ def test_history_equals_windows_through_resets(rng, length):
         now = {key: value[step] for key, value in observations.items()}
         seen, done, mask = history.append(now, actions[step])
         for environment in range(environments):
-            rows, expected = windows_at(np.array([step]), starts[step, [environment]], length)
+            rows, expected = window_indices(starts[:, environment], length, np.array([step]))
             np.testing.assert_array_equal(mask[environment], expected[0])
             real = rows[0][expected[0]]
             for key, value in observations.items():
@@ -94,15 +93,3 @@ def test_history_keeps_whole_numbers():
     observations, actions, _ = History(3, 1).append(np.array([2]), np.array([1], np.int32))
     assert (observations.dtype, actions.dtype) == (np.int64, np.int32)
     assert observations.tolist() == [[0, 0, 2]]
-
-
-def test_a_filled_history_goes_on_as_if_its_steps_had_been_appended():
-    appended, filled = History(3, 2), History(3, 2)
-    steps = np.arange(10.0).reshape(5, 2, 1)
-    for step in steps[:4]:
-        windows = appended.append(step, -step)
-    filled.fill(*windows)
-    for got, expected in zip(
-        filled.append(steps[4], -steps[4]), appended.append(steps[4], -steps[4]), strict=True
-    ):
-        np.testing.assert_array_equal(got, expected)

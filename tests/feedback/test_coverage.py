@@ -15,7 +15,7 @@ from preferl.feedback import (
     UniformPairs,
     mean_observation,
 )
-from preferl.feedback.coverage import farthest_first, squared_distances
+from preferl.feedback.sampling import farthest_first, squared_distances
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 

@@ -9,16 +9,7 @@ import numpy as np
 from preferl.errors import DataError, PreferlError
 from preferl.shapes import Array
 
-
-def check(holds: object, what: object, expected: object, got: object, fix: str = "") -> None:
-    """Raise `DataError` about `what` unless a condition holds.
-
-    >>> check(1 < 0, "lengths", "numbers of at least 1", 0)
-    Traceback (most recent call last):
-    preferl.errors.DataError: lengths: expected numbers of at least 1, got 0.
-    """
-    if not holds:
-        raise DataError.mismatch(f"{what}", expected=expected, got=got, fix=fix)
+check = DataError.check
 
 
 @contextmanager
@@ -69,8 +60,7 @@ def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
     Traceback (most recent call last):
     preferl.errors.DataError: pairs: expected shape (4, 2), got shape (3, 2).
     """
-    if array.shape != shape:
-        raise DataError.mismatch(what, expected=f"shape {shape}", got=f"shape {array.shape}")
+    check(array.shape == shape, what, f"shape {shape}", f"shape {array.shape}")
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:

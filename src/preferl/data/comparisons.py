@@ -136,21 +136,18 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
 
 
 def _require_rows(pairs: IntArray, segments: int) -> None:
-    if len(pairs):
-        least, most = pairs.min(), pairs.max()
-        inside, expected = least >= 0 and most < segments, f"rows of {segments} segments"
-        check(inside, "Comparisons.pairs", expected, f"rows {least} to {most}")
+    least, most = pairs.min(initial=0), pairs.max(initial=-1)
+    inside, expected = least >= 0 and most < segments, f"rows of {segments} segments"
+    check(inside, "Comparisons.pairs", expected, f"rows {least} to {most}")
 
 
 def check_preference(preference: FloatArray, count: int) -> None:
     """Raise `DataError` unless there are `count` preferences in [0, 1] or NaN."""
     require_shape("preference, one number per pair", preference, (count,))
-    wrong = (preference < 0) | (preference > 1)
-    if wrong.any():
+    for pair in np.flatnonzero((preference < 0) | (preference > 1)):
         expected = "the probability in [0, 1] that the first is preferred, NaN if declined"
-        got = f"{preference[wrong][0]:g} for pair {int(wrong.argmax())}"
         fix = "Labels of other projects are converted by preferl.data.sources.labels."
-        raise DataError.mismatch("preference", expected=expected, got=got, fix=fix)
+        check(False, "preference", expected, f"{preference[pair]:g} for pair {pair}", fix)
 
 
 def split(
@@ -175,8 +172,7 @@ def split(
         ConfigError: a share outside (0, 1).
         DataError: too few pairs or episodes to have both parts.
     """
-    if not 0 < validation < 1:
-        raise ConfigError.mismatch("validation share", expected="in (0, 1)", got=validation)
+    ConfigError.check(0 < validation < 1, "validation share", "in (0, 1)", validation)
     if by == "episode":
         episodes = np.unique(np.concatenate(_episode_span(comparisons), axis=None))
         held = max(1, round(len(episodes) * validation))

@@ -70,21 +70,19 @@ class Episodes:
             for array in [] if column is None else leaves(column):
                 expected = f"{rows} rows, {why}"
                 check(len(array) == rows, f"Episodes.{name}", expected, f"{len(array)} rows")
+                if name not in ("terminated", "states"):
+                    require_finite(f"Episodes.{name}", array)
         for name in ("rewards", "terminated"):
             array = columns[name]
             check(array.ndim == 1, f"Episodes.{name}", "one axis [T]", f"shape {array.shape}")
-        for name in ("observations", "final_observations", "actions", "rewards"):
-            for array in leaves(columns[name]):
-                require_finite(f"Episodes.{name}", array)
-        boolean = self.terminated.dtype == bool
-        check(boolean, "Episodes.terminated", "booleans", self.terminated.dtype)
+        what, kind = "Episodes.terminated", self.terminated.dtype
+        check(kind.kind == "b", what, "booleans", kind)
         inside = np.asarray(self.terminated).copy()
         inside[self.ends - 1] = False
-        if inside.any():
-            expected = "true only at the last step of an episode"
-            got = f"true inside an episode at step {int(inside.argmax())}"
-            fix = "Check that `lengths` holds every episode's boundary."
-            raise DataError.mismatch("Episodes.terminated", expected=expected, got=got, fix=fix)
+        expected = "true only at the last step of an episode"
+        got = f"true inside an episode at step {int(inside.argmax()) if len(inside) else 0}"
+        fix = "Check that `lengths` holds every episode's boundary."
+        check(not inside.any(), what, expected, got, fix)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -199,6 +197,5 @@ def require_alike(name: str, parts: Sequence[Any], *, unit: str = "part") -> Non
     """Raise `DataError` unless all parts have the keys and row shapes of the first."""
     shapes = [map_observations(lambda array: array.shape[1:], part) for part in parts]
     for k, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            expected, got = f"rows of {shapes[0]}, as in {unit} 0", f"{shape} in {unit} {k}"
-            raise DataError.mismatch(name, expected=expected, got=got)
+        expected = f"rows of {shapes[0]}, as in {unit} 0"
+        check(shape == shapes[0], name, expected, f"{shape} in {unit} {k}")

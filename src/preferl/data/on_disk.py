@@ -32,19 +32,19 @@ class OnDisk:
 
     def __init__(self, parts: "Sequence[Array | OnDisk]") -> None:
         """Lay parts of equal rows end to end; those that are memory maps of files stay there."""
-        places = [
-            (p._sources, p._part, p._row)
-            if isinstance(p, OnDisk)
-            else ((_source(p),), np.zeros(len(p), np.int64), np.arange(len(p)))
-            for p in parts
-        ]
-        offsets = np.cumsum([0] + [len(sources) for sources, _, _ in places[:-1]])
+        sources: list[Any] = []
+        places: list[tuple[IntArray, IntArray]] = []
+        for p in parts:
+            if isinstance(p, OnDisk):
+                places.append((p._part + len(sources), p._row))
+                sources += p._sources
+            else:
+                places.append((np.full(len(p), len(sources)), np.arange(len(p))))
+                sources.append(_source(p))
         # Row t is `sources[part[t]][row[t]]`.
-        self._sources: tuple[Any, ...] = tuple(s for sources, _, _ in places for s in sources)
-        self._part: IntArray = np.concatenate(
-            [p[1] + o for p, o in zip(places, offsets, strict=True)]
-        )
-        self._row: IntArray = np.concatenate([row for _, _, row in places])
+        self._sources: tuple[Any, ...] = tuple(sources)
+        self._part: IntArray = np.concatenate([part for part, _ in places])
+        self._row: IntArray = np.concatenate([row for _, row in places])
         self._row_shape: tuple[int, ...] = tuple(parts[0].shape[1:])
         self.dtype: np.dtype[Any] = parts[0].dtype
 

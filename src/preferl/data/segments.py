@@ -8,7 +8,7 @@ import numpy as np
 from preferl.data.columns import check, require_rows, require_shape
 from preferl.data.episodes import Episodes, join_columns, take_steps
 from preferl.data.on_disk import select_rows
-from preferl.errors import ConfigError, DataError, require_one_of
+from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
 
 Short = Literal["drop", "pad"]
@@ -79,8 +79,7 @@ class Segments:
     states: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ConfigError.mismatch("segment length", expected="at least 1", got=self.length)
+        require_in("segment length", self.length, 1, float("inf"))
         columns = {f"observations {leaf.shape}": leaf for leaf in leaves(self.observations)}
         columns |= {"actions": self.actions, "rewards": self.rewards}
         columns |= {} if self.states is None else {"states": self.states}
@@ -89,14 +88,11 @@ class Segments:
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
             require_shape("Segments.origin", self.origin, (len(self), 3))
-        if not len(self):
-            return
-        first, last = int(self.start.min()), int((self.start + self.real).max())
-        whole = self.real.min() >= 1 and self.real.max() <= self.length
-        if not whole or first < 0 or last > steps:
-            expected = f"windows of 1 to {self.length} steps inside {steps} steps"
-            got = f"rows {first} to {last}"
-            raise DataError.mismatch("Segments.start and .real", expected=expected, got=got)
+        first, last = self.start.min(initial=0), (self.start + self.real).max(initial=0)
+        whole = self.real.min(initial=1) >= 1 and self.real.max(initial=1) <= self.length
+        expected = f"windows of 1 to {self.length} steps inside {steps} steps"
+        inside = whole and first >= 0 and last <= steps
+        check(inside, "Segments.start and .real", expected, f"rows {first} to {last}")
 
     def __len__(self) -> int:
         return len(self.start)
@@ -185,11 +181,12 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
         DataError: a window that leaves the data, which means the labels belong to other data.
     """
     start = np.asarray(start, np.int64)
-    if len(start) and (start.min() < 0 or start.max() + length > episodes.steps):
-        expected = f"rows in [0, {episodes.steps - length}] of these {episodes.steps} steps"
-        got = f"rows in [{start.min()}, {start.max()}]"
-        fix = "Load the data set that the labels were made for."
-        raise DataError.mismatch("segment starts", expected=expected, got=got, fix=fix)
+    last = episodes.steps - length
+    first, latest = start.min(initial=last), start.max(initial=0)
+    expected = f"rows in [0, {last}] of these {episodes.steps} steps"
+    fix = "Load the data set that the labels were made for."
+    inside = not len(start) or (first >= 0 and latest <= last)
+    check(inside, "segment starts", expected, f"rows in [{first}, {latest}]", fix)
     return _windows(episodes, start, np.full(len(start), length), length)
 
 
@@ -222,9 +219,8 @@ def sample_segments(
     >>> sorted(segments.start.tolist())
     [0, 2, 3]
     """
-    if count < 0 or length < 1:
-        expected = "count >= 0 and length >= 1"
-        raise ConfigError.mismatch("segments", expected=expected, got=(count, length))
+    valid, expected = count >= 0 and length >= 1, "count >= 0 and length >= 1"
+    ConfigError.check(valid, "segments", expected, (count, length))
     require_one_of("short", short, Short)
     windows = np.maximum(episodes.lengths - length + 1, 1 if short == "pad" else 0)
     total = int(windows.sum())

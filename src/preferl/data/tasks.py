@@ -41,7 +41,6 @@ class Task:
             subtracted from learned rewards.
         scales_own_reward: whether the environment's own reward is scaled too.
         own_shift: added to each of the environment's own rewards.
-        success_only: whether a return is 1 for success and 0 otherwise.
         goal_ends_episode: whether a goal that moves marks a new episode in the data.
 
     Raises:
@@ -62,15 +61,13 @@ class Task:
     from_lowest: bool = False
     scales_own_reward: bool = False
     own_shift: float = 0.0
-    success_only: bool = False
     goal_ends_episode: bool = False
 
     def __post_init__(self) -> None:
-        if self.random == self.expert:
-            expected = "another return than random's"
-            raise ConfigError.mismatch("Task.expert", expected=expected, got=f"{self.expert:g}")
-        require_in("Task.max_episode_steps", self.max_episode_steps, 1, float("inf"))
-        require_in("Task.query_length", self.query_length, 1, float("inf"))
+        apart, expected = self.random != self.expert, "another return than random's"
+        ConfigError.check(apart, "Task.expert", expected, f"{self.expert:g}")
+        for name in ("max_episode_steps", "query_length"):
+            require_in(f"Task.{name}", getattr(self, name), 1, float("inf"))
         require_one_of("Task.hyperparameters", self.hyperparameters, Hyperparameters)
 
 
@@ -149,7 +146,6 @@ def _rows() -> Iterator[Task]:
                 shift_after=-1,
                 from_lowest=True,
                 own_shift=-1,
-                success_only=True,
                 goal_ends_episode=True,
             )
     for hand, (env, random, expert, steps) in _ADROIT.items():
@@ -157,15 +153,8 @@ def _rows() -> Iterator[Task]:
             yield Task(name, random, expert, steps, env=env, hyperparameters="adroit")
     for body in ("Lift", "Can", "Square"):
         for data, length in (("ph", 50), ("mh", 100)):
-            yield Task(
-                f"{body}_{data}",
-                random=0,
-                expert=1,
-                max_episode_steps=500,
-                hyperparameters="adroit",
-                query_length=length,
-                success_only=True,
-            )
+            name = f"{body}_{data}"
+            yield Task(name, 0, 1, 500, hyperparameters="adroit", query_length=length)
 
 
 TASKS: Mapping[str, Task] = MappingProxyType({row.name: row for row in _rows()})

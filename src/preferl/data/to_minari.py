@@ -63,10 +63,8 @@ def save_minari(
 
     require_new_minari(name)
     minari, about = require("minari", extra="minari"), dict(about or {})
-    references, packages = (
-        about.get("references", {}),
-        about.get("versions", {}).get("packages", {}),
-    )
+    references = about.get("references", {})
+    packages = about.get("versions", {}).get("packages", {})
     simulators = ("gymnasium", "gymnasium-robotics", "mujoco")
     made = make_registered(env)
     with warnings.catch_warnings():

@@ -7,32 +7,27 @@ import numpy as np
 from preferl.shapes import Array, BoolArray, IntArray, Observations, map_observations
 
 
-def window_indices(start_of_step: IntArray, length: int) -> tuple[IntArray, BoolArray]:
+def window_indices(
+    start_of_step: IntArray, length: int, steps: IntArray | None = None
+) -> tuple[IntArray, BoolArray]:
     """Rows of the last `length` steps up to and including each step.
 
     Args:
         start_of_step: `[T]` row at which the episode of each step begins.
         length: `H`, how far a reward may look back.
+        steps: `[B]` rows of the steps whose windows are wanted; all by default.
 
     Returns:
-        `(rows, mask)`, both `[T, H]`. The last column is the step itself. Before the episode
+        `(rows, mask)`, both `[B, H]`. The last column is the step itself. Before the episode
         began, `mask` is false and `rows` repeats the step, so gathering is always in range.
 
     >>> rows, mask = window_indices(np.array([0, 0, 2]), 2)
     >>> rows.tolist(), mask.tolist()
     ([[0, 0], [0, 1], [2, 2]], [[False, True], [True, True], [False, True]])
     """
-    return windows_at(np.arange(len(start_of_step)), start_of_step, length)
-
-
-def windows_at(steps: IntArray, starts: IntArray, length: int) -> tuple[IntArray, BoolArray]:
-    """The same for some steps only: `[B]` steps and their episodes' starts to `[B, H]`.
-
-    >>> windows_at(np.array([4]), np.array([3]), 3)[0].tolist()
-    [[4, 3, 4]]
-    """
+    steps = np.arange(len(start_of_step)) if steps is None else steps
     rows = steps[:, None] + np.arange(1 - length, 1)
-    mask = rows >= starts[:, None]
+    mask = rows >= start_of_step[steps, None]
     return np.where(mask, rows, steps[:, None]), mask
 
 
@@ -65,17 +60,6 @@ class History:
         self._mask[:, :-1] = self._mask[:, 1:]
         self._mask[:, -1] = True
         return *self._steps, self._mask
-
-    def fill(self, observations: Observations, actions: Array, mask: BoolArray) -> None:
-        """Set the windows `[V, H, ...]`, real steps last, as if these steps had been appended."""
-        self._steps = map_observations(np.array, observations), np.array(actions)
-        self._mask[:] = mask
-
-    def snapshot(self) -> tuple[Observations, Array, BoolArray] | None:
-        """Copies of the windows, and their mask, for `fill`; None before the first step."""
-        if self._steps is None:
-            return None
-        return map_observations(np.array, self._steps[0]), self._steps[1].copy(), self._mask
 
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
         """Begin a new episode in these environments; all of them by default."""

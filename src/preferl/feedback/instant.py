@@ -59,11 +59,7 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries to the teacher, all in one call, or one after the other to a person.
-
-        Args:
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
+        """Put `[P, 2]` pairs to the teacher in one call, or to a person one after the other.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`, or answers that break the
@@ -120,10 +116,8 @@ class InstantFeedback:
     def _ask_singly(self, teacher: SingleAnswers, segments: Segments, pairs: IntArray) -> None:
         answers = teacher.one_by_one(segments[pairs], self.rng)
         for number in range(len(pairs)):
-            answer = next(answers, None)
-            if answer is None:
-                got = f"{number} answers to {len(pairs)}"
-                raise FeedbackError.mismatch("teacher", expected="an answer to each query", got=got)
+            answer, got = next(answers, None), f"{number} answers to {len(pairs)}"
+            FeedbackError.check(answer is not None, "teacher", "an answer to each query", got)
             self._keep(segments, pairs[[number]], np.array([answer]))
 
     def _keep(self, segments: Segments, pairs: IntArray, answers: FloatArray) -> None:
@@ -152,13 +146,11 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
     """`pairs` as integers `[P, 2]`; `FeedbackError` unless they are rows of `count` segments."""
     pairs = np.asarray(pairs)
     whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
-    if not whole or (len(pairs) and (pairs.min() < 0 or pairs.max() >= count)):
-        rows = f"rows {pairs.min()} to {pairs.max()}" if whole else ""
-        raise FeedbackError.mismatch(
-            "pairs",
-            expected=f"whole numbers of shape [P, 2], rows of {count} segments",
-            got=rows or f"{pairs.dtype} of shape {pairs.shape}",
-        )
+    expected = f"whole numbers of shape [P, 2], rows of {count} segments"
+    FeedbackError.check(whole, "pairs", expected, f"{pairs.dtype} of shape {pairs.shape}")
+    least, most = pairs.min(initial=0), pairs.max(initial=-1)
+    inside = least >= 0 and most < count
+    FeedbackError.check(inside, "pairs", expected, f"rows {least} to {most}")
     return pairs
 
 

@@ -14,14 +14,6 @@ from preferl.errors import FeedbackError
 from preferl.shapes import FloatArray, IntArray
 
 
-class Scorer(Protocol):
-    """Scores segments, once per member: what active selection needs to find disagreement."""
-
-    def __call__(self, segments: Segments) -> FloatArray:
-        """`[E, N]` scores; differences are preference logits."""
-        ...
-
-
 class PairSampler(Protocol):
     """Chooses what to ask; see `WantsSegments` for how many segments it chooses from."""
 

@@ -1,30 +1,34 @@
-"""Which pairs to ask about: any two, or those whose answers would tell the most.
+"""Which pairs to ask about: any two, the most informative ones, or ones that lie far apart.
 
 Acquisition functions map what the members of an ensemble predict to how much an answer would tell,
 `[E, P]` preference logits to `[P]` values. The logits are the log-odds of the probabilities that
 the fitted likelihood gives; variances raise `FeedbackError` for fewer than two members. Christiano
 et al., "Deep RL from human preferences" (2017), section 2.2.4, asks where predicted preferences
-disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy.
+disagree; Lee et al., "B-Pref" (2021), section 4, adds the entropy and the greedy k-center of Sener
+and Savarese, "Active learning for convolutional neural networks: a core-set approach" (2018).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Any, final
 
 import numpy as np
 
+from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.protocols import PairSampler, WantsSegments
-from preferl.shapes import FloatArray, IntArray
+from preferl.shapes import FloatArray, IntArray, leaves
 
 Acquisition = Callable[[FloatArray], FloatArray]
 """`[E, P]` preference logits to `[P]` values, the largest of which are asked first."""
 
-MaybeScorer = Callable[[Segments], FloatArray | None]
-"""A scorer that may answer None as long as there is no reward model to score with."""
+Scorer = Callable[[Segments], FloatArray | None]
+"""`[E, N]` scores of segments, whose differences are preference logits of each member; None as long
+as there is no reward model to score with."""
 
 MOST_OVERSAMPLING = 1e6
 """More candidates per query than anyone scores; larger settings are mistakes."""
@@ -81,13 +85,13 @@ def sigmoid(logits: FloatArray) -> FloatArray:
 
 def _members(logits: FloatArray) -> FloatArray:
     logits = np.asarray(logits, np.float64)
-    if logits.ndim != 2 or len(logits) < 2:
-        raise FeedbackError.mismatch(
-            "members of the reward model",
-            expected="at least 2, since one alone has no variance",
-            got=f"logits of shape {logits.shape}",
-            fix="Train an ensemble, choose `entropy`, or ask with UniformPairs.",
-        )
+    several, expected = (
+        logits.ndim == 2 and len(logits) >= 2,
+        "at least 2, since one has no variance",
+    )
+    fix = "Train an ensemble, choose `entropy`, or ask with UniformPairs."
+    got = f"logits of shape {logits.shape}"
+    FeedbackError.check(several, "members of the reward model", expected, got, fix)
     return logits
 
 
@@ -118,13 +122,8 @@ class UniformPairs:
         if count == 0:
             return np.empty((0, 2), np.int64)
         windows = rng.permutation(distinct_windows(segments))
-        if len(windows) < 2:
-            raise FeedbackError.mismatch(
-                "segments to pair",
-                expected="at least 2 different windows",
-                got=len(windows),
-                fix="Record more steps or shorten the segments.",
-            )
+        expected, fix = "at least 2 different windows", "Record more steps or shorten the segments."
+        FeedbackError.check(len(windows) >= 2, "segments to pair", expected, len(windows), fix)
         return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)
 
     def segments_for(self, queries: int) -> int:
@@ -150,7 +149,7 @@ class InformativePairs:
         ConfigError: oversampling below 1.
     """
 
-    scorer: MaybeScorer | None = None
+    scorer: Scorer | None = None
     acquisition: Acquisition = probability_variance
     oversampling: float = 10
     likelihood: Likelihood | Callable[[], Likelihood] = field(default_factory=Likelihood)
@@ -174,12 +173,9 @@ class InformativePairs:
         known = self.likelihood
         likelihood = known if isinstance(known, Likelihood) else known()
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
-        if value.shape != (len(pairs),) or np.isnan(value).any():
-            raise FeedbackError.mismatch(
-                "acquisition",
-                expected=f"one number per pair, shape ({len(pairs)},)",
-                got="NaN" if value.shape == (len(pairs),) else f"shape {value.shape}",
-            )
+        fits, expected = value.shape == (len(pairs),), f"one number per pair, shape ({len(pairs)},)"
+        got = "NaN" if fits else f"shape {value.shape}"
+        FeedbackError.check(fits and not np.isnan(value).any(), "acquisition", expected, got)
         return pairs[np.argsort(-value, kind="stable")[:count]]
 
     def segments_for(self, queries: int) -> int:
@@ -187,13 +183,123 @@ class InformativePairs:
         return ceil(2 * queries * self.oversampling)
 
 
-def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
-    """How many segments to draw for a sampler to choose from.
+def mean_observation(segments: Segments) -> FloatArray:
+    """`[N, F]` observations of each window, flattened and averaged over its real steps.
 
-    Args:
-        sampler: asked if it is a `WantsSegments`; a plain function and None are not.
-        queries: to be asked about the segments, at least 0.
-        oversampling: pairs to draw for each query for any other sampler, at least 1.
+    >>> block = np.arange(4.0)[:, None]
+    >>> segments = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([3, 1]), 3)
+    >>> mean_observation(segments).tolist()
+    [[1.0], [2.0]]
+    """
+    rows, mask = segments.rows(), segments.mask()
+    features = []
+    for leaf in leaves(segments.observations):
+        flat = leaf.reshape(len(leaf), -1)  # [T, *obs] to [T, F]
+        total = np.zeros((len(segments), flat.shape[1]))
+        for step in range(segments.length):  # never [N, L, F] at once: it may be pixels
+            total += flat[rows[:, step]] * mask[:, step, None]
+        features.append(total / segments.real[:, None])
+    return np.concatenate(features, axis=1)
+
+
+@final
+@dataclass(frozen=True)
+class CoveringPairs:
+    """Candidate pairs, thinned so that each one taken is as far as can be from those before it.
+
+    The distance of two pairs is Euclidean over the features of both clips, whichever way round
+    they are nearer, since a pair asked the other way round is the same query. Each feature is
+    divided by its deviation over the segments, so that units do not matter.
+
+    Attributes:
+        candidates: where pairs come from; uniform by default. With `InformativePairs(scorer,
+            oversampling=2)` and `oversampling=5` these are B-Pref's hybrids: ten pairs are drawn
+            for each one asked, the more informative half is kept, and that is thinned.
+        oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
+        features: `[N, F]` numbers per segment; the mean observation by default. Choose
+            others for pixels, whose mean says little.
+        asked: comparisons to keep away from, too, such as `feedback.comparisons`; until that has
+            any, and by default, the first candidate is the first pair.
+
+    Raises:
+        ConfigError: oversampling below 1.
+    """
+
+    candidates: PairSampler = field(default_factory=UniformPairs)
+    oversampling: float = 10
+    features: Callable[[Segments], FloatArray] = mean_observation
+    asked: Callable[[], Comparisons] | None = None
+
+    def __post_init__(self) -> None:
+        require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
+
+    def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
+        """`[count, 2]` rows of `segments`, in the order taken.
+
+        Raises:
+            FeedbackError: features of a wrong shape, too few candidates, or fewer than two
+                different windows.
+        """
+        pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
+        enough, there = len(pairs) >= count, len(pairs)
+        FeedbackError.check(enough, "candidate pairs", f"at least {count}", there)
+        if count == 0:
+            return pairs[:0]
+        features = self._features(segments)
+        middle, deviation = features.mean(axis=0), features.std(axis=0)
+        scale = np.where(deviation > 0, deviation, 1.0)
+        points = ((features - middle) / scale)[pairs]  # [C, 2, F]
+        nearest = np.full(len(points), np.inf)  # [C] squared distance to the pairs asked before
+        asked = None
+        with suppress(FeedbackError):  # raised where nothing has been answered yet
+            asked = self.asked() if self.asked else None
+        if asked is not None and len(asked):
+            centres = ((self._features(asked.segments) - middle) / scale)[asked.pairs]
+            nearest = squared_distances(points, centres).min(axis=1)
+        return pairs[farthest_first(points, count, nearest)]
+
+    def segments_for(self, queries: int) -> int:
+        """As many as `candidates` wants for all the pairs that are drawn."""
+        return segments_wanted(self.candidates, ceil(self.oversampling * queries))
+
+    def _features(self, segments: Segments) -> FloatArray:
+        found = self.features(segments)
+        return finite_table("features of segments", found, len(segments), None)
+
+
+def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
+    """Rows of `count` of the `[C, 2, F]` points, each the farthest from those taken before it.
+
+    `nearest` is the `[C]` squared distance to what is covered already; infinite where nothing is.
+    """
+    nearest = nearest.copy()
+    taken = np.empty(count, np.int64)
+    for place in range(count):
+        row = taken[place] = np.argmax(nearest)
+        distance = squared_distances(points, points[row : row + 1])[:, 0]
+        np.minimum(nearest, distance, out=nearest)
+        nearest[row] = -1.0  # even where all points coincide, none is taken twice
+    return taken
+
+
+def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """`[C, 2, F]` and `[A, 2, F]` to `[C, A]`, each pair turned the way that is nearer.
+
+    Products stand in for differences, so that no `[C, A, F]` is ever laid out.
+    """
+    left = points.reshape(len(points), -1)  # [C, 2, F] to [C, 2F]
+    right = centres.reshape(len(centres), -1)  # [A, 2, F] to [A, 2F]
+    turned = centres[:, ::-1].reshape(len(centres), -1)
+    nearer = np.maximum(left @ right.T, left @ turned.T)
+    square = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    return np.asarray(np.maximum(square - 2 * nearer, 0.0))  # rounding may fall below zero
+
+
+def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
+    """How many segments to draw for a sampler to choose `queries` pairs from.
+
+    A sampler that is a `WantsSegments` decides. For any other one, a plain function or None,
+    `oversampling` pairs are drawn for each query.
 
     Raises:
         FeedbackError: a sampler that wants fewer than two segments for a query, or no number.
@@ -205,12 +311,10 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
     if not isinstance(asked, WantsSegments):
         return ceil(2 * queries * oversampling)
     wanted: Any = asked.segments_for(queries)
-    if not isinstance(wanted, int | np.integer) or wanted < (2 if queries else 0):
-        raise FeedbackError.mismatch(
-            f"segments_for({queries}) of {type(sampler).__name__}",
-            expected="a whole number of at least 2, since a query shows two",
-            got=wanted,
-        )
+    enough = isinstance(wanted, int | np.integer) and wanted >= (2 if queries else 0)
+    expected = "a whole number of at least 2, since a query shows two"
+    what = f"segments_for({queries}) of {type(sampler).__name__}"
+    FeedbackError.check(enough, what, expected, wanted)
     return int(wanted)
 
 
@@ -252,10 +356,7 @@ def finite_table(
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
     finite = np.isfinite(values).all()
-    if not fits or not finite:
-        raise FeedbackError.mismatch(
-            what,
-            expected=f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]",
-            got=f"shape {values.shape}" + ("" if finite else " with NaN or infinity"),
-        )
+    expected = f"finite numbers of shape [{rows or 'members'}, {columns or 'F'}]"
+    got = f"shape {values.shape}" + ("" if finite else " with NaN or infinity")
+    FeedbackError.check(fits and finite, what, expected, got)
     return values

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isfinite
-from typing import Literal, final, get_args
+from typing import Literal, final
 
 import numpy as np
 
@@ -128,11 +128,8 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     """Whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
 
     Each is its share rounded up or down; where remainders are equal the earlier one is rounded up.
-    Shares are exact fractions, so no rounding error can shift the sum.
-
-    Args:
-        weights: one or more numbers of at least 0, not all 0 unless `total` is.
-        total: at least 0.
+    Shares are exact fractions, so no rounding error can shift the sum. Neither may be negative, and
+    weights may all be 0 only where `total` is.
 
     Raises:
         ConfigError: weights or a total out of range.
@@ -141,15 +138,13 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     ([4, 3, 3], [7, 3, 0])
     """
     total, numbers = _count("total", total), [float(weight) for weight in weights]
-    if not all(isfinite(number) and number >= 0 for number in numbers):
-        raise ConfigError.mismatch("weights", expected="numbers of at least 0", got=numbers)
+    valid = all(isfinite(number) and number >= 0 for number in numbers)
+    ConfigError.check(valid, "weights", "numbers of at least 0", numbers)
     exact = [Fraction(number) for number in numbers]
     whole = sum(exact, Fraction(0))
-    if whole == 0:
-        if total or not exact:
-            raise ConfigError.mismatch("weights", expected="at least one above 0", got=numbers)
-        return np.zeros(len(exact), np.int64)
-    shares = [total * weight / whole for weight in exact]
+    enough = whole > 0 or (exact and not total)
+    ConfigError.check(enough, "weights", "at least one above 0", numbers)
+    shares = [total * weight / (whole or 1) for weight in exact]
     counts = np.array([int(share) for share in shares], np.int64)
     order = sorted(range(len(shares)), key=lambda i: int(counts[i]) - shares[i])
     counts[order[: total - counts.sum()]] += 1
@@ -159,20 +154,16 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 def _weights(schedule: ScheduleName | Schedule, iterations: int) -> FloatArray:
     """`[iterations - 1]` weights at the end of each iteration but the last."""
     if isinstance(schedule, str):
-        if schedule not in get_args(ScheduleName):
-            expected = f"one of {', '.join(get_args(ScheduleName))}, or a function"
-            raise ConfigError.mismatch("schedule", expected=expected, got=repr(schedule))
-        schedule = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}[schedule]
+        named = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}
+        expected = f"one of {', '.join(named)}, or a function"
+        ConfigError.check(schedule in named, "schedule", expected, repr(schedule))
+        schedule = named[schedule]
     moments = np.arange(1, iterations) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any() or not weights.any():
-        at = wrong.argmax()
-        raise ConfigError.mismatch(
-            "schedule",
-            expected="weights of at least 0, not all of them 0",
-            got=f"{weights[at]} at elapsed = {moments[at]:g}",
-        )
+    expected, at = "weights of at least 0, not all of them 0", wrong.argmax()
+    got = f"{weights[at]} at elapsed = {moments[at]:g}"
+    ConfigError.check(weights.any() and not wrong.any(), "schedule", expected, got)
     return weights
 
 

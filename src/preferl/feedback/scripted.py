@@ -79,15 +79,13 @@ class ScriptedTeacher:
         for name in ("discount", "recency", "guess_rate", "error_rate"):
             require_in(name, getattr(self, name), 0, 1)
         scale = self.scale if self.scale not in (None, "deviation", "length") else 1.0
-        if scale is None or isinstance(scale, str) or not 0 < scale < inf:
-            expected = '"deviation", "length", a positive number or None'
-            raise ConfigError.mismatch("scale", expected=expected, got=repr(self.scale))
-        if self.skip_below is not None and self.skip_below != self.skip_below:
-            raise ConfigError.mismatch("skip_below", expected="a return or None", got="NaN")
-        if not 0 < self.largest_logit < inf:
-            raise ConfigError.mismatch(
-                "largest_logit", expected="a positive number", got=self.largest_logit
-            )
+        valid = scale is not None and not isinstance(scale, str) and 0 < scale < inf
+        expected = '"deviation", "length", a positive number or None'
+        ConfigError.check(valid, "scale", expected, repr(self.scale))
+        known = self.skip_below is None or self.skip_below == self.skip_below
+        ConfigError.check(known, "skip_below", "a return or None", "NaN")
+        bound = self.largest_logit
+        ConfigError.check(0 < bound < inf, "largest_logit", "a positive number", bound)
 
     @classmethod
     def oracle(cls) -> Self:
@@ -107,8 +105,7 @@ class ScriptedTeacher:
             rationality: inverse temperature, above 0.
             scale: None as in B-Pref, whose segments return at most 50; see `ScriptedTeacher`.
         """
-        if not rationality > 0:
-            raise ConfigError.mismatch("rationality", expected="above 0", got=rationality)
+        ConfigError.check(rationality > 0, "rationality", "above 0", rationality)
         return cls(temperature=1 / rationality, scale=scale)
 
     @classmethod
@@ -202,30 +199,20 @@ def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: in
 
 def _margin(typical: float, margin: float, worst: float) -> float:
     require_in("margin", margin, 0, 1)
-    if not (isfinite(typical) and isfinite(worst) and typical > worst):
-        raise ConfigError.mismatch(
-            "typical",
-            expected=f"a mean return of segments above worst = {worst:g}",
-            got=typical,
-            fix="Where returns are negative, pass the least a segment can return as `worst`.",
-        )
+    valid = isfinite(typical) and isfinite(worst) and typical > worst
+    fix = "Where returns are negative, pass the least a segment can return as `worst`."
+    expected = f"a mean return of segments above worst = {worst:g}"
+    ConfigError.check(valid, "typical", expected, typical, fix)
     return margin * (typical - worst)
 
 
 def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
-    if rewards.ndim != 3 or rewards.shape[1] != 2 or shown.mask.shape != rewards.shape:
-        raise FeedbackError.mismatch(
-            "clips shown to a scripted teacher",
-            expected="rewards and mask of shape [P, 2, L]",
-            got=f"shapes {rewards.shape} and {shown.mask.shape}",
-            fix="Show segments[pairs], with pairs [P, 2].",
-        )
-    if not np.isfinite(rewards[shown.mask]).all():
-        raise FeedbackError.mismatch(
-            "rewards shown to a scripted teacher",
-            expected="finite numbers",
-            got="NaN or infinity",
-            fix="Data without the environment's rewards need a person to answer.",
-        )
+    pairs = rewards.ndim == 3 and rewards.shape[1] == 2 and shown.mask.shape == rewards.shape
+    what, expected = "clips shown to a scripted teacher", "rewards and mask of shape [P, 2, L]"
+    got = f"shapes {rewards.shape} and {shown.mask.shape}"
+    FeedbackError.check(pairs, what, expected, got, "Show segments[pairs], with pairs [P, 2].")
+    finite, what = np.isfinite(rewards[shown.mask]).all(), "rewards shown to a scripted teacher"
+    fix = "Data without the environment's rewards need a person to answer."
+    FeedbackError.check(finite, what, "finite numbers", "NaN or infinity", fix)
     return np.where(shown.mask, rewards, 0.0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
-from preferl.data.windows import windows_at
+from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, ModelError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
@@ -58,12 +58,15 @@ AnyReward = Reward | StepReward
 class PerStep:
     """A function of single steps with the interface of a learned reward; scores are sums.
 
+    Without a function it is the environment's own reward as recorded: segments score their true
+    returns, and new steps have no reward (`ConfigError`).
+
     >>> reward = PerStep(lambda observations, actions: observations[:, 0])
     >>> reward(np.array([[[1.0], [5.0]]]), np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist()
     [5.0]
     """
 
-    function: StepReward
+    function: StepReward | None
 
     context: ClassVar[int] = 1
     members: ClassVar[int] = 1
@@ -75,6 +78,8 @@ class PerStep:
 
     def scores(self, segments: Segments) -> FloatArray:
         """`[1, N]` sums over real steps; the function sees each distinct step once."""
+        if self.function is None:
+            return segments.returns()[None]
         chunks = [slice(start, start + CHUNK) for start in range(0, segments.steps, CHUNK)]
         parts = [
             self._of_steps(take(segments.observations, c), segments.actions[c]) for c in chunks
@@ -83,36 +88,18 @@ class PerStep:
         return np.asarray((rewards[segments.rows()] * segments.mask()).sum(-1)[None])
 
     def _of_steps(self, observations: Observations, actions: Array) -> FloatArray:
-        rewards = np.asarray(self.function(observations, actions))
-        if rewards.shape != (len(actions),) or rewards.dtype.kind not in "biuf":
-            raise ModelError.mismatch(
-                "what the reward function gives",
-                expected=f"one number for each of {len(actions)} steps",
-                got=f"{rewards.dtype} of shape {rewards.shape}",
-                fix="Let it work on the last axes, as in `(o * a).sum(-1)`.",
+        if self.function is None:
+            raise ConfigError(
+                "The recorded reward is not known for new steps. Pass the true reward as a "
+                "function: oracle(lambda observations, actions: ...)."
             )
+        rewards = np.asarray(self.function(observations, actions))
+        fits = rewards.shape == (len(actions),) and rewards.dtype.kind in "biuf"
+        expected = f"one number for each of {len(actions)} steps"
+        fix = "Let it work on the last axes, as in `(o * a).sum(-1)`."
+        got = f"{rewards.dtype} of shape {rewards.shape}"
+        ModelError.check(fits, "what the reward function gives", expected, got, fix)
         return rewards
-
-
-@final
-@dataclass(frozen=True)
-class RecordedReward:
-    """The environment's own reward as recorded: it scores segments, and knows no other steps."""
-
-    context: ClassVar[int] = 1
-    members: ClassVar[int] = 1
-
-    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Raise `ConfigError`, since recorded rewards belong to recorded steps."""
-        del observations, actions, mask
-        raise ConfigError(
-            "The recorded reward is not known for new steps. Pass the true reward as a function: "
-            "oracle(lambda observations, actions: ...)."
-        )
-
-    def scores(self, segments: Segments) -> FloatArray:
-        """`[1, N]` the true returns."""
-        return segments.returns()[None]
 
 
 @final
@@ -154,13 +141,9 @@ def as_reward(reward: AnyReward) -> Reward:
     """
     if isinstance(reward, Reward):
         return reward
-    if not callable(reward):
-        raise ModelError.mismatch(
-            "reward",
-            expected="a RewardFunction, a control, or a function of observations and actions",
-            got=type(reward).__name__,
-            fix="Pass lambda observations, actions: ..., which gives one number per step.",
-        )
+    expected = "a RewardFunction, a control, or a function of observations and actions"
+    fix = "Pass lambda observations, actions: ..., which gives one number per step."
+    ModelError.check(callable(reward), "reward", expected, type(reward).__name__, fix)
     return PerStep(reward)
 
 
@@ -171,7 +154,7 @@ def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
     size = max(1, CHUNK // reward.context)
     for begin in range(0, episodes.steps, size):
         steps = np.arange(begin, min(begin + size, episodes.steps))
-        rows, mask = windows_at(steps, starts[steps], reward.context)
+        rows, mask = window_indices(starts, reward.context, steps)
         rewards[steps] = reward(take(episodes.observations, rows), episodes.actions[rows], mask)
     return rewards
 
@@ -195,13 +178,13 @@ def negated(reward: AnyReward) -> Negated:
     return Negated(as_reward(reward))
 
 
-def oracle(function: StepReward | None = None) -> PerStep | RecordedReward:
+def oracle(function: StepReward | None = None) -> PerStep:
     """The true reward, as a function of a step: the ceiling of what preferences can teach.
 
     Without a function, segments are scored by the rewards recorded with them, and new steps have
     no reward.
     """
-    return RecordedReward() if function is None else PerStep(function)
+    return PerStep(function)
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:

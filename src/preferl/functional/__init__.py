@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.functional.combine import lower_bound as lower_bound
-    from preferl.functional.combine import mean as mean
-    from preferl.functional.pooling import pool as pool
+    from preferl.functional.preference import lower_bound as lower_bound
+    from preferl.functional.preference import mean as mean
+    from preferl.functional.preference import pool as pool
     from preferl.functional.preference import preference_accuracy as preference_accuracy
     from preferl.functional.preference import preference_logits as preference_logits
     from preferl.functional.preference import preference_loss as preference_loss

@@ -1,14 +1,73 @@
-"""The likelihood of an answer given two scores (Bradley and Terry 1952; Christiano et al. 2017).
+"""From rewards to the likelihood of an answer: pool steps, combine members, compare scores.
 
-Everything works on logits in log space, so that a comparison the model finds absurd still has an
-exact gradient.
+The likelihood is that of Bradley and Terry (1952) and Christiano et al. (2017). It works on logits
+in log space, so that a comparison the model finds absurd still has an exact gradient.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Pooling = Literal["sum", "mean"]
+
+Combine = Callable[[Tensor], Tensor]
+"""`[E, ...]` to `[...]`."""
+
+
+def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: float = 1.0) -> Tensor:
+    """Sum or average the real steps' rewards, discounted from the first real step on.
+
+    Args:
+        rewards: `[..., B, L]`
+        mask: `[B, L]` true where a step is real; real steps come last.
+        pooling: `"sum"` scores a segment by its return (Christiano et al. 2017, equation 1);
+            `"mean"` takes length out of the comparison.
+        discount: weight of each step relative to the one before, in (0, 1].
+
+    Returns:
+        `[..., B]`; 0 where no step is real.
+
+    >>> pool(torch.tensor([[9.0, 1.0, 2.0]]), torch.tensor([[False, True, True]]),
+    ...      discount=0.5).tolist()
+    [2.0]
+    """
+    # A masked place may hold anything finite; where() also keeps its gradient out.
+    weighted = torch.where(mask, rewards, 0.0)
+    weight = mask.to(rewards.dtype)
+    if discount != 1.0:
+        position = (mask.cumsum(-1) - 1).clamp(min=0)
+        weight = weight * weight.new_tensor(discount) ** position
+        weighted = weighted * weight
+    total = weighted.sum(-1)
+    # The first real step weighs 1, so the bound only matters where none is real.
+    return total if pooling == "sum" else total / weight.sum(-1).clamp(min=1)
+
+
+def mean(rewards: Tensor) -> Tensor:
+    """The members' mean: `[E, ...]` to `[...]`."""
+    return rewards.mean(0)
+
+
+def lower_bound(deviations: float = 1.0) -> "partial[Tensor]":
+    """Mean minus some standard deviations over members: a pessimist where they disagree.
+
+    Negative `deviations` reward disagreement, as exploration bonuses do. Squares are divided by
+    `E`. Imitation's `AddSTDRewardWrapper(alpha)` takes members as a sample and divides by `E - 1`:
+    it is `lower_bound(-alpha * sqrt(E / (E - 1)))`, so 1.22 for `alpha = -1` with three members.
+
+    >>> lower_bound(1.0)(torch.tensor([[0.0], [2.0]])).tolist()
+    [0.0]
+    """
+    return partial(_lower_bound, deviations=deviations)
+
+
+def _lower_bound(rewards: Tensor, deviations: float) -> Tensor:
+    return rewards.mean(0) - deviations * rewards.std(0, correction=0)
 
 
 def preference_logits(scores: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from preferl.functional.pooling import pool
+from preferl.functional.preference import pool
 from preferl.models.encoders import VectorEncoder
 from preferl.models.spaces import Space
 from preferl.shapes import BoolArray, leaves, take

@@ -19,7 +19,7 @@ from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, Teacher
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.files import write_json, writing
-from preferl.functional.combine import lower_bound, mean
+from preferl.functional.preference import lower_bound, mean
 from preferl.online.checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
 from preferl.online.feedback_config import LengthGuard

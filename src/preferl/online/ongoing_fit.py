@@ -12,7 +12,7 @@ from gymnasium import spaces
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.feedback.likelihood import Likelihood
-from preferl.functional.combine import lower_bound, mean
+from preferl.functional.preference import lower_bound, mean
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service_config import ServiceConfig

@@ -18,7 +18,7 @@ from preferl.data.segments import cut, sample_segments
 from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import MaybeScorer, segments_wanted
+from preferl.feedback.sampling import Scorer, segments_wanted
 from preferl.online.feedback_config import FeedbackConfig, QueryConfig
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
@@ -399,7 +399,7 @@ class QueryWorker:
 
 
 def build_sampler(
-    config: QueryConfig, scores: MaybeScorer, likelihood: Callable[[], Likelihood]
+    config: QueryConfig, scores: Scorer, likelihood: Callable[[], Likelihood]
 ) -> PairSampler:
     """The sampler that a config names, with scores and likelihood of the reward in use."""
     sampler: PairSampler = SAMPLERS.build(

@@ -10,7 +10,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from preferl.data.windows import windows_at
+from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.reward_computer import WindowReward, for_spaces
@@ -131,7 +131,7 @@ def relabel_replay(
     starts = _starts(buffer.dones[ring] > 0)  # [V * size], one environment after another
     for first in range(0, len(starts), chunk):
         steps = np.arange(first, min(first + chunk, len(starts)))
-        windows, mask = windows_at(steps, starts[steps], reward.context)  # [B, H]
+        windows, mask = window_indices(starts, reward.context, steps)  # [B, H]
         where = ring[windows % size], windows // size
         buffer.rewards[ring[steps % size], steps // size] = reward(
             _observations(buffer, reward.observation_space, where),

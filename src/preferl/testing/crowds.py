@@ -26,7 +26,6 @@ class CrowdConfig:
             of a careful person; at 5 two careful people agree on 84 % of pairs.
         tie_width: differences below it are ties for careful people; 0 is never.
         cannot_tell: share of answers, of anyone, that are declined.
-        swap_repeats: share of repeats that show left and right exchanged.
     """
 
     answers: int = 300
@@ -36,17 +35,12 @@ class CrowdConfig:
     difference: float = 5.0
     tie_width: float = 0.0
     cannot_tell: float = 0.0
-    swap_repeats: float = 0.5
 
     def __post_init__(self) -> None:
-        for names, low, high in (
-            (("answers", "quorum"), 1, inf),
-            (("known_share", "repeat_share"), 0, 0.5),
-            (("difference", "tie_width"), 0, inf),
-            (("cannot_tell", "swap_repeats"), 0, 1),
-        ):
-            for name in names:
-                require_in(f"CrowdConfig.{name}", getattr(self, name), low, high)
+        least, most = {"answers": 1, "quorum": 1}, {"cannot_tell": 1.0}
+        for name, value in vars(self).items():
+            high = 0.5 if name.endswith("_share") else most.get(name, inf)
+            require_in(f"CrowdConfig.{name}", value, least.get(name, 0), high)
 
 
 @final
@@ -76,12 +70,8 @@ def simulate_crowd(
 
     With care, the first clip is preferred with the logistic probability of the difference between
     the clips (Bradley and Terry 1952), or a tie within `tie_width`. Left and right are random.
-
-    Args:
-        careless: `[A]` share of answers that each annotator gives at random, in [0, 1].
-        rng: source of all draws.
-        config: its defaults if None.
-        random_left: share of random answers that are the left clip.
+    `careless` is the `[A]` share in [0, 1] of answers that each annotator gives at random, of which
+    the share `random_left` is the left clip.
 
     Raises:
         ConfigError: no annotators, fewer than the quorum, or shares out of range.
@@ -100,7 +90,7 @@ def simulate_crowd(
     difference = np.where(known, np.sign(difference) * _clear(len(known), rng, config), difference)
     difference = np.where(repeat_of >= 0, difference[repeat_of], difference)
     truth = np.where(np.abs(difference) < config.tie_width, 0.5, (np.sign(difference) + 1) / 2)
-    swapped = _swapped(query, annotator, repeat_of, rng, config.swap_repeats)
+    swapped = _swapped(query, annotator, repeat_of, rng)
     with_care = rng.random(len(query)) < 1 / (1 + np.exp(-difference[query]))
     answer = np.where(truth[query] == 0.5, 0.5, with_care)
     random = (rng.random(len(query)) < random_left) != swapped
@@ -160,13 +150,9 @@ def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatAr
 
 
 def _swapped(
-    query: IntArray,
-    annotator: IntArray,
-    repeat_of: IntArray,
-    rng: np.random.Generator,
-    share: float,
+    query: IntArray, annotator: IntArray, repeat_of: IntArray, rng: np.random.Generator
 ) -> BoolArray:
-    """`[R]` at random; this share of repeats differs from the first time."""
+    """`[R]` at random; half of the repeats differ from the first time."""
     swapped = rng.random(len(query)) < 0.5
     repeat = np.flatnonzero(repeat_of[query] >= 0)
     people = int(annotator.max()) + 1
@@ -174,5 +160,5 @@ def _swapped(
     order = np.argsort(key)
     wanted = repeat_of[query[repeat]] * people + annotator[repeat]
     original = order[np.searchsorted(key[order], wanted)]
-    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < share)
+    swapped[repeat] = swapped[original] != (rng.random(len(repeat)) < 0.5)
     return swapped

@@ -78,27 +78,22 @@ def check_feedback(
 ) -> None:
     """Raise `FeedbackError` unless answers come back, each once, and only by `comparisons`.
 
-    Args:
-        feedback: at best a fresh one; it gets ten queries in two calls.
-        segments: at least five windows of different steps; made up by default.
-        answer: answers all pending queries of an asynchronous feedback; None for one that
-            answers at once.
-        declines: whether some queries may remain without an answer.
-        seed: of made-up segments.
+    The feedback, at best a fresh one, gets ten queries in two calls. If it `declines`, some may
+    remain without an answer. `answer` answers all pending queries of one that does not answer at
+    once. `segments` are at least five windows of different steps; made up by default.
 
     >>> from preferl.feedback import InstantFeedback, ScriptedTeacher
     >>> check_feedback(InstantFeedback(ScriptedTeacher(), 0))
     """
     segments = example_segments(seed) if segments is None else segments
     pairs = _every_pair(len(segments))[:10]
-    enough = len(pairs) == 10
-    _require(enough, feedback, "segments to ask about", "at least 5", len(segments))
-    known = _count(feedback)
+    _require(len(pairs) == 10, feedback, "segments to ask about", "at least 5", len(segments))
+    known = len(_comparisons(feedback))
     _ask(feedback, segments, pairs[:0])
     _unchanged(feedback, known, "no query")
     asked: list[str] = []
     for part in (pairs[:5], pairs[5:]):
-        before = _count(feedback)
+        before = len(_comparisons(feedback))
         _ask(feedback, segments, part)
         if answer is not None:
             _unchanged(feedback, before, "a query before its answer")
@@ -124,15 +119,10 @@ def example_segments(seed: int = 0) -> Segments:
 
 
 def _require(
-    holds: bool, thing: object, what: str, expected: object, got: object, fix: str = ""
+    holds: object, thing: object, what: str, expected: object, got: object, fix: str = ""
 ) -> None:
-    if not holds:
-        raise _error(thing, what, expected, got, fix)
-
-
-def _error(thing: object, what: str, expected: object, got: object, fix: str = "") -> FeedbackError:
     name = getattr(thing, "__name__", type(thing).__name__)
-    return FeedbackError.mismatch(f"{name}: {what}", expected=expected, got=got, fix=fix)
+    FeedbackError.check(holds, f"{name}: {what}", expected, got, fix)
 
 
 def _every_pair(count: int) -> IntArray:
@@ -149,10 +139,11 @@ def _contents(clips: Clips) -> list[bytes]:
 def _answers(teacher: Teacher, shown: Clips, seed: int) -> FloatArray:
     answers, count = teacher(shown, np.random.default_rng(seed)), len(shown)
     try:
-        return check_answers(answers, count)
+        answers = check_answers(answers, count)
     except FeedbackError as error:
         expected = f"{count} numbers in [0, 1] or NaN"
-        raise _error(teacher, f"answers to {count} pairs", expected, error) from error
+        _require(False, teacher, f"answers to {count} pairs", expected, error)
+    return answers
 
 
 def _padded_by(clips: Clips, extreme: str) -> Clips:
@@ -175,33 +166,27 @@ def _check_pairs(sampler: PairSampler, pairs: IntArray, count: int, segments: in
     if count:
         rows, got = f"rows of {segments} segments", f"rows {array.min()} to {array.max()}"
         _require(array.min() >= 0 and array.max() < segments, sampler, "pairs", rows, got)
-    apart = bool((array[:, 0] != array[:, 1]).all())
-    _require(apart, sampler, "pairs", "two different rows each", "a row with itself")
+    apart = array[:, 0] != array[:, 1]
+    _require(apart.all(), sampler, "pairs", "two different rows each", "a row with itself")
 
 
-def _comparisons(feedback: Feedback) -> Comparisons | None:
-    """All answers, or None before the first."""
+def _comparisons(feedback: Feedback) -> Comparisons | tuple[()]:
+    """All answers; none before the first."""
     try:
         return feedback.comparisons()
     except FeedbackError:
-        return None
-
-
-def _count(feedback: Feedback) -> int:
-    comparisons = _comparisons(feedback)
-    return 0 if comparisons is None else len(comparisons)
+        return ()
 
 
 def _ask(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
     ask: Callable[[Segments, IntArray], object] = feedback.ask
-    returned = ask(segments, pairs)
+    got = type(ask(segments, pairs)).__name__
     fix = "Answers are read with `comparisons`, since people answer later."
-    got = type(returned).__name__
-    _require(returned is None, feedback, "what `ask` returns", "None", got, fix)
+    _require(got == "NoneType", feedback, "what `ask` returns", "None", got, fix)
 
 
 def _unchanged(feedback: Feedback, count: int, after: str) -> None:
-    now = _count(feedback)
+    now = len(_comparisons(feedback))
     _require(now == count, feedback, f"answers after {after}", count, now)
 
 
@@ -221,16 +206,13 @@ def _names(segments: Segments, pairs: IntArray) -> list[str]:
 
 def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: bool) -> None:
     comparisons = _comparisons(feedback)
-    if comparisons is None:
-        what = f"answers to {len(asked)} queries"
-        _require(declines, feedback, what, len(asked), "none")
+    if not isinstance(comparisons, Comparisons):
+        _require(declines, feedback, f"answers to {len(asked)} queries", len(asked), "none")
         return
     new = comparisons[known:]
     got = _names(comparisons.segments, new.pairs)
-    answered = bool(new.answered.all())
-    _require(answered, feedback, "comparisons", "answers", "declined ones (NaN)")
-    once = len(set(got)) == len(got)
-    _require(once, feedback, "answers", "each once", "one more than once")
+    _require(new.answered.all(), feedback, "comparisons", "answers", "declined ones (NaN)")
+    _require(len(set(got)) == len(got), feedback, "answers", "each once", "one more than once")
     position = {name: place for place, name in enumerate(asked)}
     strange = [name for name in got if name not in position]
     expected = "the pairs that were asked, both sides as asked"
@@ -242,11 +224,11 @@ def _check_answered(feedback: Feedback, known: int, asked: list[str], declines: 
 
 
 def _check_refused(feedback: Feedback, segments: Segments, pairs: IntArray) -> None:
-    before = _count(feedback)
+    before = len(_comparisons(feedback))
+    what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
     try:
         feedback.ask(segments, pairs)
     except (ValueError, IndexError):
         _unchanged(feedback, before, "a query that was refused")
-        return
-    what = f"asking about pairs {pairs.tolist()} of {len(segments)} segments"
-    raise _error(feedback, what, "an error", "nothing")
+    else:
+        _require(False, feedback, what, "an error", "nothing")

@@ -36,7 +36,8 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     try:
         copy = deepcopy(model)
     except Exception as error:  # whatever a class of someone else raises
-        raise _error(model, "copying it with deepcopy", "a copy", error) from error
+        what = f"{type(model).__name__}: copying it with deepcopy"
+        raise ModelError.mismatch(what, expected="a copy", got=error) from error
     windows = _some_windows(copy, np.random.default_rng(seed))
     copy.eval()
     for check in (
@@ -73,9 +74,9 @@ def _some_windows(model: RewardModel, rng: np.random.Generator) -> _Windows:
         return map_observations(lambda a: a.reshape(WINDOWS, length, *a.shape[1:]), drawn)
 
     spaces = model.observation_space, model.action_space
-    observations, actions = (steps(space) for space in spaces)
+    observations, actions, *others = (steps(space) for space in spaces * 2)
     mask = to_tensor(np.ones((WINDOWS, length), bool), "cpu")
-    return _Windows(observations, actions, mask, (steps(spaces[0]), steps(spaces[1])))
+    return _Windows(observations, actions, mask, (others[0], others[1]))
 
 
 def _check_statistics(model: RewardModel, windows: _Windows) -> None:
@@ -172,10 +173,10 @@ def _check_gradients(model: RewardModel, windows: _Windows) -> None:
         if not parameter.requires_grad:
             continue
         what, fix = f"gradient of {name}", "Remove it, freeze it, or let scores depend on it."
-        if gradient is None or not gradient.any():
-            raise _error(model, what, "numbers", "nothing or zeros", fix)
+        known = gradient is not None and gradient.any()
+        _require(known, model, what, "numbers", "nothing or zeros", fix)
         fix = "Look for a division or softmax over nothing where the mask is false."
-        finite = bool(gradient.isfinite().all())
+        finite = gradient is not None and gradient.isfinite().all()
         _require(finite, model, what, "finite numbers", "NaN or inf", fix)
 
 
@@ -235,16 +236,10 @@ def _compare(
     same = one.shape == other.shape
     if not same or not (torch.equal if exact else close)(one, other):
         off = f" (up to {float((one - other).abs().max()):.2g} off)" if same else ""
-        raise _error(model, what, "the same numbers", f"others{off}", fix)
+        _require(False, model, what, "the same numbers", f"others{off}", fix)
 
 
 def _require(
-    holds: bool, model: object, what: str, expected: object, got: object, fix: str = ""
+    holds: object, model: object, what: str, expected: object, got: object, fix: str = ""
 ) -> None:
-    if not holds:
-        raise _error(model, what, expected, got, fix)
-
-
-def _error(model: object, what: str, expected: object, got: object, fix: str = "") -> ModelError:
-    name = type(model).__name__
-    return ModelError.mismatch(f"{name}: {what}", expected=expected, got=got, fix=fix)
+    ModelError.check(holds, f"{type(model).__name__}: {what}", expected, got, fix)

@@ -14,7 +14,7 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
 from preferl.errors import ConfigError, SpaceError
 from preferl.feedback.step_rewards import StepReward
-from preferl.functional.pooling import pool
+from preferl.functional.preference import pool
 from preferl.models.base import RewardModel, RewardOutput
 from preferl.models.encoders import VectorEncoder
 from preferl.shapes import Array, FloatArray, Observations

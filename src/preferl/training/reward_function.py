@@ -21,7 +21,7 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
-from preferl.functional.combine import Combine, lower_bound, mean
+from preferl.functional.preference import Combine, lower_bound, mean
 from preferl.models.base import RewardModel, trace_episodes
 from preferl.models.build import load_reward_model, saving_reward_model
 from preferl.models.spaces import check_spaces

@@ -94,18 +94,15 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         ConfigError: rows that are not on the screen.
     """
 
-    def __init__(
-        self, env: Environment, hide: tuple[Rows, ...], *, screen: int = SCREEN_ROWS
-    ) -> None:
+    def __init__(self, env: Environment, hide: tuple[Rows, ...]) -> None:
         super().__init__(env)
         height = (env.observation_space.shape or (0,))[0]
-        for first, end in hide:
-            if not 0 <= first < end <= screen:
-                expected = f"rows within 0...{screen}"
-                raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
         self._hidden = np.zeros(height, bool)
         for first, end in hide:
-            self._hidden[first * height // screen : ceil(end * height / screen)] = True
+            if not 0 <= first < end <= SCREEN_ROWS:
+                expected = f"rows within 0...{SCREEN_ROWS}"
+                raise ConfigError.mismatch("hide", expected=expected, got=(first, end))
+            self._hidden[first * height // SCREEN_ROWS : ceil(end * height / SCREEN_ROWS)] = True
 
     def observation(self, observation: Array) -> Array:
         """The picture, a copy, without these rows."""

@@ -16,7 +16,6 @@ import numpy as np
 from preferl._optional import require
 from preferl.bounds import Expansion
 from preferl.data.columns import check, reading_foreign, require_finite, require_numbers
-from preferl.errors import DataError
 from preferl.shapes import Array
 
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
@@ -59,9 +58,8 @@ def open_hdf5(path: str | Path) -> Iterator[Any]:
 def read_array(group: Any, key: str, name: str) -> Array:
     """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
     held, what = group.get(key), f"{name}, {key}"
-    if not isinstance(held, require("h5py", extra="d4rl").Dataset):
-        there = f"only {', '.join(sorted(group))}"
-        raise DataError.mismatch(name, expected=f"an array {key!r}", got=there)
+    known = isinstance(held, require("h5py", extra="d4rl").Dataset)
+    check(known, name, f"an array {key!r}", f"only {', '.join(sorted(group))}")
     require_numbers(what, held)
     with reading_foreign(what, "a whole array"):  # the array is damaged, not the file
         array = np.asarray(held[()])

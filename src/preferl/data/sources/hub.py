@@ -17,7 +17,6 @@ from preferl.bounds import Expansion
 from preferl.data.columns import as_floats, check, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.tasks import Task, find_task
-from preferl.errors import DataError
 from preferl.shapes import Array, IntArray
 from preferl.trust import module_program
 
@@ -41,10 +40,9 @@ def load_hub_dataset(
 ) -> Episodes:
     """Read columns `observations`, `actions`, `rewards` and `dones`, a list of steps in each row.
 
-    Numbers go from Arrow's buffers to arrays as they are, whatever their number. A done at the
-    end of an episode counts as a termination, unless by `task` time was up. Nothing is known about
-    what followed the last step: its observation is repeated as the final one, which only matters
-    where an episode did not terminate.
+    A done at the end of an episode counts as a termination, unless by `task` time was up. Nothing
+    is known about what followed the last step: its observation is repeated as the final one, which
+    only matters where an episode did not terminate.
 
     Args:
         source: a Parquet or Arrow file, a folder of such, a folder that `save_to_disk` wrote, or
@@ -197,14 +195,13 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
     require_names(name, COLUMNS, table.column_names, "columns")
     flat = {column: _flat(table[column], f"{name}, {column}", expansion) for column in COLUMNS}
     lengths = flat["rewards"][1]
-    for column, (_, counts) in flat.items():
-        if not np.array_equal(counts, lengths):
-            k = int((counts != lengths).argmax())
-            expected = f"{lengths[k]} steps, as there are rewards"
-            where = f"{name}, {column} of episode {k}"
-            raise DataError.mismatch(where, expected=expected, got=counts[k])
     where = f"none in row {int(lengths.argmin())}" if len(lengths) else "no row"
     check(len(lengths) and lengths.all(), name, "rows of at least one step", where)
+    for column, (_, counts) in flat.items():
+        k = int((counts != lengths).argmax())
+        expected = f"{lengths[k]} steps, as there are rewards"
+        where = f"{name}, {column} of episode {k}"
+        check(counts[k] == lengths[k], where, expected, counts[k])
     ends, observations = np.cumsum(lengths), flat["observations"][0]
     terminated = flat["dones"][0].astype(bool)
     if task is not None:
@@ -236,10 +233,9 @@ def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, Int
     shape = []
     while _is(values.type, _LISTS):
         widths, values = _split_off(values, name, expansion)
-        if (widths != widths[:1]).any():
-            step = int((widths != widths[0]).argmax())
+        for step in np.flatnonzero(widths != widths[:1]):
             expected = f"{widths[0]} numbers, as in the first"
-            raise DataError.mismatch(f"{name}, list {step}", expected=expected, got=widths[step])
+            check(False, f"{name}, list {step}", expected, widths[step])
         shape.append(int(widths[0]) if len(widths) else 0)
     got = f"{values.null_count} nulls" if values.null_count else values.type
     check(_is(values.type, _NUMBERS) and not values.null_count, name, "numbers alone", got)

@@ -8,7 +8,7 @@ Demonstrations"). Stacked episodes of one length are `.npz` files, as recorded s
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,12 +24,11 @@ from preferl.data.columns import (
     require_rows,
 )
 from preferl.data.episodes import Episodes, join, require_alike
-from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
+from preferl.data.sources.hdf5_sets import check_observation_order, load_d4rl, load_robomimic
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
-from preferl.data.sources.robomimic import check_observation_order, load_robomimic
 from preferl.data.tasks import Task
 from preferl.errors import DataError, require_one_of
 
@@ -52,10 +51,9 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     there is a warning: a policy played on another order sees noise (`check_observation_order`).
 
     Args:
-        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for the hub, or the id of a
-            Minari data set, with `minari:` before it or as it is.
-        task: row of `preferl.data.TASKS`, which a D4RL file may need, and which holds the time
-            limit for columns.
+        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data
+            set, with or without `minari:` before it.
+        task: row of `preferl.data.TASKS`; a D4RL file may need it, columns take its time limit.
 
     Raises:
         ConfigError: an unknown task.
@@ -132,10 +130,8 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     return join(episodes)
 
 
-def _demonstration(found: object, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
-    if not isinstance(found, Mapping):
-        got = type(found).__name__
-        raise DataError.mismatch(name, expected="a dictionary of arrays", got=got)
+def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
+    check(isinstance(found, Mapping), name, "a dictionary of arrays", type(found).__name__)
     require_names(name, _FIELDS, found, "keys")
     arrays = {key: np.asarray(array_of(found[key], f"{name}, {key}", expansion)) for key in _FIELDS}
     for key, array in arrays.items():

@@ -12,6 +12,7 @@ Preferences using Transformers for RL", section 5.1 for its queries.
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, final
 
@@ -27,6 +28,7 @@ from preferl.errors import DataError, StorageError, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]
+LabelKind = Literal["uni-rlhf", "preference-transformer"]
 Ties = Literal["half", "first"]
 
 
@@ -62,6 +64,7 @@ _PT: Final = _Kind(
     spare=True,
     crossing="error",
 )
+_KINDS: Final = {"uni-rlhf": _UNIRLHF, "preference-transformer": _PT}
 
 
 @final
@@ -129,11 +132,14 @@ def load_labels(
     *,
     length: int | None = None,
     crossing: Crossing | None = None,
+    kind: LabelKind | None = None,
 ) -> LabelledPairs:
-    """Read a label folder of either kind; the names of its files decide which.
+    """Read a label folder.
 
     Args:
-        folder: holds one file of labels and two of rows.
+        folder: holds one file of labels and two of rows: `human_label_*` or `fake_label_*`,
+            `indices_1_*` and `indices_2_*` of Uni-RLHF; or `label_human`, `indices_num*` and
+            `indices_2_num*` of the Preference Transformer, whose labels belong to the first rows.
         episodes: the data set that the labels were made for, in the same view of its rows.
         length: `L`; by default that in the file names, and 100 for a Preference Transformer
             folder without one.
@@ -145,6 +151,7 @@ def load_labels(
             reward agrees with 69 % of them on the door demonstrations, and with 91 % of the
             others), a reward whose likelihood allows for noise learns from them. `"drop"` leaves
             them out, for rewards that cannot bear such noise. The report counts them.
+        kind: of folder; by default the names of its files decide.
 
     Raises:
         DataError: missing, ambiguous or damaged files, rows that are not in `episodes`, or
@@ -152,55 +159,21 @@ def load_labels(
         StorageError: the folder cannot be read.
         UnsafePickleError: a file that wants to run code.
     """
-    kind = _kind(folder)
-    rows = _read(folder, kind, length)
-    return join_labels(rows, episodes, crossing=crossing or kind.crossing, name=f"{folder}")
+    rows, usual = _read(folder, length, kind)
+    return join_labels(rows, episodes, crossing=crossing or usual, name=f"{folder}")
 
 
-def load_unirlhf_labels(
-    folder: str | Path,
-    episodes: Episodes,
-    *,
-    length: int | None = None,
-    crossing: Crossing = "keep",
-) -> LabelledPairs:
-    """Do as `load_labels` for `human_label_*` or `fake_label_*`, `indices_1_*`, `indices_2_*`."""
-    rows = _read(folder, _UNIRLHF, length)
-    return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
+def read_labels(
+    folder: str | Path, *, length: int | None = None, kind: LabelKind | None = None
+) -> LabelRows:
+    """Read the rows and preferences of a folder as `load_labels`, without the data set."""
+    return _read(folder, length, kind)[0]
 
 
-def load_pt_labels(
-    folder: str | Path,
-    episodes: Episodes,
-    *,
-    length: int | None = None,
-    crossing: Crossing = "error",
-) -> LabelledPairs:
-    """Do as `load_labels` for `label_human`, `indices_num*` and `indices_2_num*`."""
-    rows = _read(folder, _PT, length)
-    return join_labels(rows, episodes, crossing=crossing, name=f"{folder}")
-
-
-def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """Read the rows and preferences of a folder of either kind, without the data set.
-
-    Raises:
-        DataError, StorageError, UnsafePickleError: as `load_labels`.
-    """
-    return _read(folder, _kind(folder), length)
-
-
-def read_unirlhf_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """Do as `read_labels` for a Uni-RLHF folder."""
-    return _read(folder, _UNIRLHF, length)
-
-
-def read_pt_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """Do as `read_labels` for a Preference Transformer folder.
-
-    Its index files may hold more rows than were labelled; labels belong to the first of them.
-    """
-    return _read(folder, _PT, length)
+load_unirlhf_labels = partial(load_labels, kind="uni-rlhf")
+load_pt_labels = partial(load_labels, kind="preference-transformer")
+read_unirlhf_labels = partial(read_labels, kind="uni-rlhf")
+read_pt_labels = partial(read_labels, kind="preference-transformer")
 
 
 def join_labels(
@@ -248,11 +221,10 @@ def scripted_preferences(
 ) -> Comparisons:
     """Answer the queries of a label folder by the true reward: more of it is preferred.
 
-    This compares people's answers with exact ones to the same queries. The answers in `rows` are
-    not used.
+    This compares people's answers with exact ones to the same queries.
 
     Args:
-        rows: from `read_labels` or `sample_pt_queries`.
+        rows: from `read_labels` or `sample_pt_queries`; answers in them are not used.
         episodes: the data set that the rows count in, with the environment's rewards. They are
             summed in the precision they have, since equal sums may depend on it.
         ties: the answer to equal sums: `"half"` that the two are equal (the default; the
@@ -289,14 +261,8 @@ def sample_pt_queries(
     its first step. Most of the published antmaze labels answer what seed 3407 draws from 999
     episodes of 1000 steps and one more, which is never drawn, in segments of 100.
 
-    Args:
-        lengths: `[K]` steps of each episode, `episodes.lengths`.
-        count: `P` queries.
-        query_length: `L` steps per segment.
-        seed: of numpy's older generator, which the original used.
-
-    Returns:
-        Rows whose `preference` is NaN: nobody has answered yet.
+    `lengths` are the `[K]` steps of each episode, and `seed` is that of numpy's older generator,
+    which the original used. The preference of the rows is NaN: nobody has answered yet.
 
     Raises:
         ConfigError: a negative count or a length below 1.
@@ -320,16 +286,40 @@ def sample_pt_queries(
     return LabelRows(drawn[:, 0], drawn[:, 1], np.full(count, np.nan), query_length)
 
 
-def _names(folder: str | Path) -> list[str]:
+def _read(
+    folder: str | Path, length: int | None, kind: LabelKind | None
+) -> tuple[LabelRows, Crossing]:
+    """The rows of a folder, and what becomes of crossing ones in folders of its kind."""
     try:
-        return sorted(path.name for path in Path(folder).iterdir())
+        names = sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
         expected = "a folder of label files"
         raise StorageError.mismatch(f"{folder}", expected=expected, got=error) from error
+    about = _kind(folder, names) if kind is None else _KINDS[kind]
+    files = []
+    for part, found in _matching(names, about).items():
+        expected, got = f"one file named {about.files[part]}", f"{found or 'none'} among {names}"
+        fix = "Keep one label set per folder."
+        check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
+        files.append(Path(folder) / found[0])
+    length = _length(folder, [file.name for file in files], about, length)
+    preference, first, second = _preference(files[0]), _rows(files[1]), _rows(files[2])
+    count = len(preference)
+    enough = len(first) >= count if about.spare else len(first) == count
+    expected = "as many rows of first and second segments, and one of each per label"
+    got = f"{len(first)} first, {len(second)} second, {count} labels"
+    fix = "Take the three files from the same label set."
+    check(enough and len(first) == len(second), folder, expected, got, fix)
+    return LabelRows(first[:count], second[:count], preference, length), about.crossing
 
 
-def _stem(name: str) -> str:
-    return name.removesuffix(".pkl").removesuffix(".pickle")
+def _kind(folder: str | Path, names: list[str]) -> _Kind:
+    found = [kind for kind in _KINDS.values() if any(_matching(names, kind).values())]
+    expected = "the label files of either Uni-RLHF or the Preference Transformer"
+    got = f"files of both: {names}" if found else f"neither among {names}"
+    fix = "Give the folder that holds the three files of one label set."
+    check(len(found) == 1, folder, expected, got, fix)
+    return found[0]
 
 
 def _matching(names: list[str], kind: _Kind) -> dict[str, list[str]]:
@@ -340,34 +330,8 @@ def _matching(names: list[str], kind: _Kind) -> dict[str, list[str]]:
     }
 
 
-def _kind(folder: str | Path) -> _Kind:
-    """The kind of a folder, by the names of its files."""
-    names = _names(folder)
-    found = [kind for kind in (_UNIRLHF, _PT) if any(_matching(names, kind).values())]
-    expected = "the label files of either Uni-RLHF or the Preference Transformer"
-    got = f"files of both: {names}" if found else f"neither among {names}"
-    fix = "Give the folder that holds the three files of one label set."
-    check(len(found) == 1, folder, expected, got, fix)
-    return found[0]
-
-
-def _read(folder: str | Path, kind: _Kind, asked: int | None) -> LabelRows:
-    names = _names(folder)
-    matching = _matching(names, kind)  # the sorted order differs between the formats
-    for part, found in matching.items():
-        expected, got = f"one file named {kind.files[part]}", f"{found or 'none'} among {names}"
-        fix = "Keep one label set per folder."
-        check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
-    files = [Path(folder) / found[0] for found in matching.values()]
-    length = _length(folder, [file.name for file in files], kind, asked)
-    preference, first, second = _preference(files[0]), _rows(files[1]), _rows(files[2])
-    count = len(preference)
-    enough = len(first) >= count if kind.spare else len(first) == count
-    expected = "as many rows of first and second segments, and one of each per label"
-    got = f"{len(first)} first, {len(second)} second, {count} labels"
-    fix = "Take the three files from the same label set."
-    check(enough and len(first) == len(second), folder, expected, got, fix)
-    return LabelRows(first[:count], second[:count], preference, length)
+def _stem(name: str) -> str:
+    return name.removesuffix(".pkl").removesuffix(".pickle")
 
 
 def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None) -> int:

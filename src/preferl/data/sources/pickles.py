@@ -50,9 +50,9 @@ class Fields:
     """What a file has instead of an object: its attributes, and none of its methods."""
 
     def __setstate__(self, state: object) -> None:
-        if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-            raise DataError.mismatch("object", expected="attributes by name", got=type(state))
-        self.__dict__.update(state)
+        named = isinstance(state, dict) and all(isinstance(name, str) for name in state)
+        check(named, "object", "attributes by name", type(state))
+        self.__dict__.update(cast("dict[str, object]", state))
 
 
 @final
@@ -69,18 +69,12 @@ class Nothing:
 
 
 def load_pickle(
-    path: str | Path,
-    *,
-    encoding: str = "latin1",
-    objects: Collection[str] = (),
-    left_out: Collection[str] = (),
+    path: str | Path, *, objects: Collection[str] = (), left_out: Collection[str] = ()
 ) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
     Args:
         path: the file.
-        encoding: how strings written by Python 2 become text. `"latin1"` (the default) is the
-            one that keeps the bytes of numpy arrays; pickles of Python 3 do not depend on it.
         objects: names of classes, of whatever module, whose objects become `Fields`.
         left_out: names of classes and functions, of whatever module, whose objects become
             `Nothing`.
@@ -97,7 +91,7 @@ def load_pickle(
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             check_opcodes(content)
         classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
-        return _ArrayUnpickler(file, encoding, classes, Expansion.of(path)).load()
+        return _ArrayUnpickler(file, classes, Expansion.of(path)).load()
 
 
 def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
@@ -105,7 +99,7 @@ def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str
     with reading_foreign("pickle", _WHOLE):
         check_opcodes(content)
         classes = dict.fromkeys(objects, Fields)
-        return _ArrayUnpickler(io.BytesIO(content), "latin1", classes, expansion).load()
+        return _ArrayUnpickler(io.BytesIO(content), classes, expansion).load()
 
 
 def array_of(
@@ -124,13 +118,10 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
     """Numbers in nested lists when each is written out; lists that are shared are counted once."""
     if isinstance(value, np.ndarray):
         return int(value.size)
-    if isinstance(value, str | bytes):
-        raise DataError.mismatch(name, expected="numbers", got="text")
+    check(not isinstance(value, str | bytes), name, "numbers", "text")
     if not isinstance(value, list | tuple):
         return 1
-    if depth > _DEEPEST:
-        expected = f"lists at most {_DEEPEST} deep"
-        raise DataError.mismatch(name, expected=expected, got="deeper ones")
+    check(depth <= _DEEPEST, name, f"lists at most {_DEEPEST} deep", "deeper ones")
     if id(value) not in known:
         known[id(value)] = 1 + sum(_entries(part, name, known, depth + 1) for part in value)
     return known[id(value)]
@@ -140,10 +131,8 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
 class _ArrayUnpickler(pickle.Unpickler):
     """An unpickler that gives every name a file may use a harmless meaning of its own."""
 
-    def __init__(
-        self, file: BinaryIO, encoding: str, classes: Mapping[str, type], expansion: Expansion
-    ) -> None:
-        super().__init__(file, encoding=encoding)
+    def __init__(self, file: BinaryIO, classes: Mapping[str, type], expansion: Expansion) -> None:
+        super().__init__(file, encoding="latin1")  # keeps the bytes of Python 2's numpy arrays
         self._classes, self._expansion = classes, expansion
 
     def find_class(self, module: str, name: str) -> object:
@@ -224,9 +213,8 @@ def _make_dtype(code: str | bytes, *_: object) -> _Type:
 
 
 def _dtype_of(kind: object) -> np.dtype[Any]:
-    if not isinstance(kind, _Type):
-        raise DataError.mismatch("array", expected="a data type", got=type(kind).__name__)
-    return kind.dtype
+    check(isinstance(kind, _Type), "array", "a data type", type(kind).__name__)
+    return cast("_Type", kind).dtype
 
 
 def _empty_array(*_: object) -> _Array:
@@ -384,16 +372,13 @@ class _Stack:
             self._replace(opcode)
 
     def _replace(self, opcode: _Opcode) -> None:
-        taken: list[int] = []
-        if opcode.to_mark:
-            at = self._marks.pop()
-            taken = self._parts[at:]
-            del self._parts[at:]
-        if opcode.pops > len(self._parts):
+        top = len(self._parts)
+        above = min(self._marks.pop(), top) if opcode.to_mark else top
+        bottom = above - opcode.pops
+        if bottom < 0:
             raise ValueError(f"{opcode.name} on an empty stack")
-        if opcode.pops:
-            taken = taken if opcode.to_mark else self._parts[-opcode.pops :]
-            del self._parts[-opcode.pops :]
+        taken = self._parts[above if opcode.to_mark else bottom :]
+        del self._parts[bottom:]
         if opcode.name in _KEYS:
             _require_small(taken[1:2] if opcode.name == "SETITEM" else taken[::2])
         elif opcode.name in _MEMBERS:
@@ -408,6 +393,6 @@ def _index(name: str, argument: bytes) -> int:
 
 
 def _require_small(keys: list[int]) -> None:
-    if max(keys, default=0) > MOST_IN_KEY:
-        expected = f"keys of at most {MOST_IN_KEY} parts"
-        raise DataError.mismatch("pickle", expected=expected, got=f"one of {max(keys):,}")
+    most = max(keys, default=0)
+    if most > MOST_IN_KEY:
+        check(False, "pickle", f"keys of at most {MOST_IN_KEY} parts", f"one of {most:,}")
