@@ -218,7 +218,7 @@ class DecisionTransformer:
             module.copies(),
             module.shape,
             InputStatistics.of(data, context=config.context, discount=config.discount),
-            pixel_encoder=config.sight,
+            pixel_encoder=config.pixel_encoder,
             regulariser=config.regulariser,
             hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
             spending=config.spending,

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Literal, Self, final
 
-from preferl.configs import require_words
+from preferl.configs import require_words, takes_old_names
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
@@ -202,6 +202,7 @@ class TokenShape:
 
 
 @final
+@takes_old_names
 @dataclass(frozen=True)
 class DTConfig:
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
@@ -234,7 +235,7 @@ class DTConfig:
             people repeat to a hundredth as well as those they vary by a tenth.
         precision: of products; `"bfloat16"` takes less time where the processor has it.
         regulariser: of critics that draw actions towards higher values (DTR); None for none.
-        sight: shape of the pixel encoder; ignored where states are numbers.
+        pixel_encoder: its shape; ignored where states are numbers.
     """
 
     context: int = 20
@@ -255,7 +256,7 @@ class DTConfig:
     action_loss: ActionLoss = "squares"
     precision: Precision = "float32"
     regulariser: DTRConfig | None = None
-    sight: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
+    pixel_encoder: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
 
     def __post_init__(self) -> None:
         sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
