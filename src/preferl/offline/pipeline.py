@@ -26,11 +26,11 @@ from preferl.offline.conditions import (
     LEARNED,
     Conditions,
     ConditionScore,
-    TargetSweep,
     agent_name,
     build_conditions,
     compare,
     load_agent,
+    target_sweep,
 )
 from preferl.offline.config import UPDATES, OfflineConfig, OfflineRun
 from preferl.offline.decision_transformer import DecisionTransformer
@@ -153,19 +153,19 @@ class _Stages:
     sink: MetricSink
     checkpoint_every: int
     stage: str = ""
+    learned: LearnedReward | None = None
 
     def run(self) -> dict[str, Any]:
         """All stages in order; what `result.json` holds."""
         from preferl.offline.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
-        learned = None
         if config.kind.uses_rewards:
             on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
-            learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
-        names = self._train(learned)
-        scores = self._evaluate(names, learned) if config.episodes else {}
-        sweep = self._sweep(learned) if config.episodes and config.kind.has_target else None
+            self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
+        names, learned = self._train(), self.learned
+        scores = self._evaluate(names) if config.episodes else {}
+        sweep = self._sweep() if config.episodes and config.kind.has_target else None
         comparison = compare(
             {name: score.returns for name, score in scores.items()},
             {name: score.episodes for name, score in scores.items()},
@@ -186,20 +186,20 @@ class _Stages:
             "labels": None if labels is None else labels.to_json(),
             "seconds": round(time.perf_counter() - began, 2),
             "interrupted": False,
-            "following": None if sweep is None else sweep.to_json(),
+            "following": sweep,
         }
         self._begin("writing the report")
         write_page(self.folder, config, self.inputs, result, scores, learned)
         self.folder.result(result)
         return result
 
-    def _train(self, learned: LearnedReward | None) -> list[str]:
+    def _train(self) -> list[str]:
         """Train the agents that the folder lacks, from where they stopped; their conditions.
 
         Those of implicit Q-learning are one batched computation, as clones are. Decision
         Transformers follow one another; their target returns are by their condition's rewards.
         """
-        config, inputs = self.config, self.inputs
+        config, inputs, learned = self.config, self.inputs, self.learned
         spaces, device = (inputs.observation_space, inputs.action_space), config.device
         names: list[str] = []
         if learned is not None:
@@ -295,13 +295,14 @@ class _Stages:
         folders = [self.folder.folder / "policies" / name for name in agents]
         return not all((folder / OFFLINE_POLICY.config).is_file() for folder in folders)
 
-    def _evaluate(
-        self, names: Sequence[str], learned: LearnedReward | None
-    ) -> dict[str, ConditionScore]:
+    def _policy(self, condition: str, seed: int) -> Any:
+        reward = None if self.learned is None else self.learned.reward
+        return load_agent(self.folder, condition, seed, reward)
+
+    def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
         """Scores by condition."""
-        reward = None if learned is None else learned.reward
         agents = {
-            agent_name(name, seed): partial(load_agent, self.folder, name, seed, reward)
+            agent_name(name, seed): partial(self._policy, name, seed)
             for name in names
             for seed in self.seeds
         }
@@ -312,13 +313,9 @@ class _Stages:
             for k, name in enumerate(names)
         }
 
-    def _sweep(self, learned: LearnedReward | None) -> TargetSweep | None:
+    def _sweep(self) -> dict[str, Any]:
         """Returns of the policies of the learned reward for higher and lower targets."""
-        if learned is None:
-            return None
-        policies: list[Any] = [
-            load_agent(self.folder, LEARNED, seed, learned.reward) for seed in self.seeds
-        ]
+        policies = [self._policy(LEARNED, seed) for seed in self.seeds]
         each = {
             f"{agent_name(LEARNED, seed)}@{target}": partial(policy.with_target, target)
             for seed, policy in zip(self.seeds, policies, strict=True)
@@ -328,7 +325,7 @@ class _Stages:
         reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
         achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
         returns = [policies[0].statistics.target_return(target) for target in TARGETS]
-        return TargetSweep(TARGETS, np.array(returns), achieved)
+        return target_sweep(TARGETS, returns, achieved)
 
     def _reports(
         self, stage: str, policies: Mapping[str, Callable[[], Policy]], episodes: int

@@ -239,7 +239,13 @@ class TrainedTransformer(nn.Module):
             "timesteps": timesteps,
             "attention_mask": attention_mask,
         }
-        predicted = self._predict(batch).float()
+        from preferl.offline import hugging_face
+
+        if EVERY_ACTION in ENGINES:
+            engine = ENGINES.load(EVERY_ACTION)
+            predicted = engine(self._named, self.shape, batch, training=self.training).float()
+        else:
+            predicted = hugging_face.plain_actions(self.transformer, batch).float()
         loss = action_loss(predicted, actions, attention_mask, self._loss)
         if self.critics is None or terminated is None:
             return {"loss": loss}
@@ -247,16 +253,6 @@ class TrainedTransformer(nn.Module):
         critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)
         self.metrics["action_loss"] = loss.detach()
         return {"loss": loss + value_loss + critic_loss}
-
-    def _predict(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """`[B, H, A]`, by the fast forward if there is one."""
-        from preferl.offline import hugging_face
-
-        if EVERY_ACTION not in ENGINES:
-            return hugging_face.plain_actions(self.transformer, batch)
-        forward = ENGINES.load(EVERY_ACTION)
-        predicted: Tensor = forward(self._named, self.shape, batch, training=self.training)
-        return predicted
 
     def copies(self) -> dict[str, Tensor]:
         """All parameters, on the processor: those of Hugging Face's model by its own names."""
