@@ -1,7 +1,7 @@
 """Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
 
-import math
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Literal, Self, final
 
 from preferl.configs import require_words, takes_old_names
@@ -55,9 +55,9 @@ class GaussianConfig:
         if any(units < 1 for units in self.hidden):
             raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
         require_share("dropout", self.dropout)
-        require_ranges(self, learning_rate=(0, math.inf), batch_size=(1, math.inf))
+        require_ranges(self, learning_rate=(0, inf), batch_size=(1, inf))
         low, high = self.log_std_bounds
-        if not -math.inf < low < high < math.inf:
+        if not -inf < low < high < inf:
             raise ConfigError.mismatch(
                 "log_std_bounds", expected="a low and a higher one", got=(low, high)
             )
@@ -95,10 +95,10 @@ class IQLConfig(GaussianConfig):
             raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
         require_ranges(
             self,
-            temperature=(0, math.inf),
+            temperature=(0, inf),
             discount=(0, 1),
             target_rate=(1e-9, 1),
-            max_weight=(1e-9, math.inf),
+            max_weight=(1e-9, inf),
         )
         super().__post_init__()
 
@@ -144,9 +144,9 @@ class DTRConfig:
     def __post_init__(self) -> None:
         require_ranges(
             self,
-            weight=(0, math.inf),
+            weight=(0, inf),
             discount=(0, 1),
-            learning_rate=(1e-12, math.inf),
+            learning_rate=(1e-12, inf),
             target_rate=(1e-9, 1),
         )
         if not self.hidden or min(self.hidden) < 1 or not self.candidates:
@@ -197,7 +197,7 @@ class TokenShape:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        require_ranges(self, layers=(1, math.inf), heads=(1, math.inf))
+        require_ranges(self, layers=(1, inf), heads=(1, inf))
         require_share("dropout", self.dropout)
 
 
@@ -263,10 +263,10 @@ class DTConfig:
         positive = ("scale", "learning_rate", "max_grad_norm")
         require_ranges(
             self,
-            **dict.fromkeys(sizes, (1, math.inf)),
-            **dict.fromkeys(positive, (1e-12, math.inf)),
+            **dict.fromkeys(sizes, (1, inf)),
+            **dict.fromkeys(positive, (1e-12, inf)),
             discount=(0, 1),
-            weight_decay=(0, math.inf),
+            weight_decay=(0, inf),
         )
         if self.width % self.heads:
             raise ConfigError.mismatch(

@@ -32,7 +32,7 @@ from preferl.offline.conditions import (
     load_agent,
     target_sweep,
 )
-from preferl.offline.config import UPDATES, OfflineConfig, OfflineRun
+from preferl.offline.config import POLICIES, UPDATES, OfflineConfig, OfflineRun
 from preferl.offline.decision_transformer import DecisionTransformer
 from preferl.offline.inputs import (
     Inputs,
@@ -42,7 +42,7 @@ from preferl.offline.inputs import (
     load_inputs,
     read_json,
 )
-from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner, train
+from preferl.offline.learner import Metrics, OfflineLearner, train
 from preferl.offline.transitions import Transitions
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
@@ -127,16 +127,15 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
-    OFFLINE_LEARNERS.build(
-        config.policy,
-        observation_space=inputs.observation_space,
-        action_space=inputs.action_space,
-        config=config.settings,
-        seed=0,
-        seeds=(0,),
-        steps=1,
-        device=config.device,
-    )
+    _builder(config, inputs, config.policy)(seed=0, seeds=(0,), steps=1)
+
+
+def _builder(config: OfflineConfig, inputs: Inputs, policy: str) -> Callable[..., Any]:
+    """What builds the agents of a policy's name, of `seed` or `seeds` and `steps`."""
+    spaces = {"observation_space": inputs.observation_space, "action_space": inputs.action_space}
+    settings = POLICIES[policy].settings(config)
+    build = partial(OFFLINE_LEARNERS.build, policy, **spaces)
+    return partial(build, config=settings, device=config.device)
 
 
 @final
@@ -200,7 +199,6 @@ class _Stages:
         Transformers follow one another; their target returns are by their condition's rewards.
         """
         config, inputs, learned = self.config, self.inputs, self.learned
-        spaces, device = (inputs.observation_space, inputs.action_space), config.device
         names: list[str] = []
         if learned is not None:
             conditions = build_conditions(
@@ -212,8 +210,7 @@ class _Stages:
                 scaled=not config.kind.has_target,
             )
             names += conditions.names
-            learner, steps = OFFLINE_LEARNERS.load(config.policy), config.updates
-            build = partial(learner, *spaces, config.settings, steps=steps, device=device)
+            build = partial(_builder(config, inputs, config.policy), steps=config.updates)
             on_update = self._begin(f"training {len(conditions.agents)} agents")
             if config.kind.has_target:
                 self._train_in_turn(build, conditions, on_update)
@@ -222,11 +219,9 @@ class _Stages:
                 rewards = conditions.flat_rewards
                 self._train_together(config.policy, build, names, rewards, on_update)
         if learned is None or (config.controls and inputs.clonable):
-            steps, seeds = config.steps or UPDATES, self.seeds
-            build = partial(
-                BehaviourCloning, *spaces, config.clone, seeds=seeds, steps=steps, device=device
-            )
-            on_update = self._begin(f"training {len(seeds)} clones")
+            build = partial(_builder(config, inputs, "bc"), seeds=self.seeds)
+            build = partial(build, steps=config.steps or UPDATES)
+            on_update = self._begin(f"training {len(self.seeds)} clones")
             self._train_together("cloning", build, [CLONING], None, on_update)
             names.append(CLONING)
         return names
