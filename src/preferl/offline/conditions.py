@@ -45,11 +45,9 @@ class Conditions:
     rewards: FloatArray  # `[C, S, T]` float32, scaled for agents
 
     def __post_init__(self) -> None:
-        expected = (len(self.names), len(self.seeds))
-        if self.rewards.shape[:2] != expected:
-            raise DataError.mismatch(
-                "Conditions.rewards", expected=f"[{expected}, T]", got=self.rewards.shape
-            )
+        expected, got = (len(self.names), len(self.seeds)), self.rewards.shape
+        if got[:2] != expected:
+            raise DataError.mismatch("Conditions.rewards", expected=f"[{expected}, T]", got=got)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -108,8 +106,7 @@ def build_conditions(
         same |= {ZERO: np.zeros_like(learned), NEGATED: scale(-learned)}
     rewards = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
     if controls:
-        waves = [scale(step_rewards(random(seed), episodes)) for seed in seeds]
-        rewards[RANDOM] = np.stack(waves)
+        rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
     stacked = np.stack(list(rewards.values())).astype(np.float32)
     return Conditions(tuple(rewards), tuple(seeds), stacked)
 
@@ -147,8 +144,8 @@ class ConditionScore:
         def summary(values: FloatArray | None) -> dict[str, Any] | None:
             if values is None:
                 return None
-            deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-            return {"mean": float(values.mean()), "std": deviation, "seeds": values.tolist()}
+            std = float(values.std(ddof=1)) if len(values) > 1 else None
+            return {"mean": float(values.mean()), "std": std, "seeds": values.tolist()}
 
         return {
             "return": summary(self.returns),

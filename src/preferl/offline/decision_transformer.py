@@ -148,6 +148,8 @@ class DecisionTransformer:
                 LOGGER.warning("Not pushed this time: %s", error)
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
+        ends = module.critics is not None
+        collate = SequenceCollator(data, config.context, seed=self.seed, ends=ends)
         with ExitStack() as stack:
             if folder is None:
                 folder, resume = stack.enter_context(TemporaryDirectory()), False
@@ -162,9 +164,7 @@ class DecisionTransformer:
             }
             first = hugging_face.train(
                 module.to(self.device).train(),
-                SequenceCollator(
-                    data, config.context, seed=self.seed, ends=bool(config.regulariser)
-                ),
+                collate,
                 config,
                 settings | hugging_face.by_steps(options, epoch),
                 device=self.device,

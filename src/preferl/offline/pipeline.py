@@ -211,18 +211,15 @@ class _Stages:
             )
             names += conditions.names
             build = partial(_builder(config, inputs, config.policy), steps=config.updates)
-            on_update = self._begin(f"training {len(conditions.agents)} agents")
             if config.kind.has_target:
-                self._train_in_turn(build, conditions, on_update)
+                self._train_in_turn(build, conditions)
             else:
                 build = partial(build, seeds=conditions.agent_seeds)
-                rewards = conditions.flat_rewards
-                self._train_together(config.policy, build, names, rewards, on_update)
+                self._train_together(config.policy, build, names, conditions.flat_rewards)
         if learned is None or (config.controls and inputs.clonable):
             build = partial(_builder(config, inputs, "bc"), seeds=self.seeds)
             build = partial(build, steps=config.steps or UPDATES)
-            on_update = self._begin(f"training {len(self.seeds)} clones")
-            self._train_together("cloning", build, [CLONING], None, on_update)
+            self._train_together("cloning", build, [CLONING], None)
             names.append(CLONING)
         return names
 
@@ -232,13 +229,14 @@ class _Stages:
         build: Callable[[], OfflineLearner[Any]],
         conditions: Sequence[str],
         rewards: FloatArray | None,
-        on_update: OnProgress,
     ) -> None:
         """Train, save the policies by name, and only then remove the state.
 
         The sink gets the mean of each metric over the seeds of a condition.
         """
         agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
+        kind = "clones" if rewards is None else "agents"
+        on_update = self._begin(f"training {len(agents)} {kind}")
         if not self._missing(agents):
             return
         learner = build()
@@ -260,11 +258,9 @@ class _Stages:
         state.unlink()
 
     def _train_in_turn(
-        self,
-        build: Callable[..., DecisionTransformer],
-        conditions: Conditions,
-        on_update: OnProgress,
+        self, build: Callable[..., DecisionTransformer], conditions: Conditions
     ) -> None:
+        on_update = self._begin(f"training {len(conditions.agents)} agents")
         steps, total = self.config.updates, len(conditions.agents) * self.config.updates
         seeds, rewards = conditions.agent_seeds, conditions.flat_rewards
         for k, name in enumerate(conditions.agents):
