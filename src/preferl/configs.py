@@ -26,6 +26,7 @@ def _same(value: Any) -> Any:
 
 
 RENAMED: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]]] = {
+    "DTConfig": {"sight": ("pixel_encoder", _same)},
     "FeedbackConfig": {
         "sampling": ("sampler", lambda word: {"disagreement": "informative"}.get(word, word)),
         "candidates": ("oversampling", lambda segments: max(segments / 2, 1.0)),  # now in pairs

@@ -6,6 +6,7 @@ import pytest
 
 from preferl.cli.console import ProgressLine
 from preferl.cli.main import main
+from preferl.errors import ConfigError
 
 
 def run(*words):
@@ -54,6 +55,16 @@ def test_a_run_from_options(small, tmp_path, capsys):
     assert run(*nowhere, "--resume", *kind) == 2
     assert "there is no run here" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_the_pixel_encoder_has_an_old_name(capsys, monkeypatch):
+    def refuse(config, *_, **__):
+        raise ConfigError(f"with {config.dt.pixel_encoder.filters} filters")
+
+    monkeypatch.setattr("preferl.offline.run_offline", refuse)
+    usual = ("--demonstrations", "a", "--policy", "bc", "--env", "E", "dt:dt-config")
+    assert run(*usual, "--dt.sight.filters", "3") == run(*usual, "--dt.sight.filters=3") == 1
+    assert capsys.readouterr().err.count("with 3 filters") == 2
 
 
 def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):

@@ -20,7 +20,7 @@ from preferl.offline import (
     OfflineConfig,
     run_offline,
 )
-from preferl.offline.conditions import TargetSweep, reward_of_condition
+from preferl.offline.conditions import reward_of_condition, target_sweep
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 
@@ -193,5 +193,5 @@ def test_what_a_config_makes_of_its_settings(data) -> None:
 
 
 def test_a_sweep_knows_when_it_cannot_tell() -> None:
-    flat = TargetSweep(("q0", "q1"), np.array([1.0, 1.0]), np.array([[1.0, 2.0]]))
-    assert flat.to_json()["rank_correlation"] is None
+    flat = target_sweep(("q0", "q1"), [1.0, 1.0], np.array([[1.0, 2.0]]))
+    assert flat["rank_correlation"] is None

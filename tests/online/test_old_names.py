@@ -8,6 +8,7 @@ import pytest
 
 from preferl.configs import from_json, to_json
 from preferl.errors import CheckpointError, ConfigError
+from preferl.offline import DTConfig, OfflineConfig, PixelEncoderConfig
 from preferl.online import FeedbackConfig, OnlineConfig, ServiceConfig, learn_from_preferences
 from preferl.online.feedback_config import QueryConfig
 from preferl.training.checkpoint_folder import write_checkpoint
@@ -46,6 +47,13 @@ def test_calls_with_old_names_go_on(tmp_path) -> None:
     assert (old.sampler, old.oversampling) == ("informative", 3.0)
     service = ServiceConfig(tmp_path, first_epochs=7, deviation=0.05)  # type: ignore[call-arg]
     assert (service.initial_epochs, service.reward_deviation) == (7, 0.05)
+
+
+def test_the_pixel_encoder_by_its_old_name() -> None:
+    new = DTConfig(pixel_encoder=PixelEncoderConfig(filters=2))
+    assert DTConfig(sight=PixelEncoderConfig(filters=2)) == new  # type: ignore[call-arg]
+    file = {"demonstrations": "a", "policy": "bc", "env": "E", "dt": {"sight": {"filters": 2}}}
+    assert from_json(OfflineConfig, file).dt == new
 
 
 def test_what_the_loop_and_wrappers_share_has_one_default() -> None:

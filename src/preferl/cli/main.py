@@ -7,7 +7,7 @@ help never waits for torch.
 import inspect
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from typing import NamedTuple, NoReturn
@@ -20,7 +20,7 @@ class Command(NamedTuple):
     """One command: its words, its line in the list, and the function `run` of a module here.
 
     The options are those of the dataclass with which `config`, the function's argument, is
-    annotated. Its module may have `OLD_NAMES_OF`, a config whose former names are taken as options,
+    annotated. Its module may have `OLD_NAMES_OF`, a config whose former names options may contain,
     and `starting_point`, which makes of the arguments the config that they change.
     """
 
@@ -107,11 +107,10 @@ def _run(command: Command, arguments: Sequence[str]) -> None:
     module = import_module(f"preferl.cli.{command.module}")
     run = getattr(module, command.run)
     current = {
-        f"--{old}".replace("_", "-"): f"--{new}".replace("_", "-")
+        old.replace("_", "-"): new.replace("_", "-")
         for old, (new, _) in RENAMED.get(getattr(module, "OLD_NAMES_OF", ""), {}).items()
     }
-    parts = [word.partition("=") for word in arguments]
-    arguments = [current.get(name, name) + equals + value for name, equals, value in parts]
+    arguments = [_renamed(word, current) if word[:2] == "--" else word for word in arguments]
     start = getattr(module, "starting_point", None)
     with plain_metavars(), warnings.catch_warnings():
         # A registered config is beside those that a field names; tyro takes it, and warns.
@@ -123,6 +122,12 @@ def _run(command: Command, arguments: Sequence[str]) -> None:
             default=start(arguments) if start else tyro.MISSING_NONPROP,
         )
     run(config)
+
+
+def _renamed(option: str, current: Mapping[str, str]) -> str:
+    """An option, such as `--old.part=7`, with former names of settings replaced."""
+    name, equals, value = option.removeprefix("--").partition("=")
+    return f"--{'.'.join(current.get(part, part) for part in name.split('.'))}{equals}{value}"
 
 
 def _help(words: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from preferl.cli.options import Trust, comma_separated, import_trusted
 from preferl.offline import OfflineConfig
 
 starting_point = import_trusted
+OLD_NAMES_OF = "DTConfig"
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,9 @@ class Conditions:
     rewards: FloatArray  # `[C, S, T]` float32, scaled for agents
 
     def __post_init__(self) -> None:
-        expected = (len(self.names), len(self.seeds))
-        if self.rewards.shape[:2] != expected:
-            raise DataError.mismatch(
-                "Conditions.rewards", expected=f"[{expected}, T]", got=self.rewards.shape
-            )
+        expected, got = (len(self.names), len(self.seeds)), self.rewards.shape
+        if got[:2] != expected:
+            raise DataError.mismatch("Conditions.rewards", expected=f"[{expected}, T]", got=got)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -108,8 +106,7 @@ def build_conditions(
         same |= {ZERO: np.zeros_like(learned), NEGATED: scale(-learned)}
     rewards = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
     if controls:
-        waves = [scale(step_rewards(random(seed), episodes)) for seed in seeds]
-        rewards[RANDOM] = np.stack(waves)
+        rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
     stacked = np.stack(list(rewards.values())).astype(np.float32)
     return Conditions(tuple(rewards), tuple(seeds), stacked)
 
@@ -147,8 +144,8 @@ class ConditionScore:
         def summary(values: FloatArray | None) -> dict[str, Any] | None:
             if values is None:
                 return None
-            deviation = float(values.std(ddof=1)) if len(values) > 1 else None
-            return {"mean": float(values.mean()), "std": deviation, "seeds": values.tolist()}
+            std = float(values.std(ddof=1)) if len(values) > 1 else None
+            return {"mean": float(values.mean()), "std": std, "seeds": values.tolist()}
 
         return {
             "return": summary(self.returns),
@@ -255,29 +252,24 @@ def _and(names: tuple[str, ...]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TargetSweep:
-    """Returns that the policies of one condition achieve for several target returns.
+def target_sweep(
+    targets: Sequence[str], returns: Sequence[float], achieved: FloatArray
+) -> dict[str, Any]:
+    """Returns `[S, Q]` that policies achieve, by the environment's reward, for `Q` target returns.
 
-    >>> sweep = TargetSweep(("q0", "q1"), np.array([0.0, 5.0]), np.array([[1.0, 2], [1, 3]]))
-    >>> sweep.to_json()["rank_correlation"]
+    Those are words, such as `"q0.5"`, and numbers by the reward that the policies learned from.
+    The rank correlation is of means over seeds, and None where there is none.
+
+    >>> target_sweep(("q0", "q1"), [0.0, 5.0], np.array([[1.0, 2], [1, 3]]))["rank_correlation"]
     1.0
     """
-
-    targets: tuple[str, ...]  # `Q` words, such as `"q0.5"`
-    returns: FloatArray  # `[Q]` target returns, by the reward that the policies learned from
-    achieved: FloatArray  # `[S, Q]` means by the environment's reward
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists, and the rank correlation of means over seeds; None where there is none."""
-        correlation = spearman(self.returns, self.achieved.mean(0))
-        return {
-            "targets": list(self.targets),
-            "asked": self.returns.tolist(),
-            "achieved": self.achieved.tolist(),
-            "rank_correlation": None if np.isnan(correlation) else correlation,
-        }
+    correlation = spearman(np.array(returns), achieved.mean(0))
+    return {
+        "targets": list(targets),
+        "asked": list(returns),
+        "achieved": achieved.tolist(),
+        "rank_correlation": None if np.isnan(correlation) else correlation,
+    }
 
 
 def load_agent(

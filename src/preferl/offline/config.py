@@ -147,12 +147,9 @@ class OfflineConfig:
         least = {"members": 1, "budget": 1, "steps": 1, "episodes": 0}
         require_ranges(self, **{name: (low, math.inf) for name, low in least.items()})
         if self.target_return is not None and not self.kind.has_target:
-            kinds = [name for name, kind in POLICIES.items() if kind.has_target]
-            raise ConfigError.mismatch(
-                "target_return",
-                expected=f"a policy with one, {' or '.join(kinds)}",
-                got=self.policy,
-            )
+            kinds = " or ".join(name for name, kind in POLICIES.items() if kind.has_target)
+            expected = f"a policy with one, {kinds}"
+            raise ConfigError.mismatch("target_return", expected=expected, got=self.policy)
         if self.episodes and self.env_id is None:
             raise ConfigError.mismatch(
                 "env",
@@ -206,9 +203,8 @@ class OfflineConfig:
     def transformer(self) -> DTConfig:
         """Settings of Decision Transformers: as given, or the published ones."""
         settings = self.dt or (DTConfig(horizon=self.max_steps) if self.max_steps else DTConfig())
-        return (
-            settings if self.target_return is None else replace(settings, target=self.target_return)
-        )
+        target = settings.target if self.target_return is None else self.target_return
+        return replace(settings, target=target)
 
     @property
     def agent(self) -> IQLConfig:

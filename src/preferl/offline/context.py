@@ -21,6 +21,7 @@ from preferl.offline.transitions import observation_size
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 MOST_STEPS: Final = 2**53  # beyond, a float no longer changes by one step
+ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
 QUANTILES: Final = 101  # of recorded returns: each hundredth
 
 
@@ -163,32 +164,40 @@ def require_fitting(
     pictures = are_pictures(observation_space)
     states = encoder.size if pictures else observation_size(observation_space)
     actions = action_size(action_space)
-    _require_transformer(parameters, shape, statistics, states, actions)
-    for name in ("mean", "deviation"):
-        got = getattr(statistics, name).shape
-        _require_shape(name, got, (1,) if pictures else (states,))
+    there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+    expected = _transformer_shapes(there, shape, statistics, states, actions)
+    expected |= dict.fromkeys(ARRAYS, (1 if pictures else states,))
+    there |= {name: getattr(statistics, name).shape for name in ARRAYS}
+    for name, size in expected.items():
+        if there.get(name) != size:
+            raise ConfigError.mismatch(
+                f"shape of {name}",
+                expected=size,
+                got=there.get(name),
+                fix="The files belong to different policies; restore the folder as a whole.",
+            )
     needed = {}
     if pictures:
         needed["sight"] = encoder.network().least_numbers(observation_space, action_space)
     if regulariser is not None:  # two, and their targets
         needed["critics"] = 4 * dense((states + actions, *regulariser.hidden, 1))
     for part, numbers in needed.items():
-        there = [t.numel() for name, t in parameters.items() if name.startswith(f"{part}.")]
+        found = (t.numel() for name, t in parameters.items() if name.startswith(f"{part}."))
         try:
-            require_numbers(numbers, sum(there))
+            require_numbers(numbers, sum(found))
         except ValueError as error:
             raise ConfigError(f"{part} of a policy: {error}") from error
     return states
 
 
-def _require_transformer(
-    parameters: Mapping[str, Tensor],
+def _transformer_shapes(
+    there: Mapping[str, tuple[int, ...]],
     shape: TokenShape,
     statistics: InputStatistics,
     states: int,
     actions: int,
-) -> None:
-    there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the transformer's parameters, by its sizes that are `there`."""
 
     def matrix(name: str) -> tuple[int, int]:
         match there.get(name):
@@ -227,20 +236,11 @@ def _require_transformer(
             f"{block}.mlp.c_fc": (width, inner),
             f"{block}.mlp.c_proj": (inner, width),
         }
-    _require_shape("encoder.wpe.weight", there["encoder.wpe.weight"], (positions, width))
-    _require_shape("embed_timestep.weight", there["embed_timestep.weight"], (times, width))
+    shapes: dict[str, tuple[int, ...]] = {
+        "encoder.wpe.weight": (positions, width),
+        "embed_timestep.weight": (times, width),
+    }
     for name, size in layers.items():
-        _require_shape(f"{name}.weight", there.get(f"{name}.weight"), size)
-        # The weights of GPT-2's dense layers are [in, out].
-        units = size[1:] if ".c_" in name else size[:1]
-        _require_shape(f"{name}.bias", there.get(f"{name}.bias"), units)
-
-
-def _require_shape(name: str, got: object, expected: tuple[int, ...]) -> None:
-    if got != expected:
-        raise ConfigError.mismatch(
-            f"shape of {name}",
-            expected=expected,
-            got=got,
-            fix="The files belong to different policies; restore the folder as a whole.",
-        )
+        units = size[1:] if ".c_" in name else size[:1]  # weights of GPT-2's layers are [in, out]
+        shapes |= {f"{name}.weight": size, f"{name}.bias": units}
+    return shapes

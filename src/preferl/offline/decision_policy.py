@@ -22,7 +22,7 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.files import write_text
 from preferl.models.folder import OFFLINE_POLICY, require_finite
-from preferl.offline.context import Context, InputStatistics, require_fitting
+from preferl.offline.context import ARRAYS, Context, InputStatistics, require_fitting
 from preferl.offline.hub import any_error, local_folder, model_card
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Spending, TokenShape
 from preferl.offline.policy import OfflinePolicy, batched, within
@@ -35,7 +35,6 @@ from preferl.shapes import Array, FloatArray
 
 KIND: Final = "decision-transformer"
 NEXT_ACTION: Final = "next action"  # the engine that equals `plain_actions` at the last step
-ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
 
 
@@ -140,7 +139,10 @@ class DecisionTransformerPolicy:
         states = self._states(batch)
         context = state
         if context is None:
-            context = Context(self.statistics, states, self._actions, self._targets())
+            candidates = self._regulariser.candidates if self._regulariser else (1.0,)
+            # Of a negative return, twice is less; more has to be more.
+            targets = self.target + (np.array(candidates) - 1) * abs(self.target)  # [C]
+            context = Context(self.statistics, states, self._actions, targets)
         context.append(states, episode_start, self.spending)
         actions = self._to_space(self._features(context, deterministic))
         # The context keeps the actions as a bounded space cut them off.
@@ -273,14 +275,6 @@ class DecisionTransformerPolicy:
                 target=statistics.target_return(about["target"]),
                 seed=seed,
             )
-
-    def _targets(self) -> FloatArray:
-        """`[C]` target returns; one, where there are no critics to choose."""
-        if self._regulariser is None:
-            return np.array([self.target])
-        # Of a negative return, twice is less; more has to be more.
-        more = np.array(self._regulariser.candidates) - 1
-        return np.asarray(self.target + more * abs(self.target))
 
     @torch.inference_mode()
     def _features(self, context: Context, deterministic: bool) -> FloatArray:

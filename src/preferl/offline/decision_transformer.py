@@ -134,23 +134,11 @@ class DecisionTransformer:
         hugging_face.require_options(options)
         target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
         config, module = self.config, self._module
-        steps, epoch = hugging_face.planned_updates(
+        self.steps, epoch = hugging_face.planned_updates(
             options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
         )
-        self.steps, latest, critics = steps, dict[str, float](), module.critics
-        if critics is not None:
-            critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
-
-        def on_log(step: int, logs: dict[str, float]) -> None:
-            latest.clear()
-            latest.update({name: logs[name] for name in ("loss", "grad_norm") if name in logs})
-            latest.update({name: float(value) for name, value in module.metrics.items()})
-            if on_progress is not None:
-                on_progress(step, dict(latest))
-
-        def after_update(step: int) -> None:
-            if critics is not None:
-                critics.update(step / steps)
+        if module.critics is not None:
+            module.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
 
         def on_save() -> None:
             try:
@@ -159,25 +147,24 @@ class DecisionTransformer:
             except StorageError as error:  # a hub that is away does not end the training
                 LOGGER.warning("Not pushed this time: %s", error)
 
-        hooks = hugging_face.Hooks(
-            config, on_log=on_log, after_update=after_update, on_save=on_save
-        )
+        hooks = hugging_face.Hooks(module, config, on_progress, on_save)
+        ends = module.critics is not None
+        collate = SequenceCollator(data, config.context, seed=self.seed, ends=ends)
         with ExitStack() as stack:
             if folder is None:
                 folder, resume = stack.enter_context(TemporaryDirectory()), False
                 options = {"save_strategy": "no"} | options
             settings = {
                 "output_dir": str(folder),
-                "max_steps": steps,
+                "max_steps": self.steps,
                 "seed": self.seed % 2**32,
                 "report_to": "none",
-                "logging_steps": min(every, steps),
+                "logging_steps": min(every, self.steps),
                 "save_steps": checkpoint_every,
             }
-            ends = config.regulariser is not None
             first = hugging_face.train(
                 module.to(self.device).train(),
-                SequenceCollator(data, config.context, seed=self.seed, ends=ends),
+                collate,
                 config,
                 settings | hugging_face.by_steps(options, epoch),
                 device=self.device,
@@ -187,7 +174,7 @@ class DecisionTransformer:
         self._data = data
         if first and target:
             self._policy(data).push_to_hub(**target, message="Training done")
-        return latest
+        return hooks.metrics
 
     def policy(
         self, target: float | str | None = None, *, spending: Spending | None = None
@@ -218,7 +205,7 @@ class DecisionTransformer:
             module.copies(),
             module.shape,
             InputStatistics.of(data, context=config.context, discount=config.discount),
-            pixel_encoder=config.sight,
+            pixel_encoder=config.pixel_encoder,
             regulariser=config.regulariser,
             hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
             spending=config.spending,

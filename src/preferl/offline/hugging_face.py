@@ -28,10 +28,11 @@ from transformers import (
 
 from preferl.errors import ConfigError, require_in
 from preferl.offline.learner_configs import DTConfig
+from preferl.offline.trained_transformer import TrainedTransformer
 from preferl.reading import read_json
 
+CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
-CRITICS: Final = "critics"  # the part of a trained module with a learning rate of its own
 
 OURS: Final[Mapping[str, str]] = {
     "output_dir": "`folder` of fit",
@@ -39,18 +40,13 @@ OURS: Final[Mapping[str, str]] = {
     "save_steps": "`checkpoint_every` of fit",
     "logging_steps": "`every` of fit",
     "max_steps": "`steps` of the agent",
-    "seed": "`seed` of the agent",
-    "data_seed": "`seed` of the agent",
+    **dict.fromkeys(("seed", "data_seed"), "`seed` of the agent"),
     "use_cpu": "`device` of the agent",
     "per_device_train_batch_size": "`DTConfig.batch_size`, over all processes",
-    "learning_rate": "`DTConfig.learning_rate`",
-    "weight_decay": "`DTConfig.weight_decay`",
-    "warmup_steps": "`DTConfig.warmup`",
-    "warmup_ratio": "`DTConfig.warmup`",
-    "max_grad_norm": "`DTConfig.max_grad_norm`",
+    **{name: f"`DTConfig.{name}`" for name in ("learning_rate", "weight_decay", "max_grad_norm")},
+    **dict.fromkeys(("warmup_steps", "warmup_ratio"), "`DTConfig.warmup`"),
     "bf16": "`DTConfig.precision`",
-    "optim": "nothing: it is AdamW, which decays matrices alone",
-    "optim_args": "nothing: it is AdamW, which decays matrices alone",
+    **dict.fromkeys(("optim", "optim_args"), "nothing: it is AdamW, which decays matrices alone"),
     "optim_target_modules": "nothing: all of the model is trained",
     "train_sampling_strategy": "nothing: windows are drawn from the seed and the update's number",
     "remove_unused_columns": "nothing: windows have no columns",
@@ -98,20 +94,14 @@ def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
 def require_options(options: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
     known = {field.name for field in fields(TrainingArguments)}
-    for name in options:
+    for name, value in options.items():
+        expected, got, fix = "a field of transformers' TrainingArguments", "none of that name", ""
         if name in OURS:
-            raise ConfigError.mismatch(
-                f"options[{name!r}]",
-                expected="a field of TrainingArguments that preferl does not set itself",
-                got=repr(options[name]),
-                fix=f"In its place: {OURS[name]}.",
-            )
-        if name not in known:
-            raise ConfigError.mismatch(
-                f"options[{name!r}]",
-                expected="a field of transformers' TrainingArguments",
-                got="none of that name",
-            )
+            expected += " that preferl does not set itself"
+            got, fix = repr(value), f"In its place: {OURS[name]}."
+        elif name in known:
+            continue
+        raise ConfigError.mismatch(f"options[{name!r}]", expected=expected, got=got, fix=fix)
 
 
 def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
@@ -217,7 +207,7 @@ def train(
             train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
             data_collator=collate,
             callbacks=list(callbacks),
-            optimizers=(_optimiser(module, arguments, _rates(config)), None),
+            optimizers=(_optimiser(module, arguments, config), None),
         )
         trainer.remove_callback(PrinterCallback)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -228,11 +218,6 @@ def train(
         folder = Path(arguments.output_dir)
         trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
         return bool(trainer.is_world_process_zero())
-
-
-def _rates(config: DTConfig) -> dict[str, float]:
-    """Learning rates of the parts of a module that have their own."""
-    return {} if config.regulariser is None else {CRITICS: config.regulariser.learning_rate}
 
 
 def _close_group() -> None:
@@ -253,16 +238,14 @@ def _last_whole(folder: Path, *, keep: bool) -> str | None:
     return whole[max(whole)] if whole else None
 
 
-def _optimiser(
-    module: nn.Module, arguments: Any, rates: Mapping[str, float]
-) -> torch.optim.Optimizer:
-    """AdamW that decays matrices only; submodules in `rates` learn at their own."""
+def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.optim.Optimizer:
+    """AdamW that decays matrices only; critics have a learning rate of their own."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            rate = rates.get(name.split(".")[0], arguments.learning_rate)
-            decay = arguments.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((rate, decay), []).append(parameter)
+            part = config.regulariser if name.startswith(CRITICS) else None
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault(((part or config).learning_rate, decay), []).append(parameter)
     return torch.optim.AdamW(
         [
             {"params": some, "lr": rate, "weight_decay": decay}
@@ -276,38 +259,39 @@ def _optimiser(
 
 @final
 class Hooks(TrainerCallback):
-    """Calls functions at logs, updates and checkpoints, and clips parts with rates of their own.
+    """Reports metrics and checkpoints, and clips and updates the critics beside the policy.
 
-    `on_log` gets the number of updates and the metrics, `after_update` the number; `on_save` is
-    called in the first process alone.
+    `metrics` are those of the last report. `on_progress` gets the number of updates and them;
+    `on_save` is called in the first process alone.
     """
 
     def __init__(
         self,
+        module: TrainedTransformer,
         config: DTConfig,
-        *,
-        on_log: Callable[[int, dict[str, float]], None],
-        after_update: Callable[[int], None],
+        on_progress: Callable[[int, dict[str, float]], None] | None,
         on_save: Callable[[], None],
     ) -> None:
-        self._on_log, self._after_update, self._on_save = on_log, after_update, on_save
-        self._rates, self._norm = _rates(config), config.max_grad_norm
+        self.metrics: dict[str, float] = {}
+        self._module, self._norm = module, config.max_grad_norm
+        self._on_progress, self._on_save = on_progress, on_save
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
         """Metrics of the latest updates; the summary at the end has none."""
         if logs and "loss" in logs:
-            self._on_log(state.global_step, {k: float(v) for k, v in logs.items()})
+            found = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
+            self.metrics = {k: float(v) for k, v in (found | self._module.metrics).items()}
+            if self._on_progress is not None:
+                self._on_progress(state.global_step, dict(self.metrics))
 
-    def on_pre_optimizer_step(
-        self, _args: Any, _state: Any, _control: Any, model: Any = None, **_: Any
-    ) -> None:
-        """Scale each part's gradients by their own norm."""
-        parts: dict[str, list[nn.Parameter]] = {}
-        for name, parameter in model.named_parameters() if self._rates else ():
-            part = name.removeprefix("module.").split(".")[0]
-            parts.setdefault(part if part in self._rates else "", []).append(parameter)
-        for some in parts.values():
-            nn.utils.clip_grad_norm_(some, self._norm)
+    def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Scale gradients of critics and of the rest by their own norms."""
+        if self._module.critics is not None:
+            parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+            for name, parameter in self._module.named_parameters():
+                parts[name.startswith(CRITICS)].append(parameter)
+            for part in parts:
+                nn.utils.clip_grad_norm_(part, self._norm)
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """A checkpoint is written."""
@@ -316,7 +300,8 @@ class Hooks(TrainerCallback):
 
     def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """An update is done."""
-        self._after_update(state.global_step)
+        if self._module.critics is not None:
+            self._module.critics.update(state.global_step / state.max_steps)
 
 
 @contextmanager

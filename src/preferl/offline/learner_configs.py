@@ -1,10 +1,10 @@
 """Settings of the offline learners: implicit Q-learning, cloning and Decision Transformers."""
 
-import math
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Literal, Self, final
 
-from preferl.configs import require_words
+from preferl.configs import require_words, takes_old_names
 from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.models.configs import CNNRewardConfig
 from preferl.models.spaces import Channels
@@ -55,9 +55,9 @@ class GaussianConfig:
         if any(units < 1 for units in self.hidden):
             raise ConfigError.mismatch("hidden", expected="units of at least 1", got=self.hidden)
         require_share("dropout", self.dropout)
-        require_ranges(self, learning_rate=(0, math.inf), batch_size=(1, math.inf))
+        require_ranges(self, learning_rate=(0, inf), batch_size=(1, inf))
         low, high = self.log_std_bounds
-        if not -math.inf < low < high < math.inf:
+        if not -inf < low < high < inf:
             raise ConfigError.mismatch(
                 "log_std_bounds", expected="a low and a higher one", got=(low, high)
             )
@@ -95,10 +95,10 @@ class IQLConfig(GaussianConfig):
             raise ConfigError.mismatch("expectile", expected="in (0, 1)", got=self.expectile)
         require_ranges(
             self,
-            temperature=(0, math.inf),
+            temperature=(0, inf),
             discount=(0, 1),
             target_rate=(1e-9, 1),
-            max_weight=(1e-9, math.inf),
+            max_weight=(1e-9, inf),
         )
         super().__post_init__()
 
@@ -144,9 +144,9 @@ class DTRConfig:
     def __post_init__(self) -> None:
         require_ranges(
             self,
-            weight=(0, math.inf),
+            weight=(0, inf),
             discount=(0, 1),
-            learning_rate=(1e-12, math.inf),
+            learning_rate=(1e-12, inf),
             target_rate=(1e-9, 1),
         )
         if not self.hidden or min(self.hidden) < 1 or not self.candidates:
@@ -197,11 +197,12 @@ class TokenShape:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        require_ranges(self, layers=(1, math.inf), heads=(1, math.inf))
+        require_ranges(self, layers=(1, inf), heads=(1, inf))
         require_share("dropout", self.dropout)
 
 
 @final
+@takes_old_names
 @dataclass(frozen=True)
 class DTConfig:
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
@@ -234,7 +235,7 @@ class DTConfig:
             people repeat to a hundredth as well as those they vary by a tenth.
         precision: of products; `"bfloat16"` takes less time where the processor has it.
         regulariser: of critics that draw actions towards higher values (DTR); None for none.
-        sight: shape of the pixel encoder; ignored where states are numbers.
+        pixel_encoder: its shape; ignored where states are numbers.
     """
 
     context: int = 20
@@ -255,17 +256,17 @@ class DTConfig:
     action_loss: ActionLoss = "squares"
     precision: Precision = "float32"
     regulariser: DTRConfig | None = None
-    sight: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
+    pixel_encoder: PixelEncoderConfig = field(default_factory=PixelEncoderConfig)
 
     def __post_init__(self) -> None:
         sizes = ("context", "width", "layers", "heads", "horizon", "batch_size")
         positive = ("scale", "learning_rate", "max_grad_norm")
         require_ranges(
             self,
-            **dict.fromkeys(sizes, (1, math.inf)),
-            **dict.fromkeys(positive, (1e-12, math.inf)),
+            **dict.fromkeys(sizes, (1, inf)),
+            **dict.fromkeys(positive, (1e-12, inf)),
             discount=(0, 1),
-            weight_decay=(0, math.inf),
+            weight_decay=(0, inf),
         )
         if self.width % self.heads:
             raise ConfigError.mismatch(

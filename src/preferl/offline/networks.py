@@ -22,10 +22,7 @@ class Networks:
 
     The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It
     has few outputs, and products with a few columns are many times slower than with a few rows.
-
-    Attributes:
-        count: `N`.
-        parameters: `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
+    `parameters` are `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
     """
 
     def __init__(
@@ -116,15 +113,11 @@ class Networks:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that training changes, by name."""
-        kinds = {
-            "values": self._trained,
-            "moments": self._moments,
-            "squares": self._squares,
-            "updates": self._updates,
-        }
+        kinds = ("values", "moments", "squares", "updates")
+        found = (self._trained, self._moments, self._squares, self._updates)
         return {
             f"{kind}.{name}": tensor.detach()
-            for kind, tensors in kinds.items()
+            for kind, tensors in zip(kinds, found, strict=True)
             for name, tensor in zip(self.parameters, tensors, strict=True)
         }
 

@@ -26,13 +26,13 @@ from preferl.offline.conditions import (
     LEARNED,
     Conditions,
     ConditionScore,
-    TargetSweep,
     agent_name,
     build_conditions,
     compare,
     load_agent,
+    target_sweep,
 )
-from preferl.offline.config import UPDATES, OfflineConfig, OfflineRun
+from preferl.offline.config import POLICIES, UPDATES, OfflineConfig, OfflineRun
 from preferl.offline.decision_transformer import DecisionTransformer
 from preferl.offline.inputs import (
     Inputs,
@@ -42,7 +42,7 @@ from preferl.offline.inputs import (
     load_inputs,
     read_json,
 )
-from preferl.offline.learner import BehaviourCloning, Metrics, OfflineLearner, train
+from preferl.offline.learner import Metrics, OfflineLearner, train
 from preferl.offline.transitions import Transitions
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
@@ -127,16 +127,15 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
     if preset is not None:
         seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
         build_reward_model(preset.model, *seen, seed=0)
-    OFFLINE_LEARNERS.build(
-        config.policy,
-        observation_space=inputs.observation_space,
-        action_space=inputs.action_space,
-        config=config.settings,
-        seed=0,
-        seeds=(0,),
-        steps=1,
-        device=config.device,
-    )
+    _builder(config, inputs, config.policy)(seed=0, seeds=(0,), steps=1)
+
+
+def _builder(config: OfflineConfig, inputs: Inputs, policy: str) -> Callable[..., Any]:
+    """What builds the agents of a policy's name, of `seed` or `seeds` and `steps`."""
+    spaces = {"observation_space": inputs.observation_space, "action_space": inputs.action_space}
+    settings = POLICIES[policy].settings(config)
+    build = partial(OFFLINE_LEARNERS.build, policy, **spaces)
+    return partial(build, config=settings, device=config.device)
 
 
 @final
@@ -153,19 +152,19 @@ class _Stages:
     sink: MetricSink
     checkpoint_every: int
     stage: str = ""
+    learned: LearnedReward | None = None
 
     def run(self) -> dict[str, Any]:
         """All stages in order; what `result.json` holds."""
         from preferl.offline.report import write_page  # loads what draws
 
         began, config = time.perf_counter(), self.config
-        learned = None
         if config.kind.uses_rewards:
             on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
-            learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
-        names = self._train(learned)
-        scores = self._evaluate(names, learned) if config.episodes else {}
-        sweep = self._sweep(learned) if config.episodes and config.kind.has_target else None
+            self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
+        names, learned = self._train(), self.learned
+        scores = self._evaluate(names) if config.episodes else {}
+        sweep = self._sweep() if config.episodes and config.kind.has_target else None
         comparison = compare(
             {name: score.returns for name, score in scores.items()},
             {name: score.episodes for name, score in scores.items()},
@@ -186,21 +185,20 @@ class _Stages:
             "labels": None if labels is None else labels.to_json(),
             "seconds": round(time.perf_counter() - began, 2),
             "interrupted": False,
-            "following": None if sweep is None else sweep.to_json(),
+            "following": sweep,
         }
         self._begin("writing the report")
         write_page(self.folder, config, self.inputs, result, scores, learned)
         self.folder.result(result)
         return result
 
-    def _train(self, learned: LearnedReward | None) -> list[str]:
+    def _train(self) -> list[str]:
         """Train the agents that the folder lacks, from where they stopped; their conditions.
 
         Those of implicit Q-learning are one batched computation, as clones are. Decision
         Transformers follow one another; their target returns are by their condition's rewards.
         """
-        config, inputs = self.config, self.inputs
-        spaces, device = (inputs.observation_space, inputs.action_space), config.device
+        config, inputs, learned = self.config, self.inputs, self.learned
         names: list[str] = []
         if learned is not None:
             conditions = build_conditions(
@@ -212,22 +210,16 @@ class _Stages:
                 scaled=not config.kind.has_target,
             )
             names += conditions.names
-            learner, steps = OFFLINE_LEARNERS.load(config.policy), config.updates
-            build = partial(learner, *spaces, config.settings, steps=steps, device=device)
-            on_update = self._begin(f"training {len(conditions.agents)} agents")
+            build = partial(_builder(config, inputs, config.policy), steps=config.updates)
             if config.kind.has_target:
-                self._train_in_turn(build, conditions, on_update)
+                self._train_in_turn(build, conditions)
             else:
                 build = partial(build, seeds=conditions.agent_seeds)
-                rewards = conditions.flat_rewards
-                self._train_together(config.policy, build, names, rewards, on_update)
+                self._train_together(config.policy, build, names, conditions.flat_rewards)
         if learned is None or (config.controls and inputs.clonable):
-            steps, seeds = config.steps or UPDATES, self.seeds
-            build = partial(
-                BehaviourCloning, *spaces, config.clone, seeds=seeds, steps=steps, device=device
-            )
-            on_update = self._begin(f"training {len(seeds)} clones")
-            self._train_together("cloning", build, [CLONING], None, on_update)
+            build = partial(_builder(config, inputs, "bc"), seeds=self.seeds)
+            build = partial(build, steps=config.steps or UPDATES)
+            self._train_together("cloning", build, [CLONING], None)
             names.append(CLONING)
         return names
 
@@ -237,13 +229,14 @@ class _Stages:
         build: Callable[[], OfflineLearner[Any]],
         conditions: Sequence[str],
         rewards: FloatArray | None,
-        on_update: OnProgress,
     ) -> None:
         """Train, save the policies by name, and only then remove the state.
 
         The sink gets the mean of each metric over the seeds of a condition.
         """
         agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
+        kind = "clones" if rewards is None else "agents"
+        on_update = self._begin(f"training {len(agents)} {kind}")
         if not self._missing(agents):
             return
         learner = build()
@@ -265,11 +258,9 @@ class _Stages:
         state.unlink()
 
     def _train_in_turn(
-        self,
-        build: Callable[..., DecisionTransformer],
-        conditions: Conditions,
-        on_update: OnProgress,
+        self, build: Callable[..., DecisionTransformer], conditions: Conditions
     ) -> None:
+        on_update = self._begin(f"training {len(conditions.agents)} agents")
         steps, total = self.config.updates, len(conditions.agents) * self.config.updates
         seeds, rewards = conditions.agent_seeds, conditions.flat_rewards
         for k, name in enumerate(conditions.agents):
@@ -295,13 +286,14 @@ class _Stages:
         folders = [self.folder.folder / "policies" / name for name in agents]
         return not all((folder / OFFLINE_POLICY.config).is_file() for folder in folders)
 
-    def _evaluate(
-        self, names: Sequence[str], learned: LearnedReward | None
-    ) -> dict[str, ConditionScore]:
+    def _policy(self, condition: str, seed: int) -> Any:
+        reward = None if self.learned is None else self.learned.reward
+        return load_agent(self.folder, condition, seed, reward)
+
+    def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
         """Scores by condition."""
-        reward = None if learned is None else learned.reward
         agents = {
-            agent_name(name, seed): partial(load_agent, self.folder, name, seed, reward)
+            agent_name(name, seed): partial(self._policy, name, seed)
             for name in names
             for seed in self.seeds
         }
@@ -312,13 +304,9 @@ class _Stages:
             for k, name in enumerate(names)
         }
 
-    def _sweep(self, learned: LearnedReward | None) -> TargetSweep | None:
+    def _sweep(self) -> dict[str, Any]:
         """Returns of the policies of the learned reward for higher and lower targets."""
-        if learned is None:
-            return None
-        policies: list[Any] = [
-            load_agent(self.folder, LEARNED, seed, learned.reward) for seed in self.seeds
-        ]
+        policies = [self._policy(LEARNED, seed) for seed in self.seeds]
         each = {
             f"{agent_name(LEARNED, seed)}@{target}": partial(policy.with_target, target)
             for seed, policy in zip(self.seeds, policies, strict=True)
@@ -328,7 +316,7 @@ class _Stages:
         reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
         achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
         returns = [policies[0].statistics.target_return(target) for target in TARGETS]
-        return TargetSweep(TARGETS, np.array(returns), achieved)
+        return target_sweep(TARGETS, returns, achieved)
 
     def _reports(
         self, stage: str, policies: Mapping[str, Callable[[], Policy]], episodes: int

@@ -148,17 +148,16 @@ def _returns(
         target = str(config.target_return or (config.dt or DTConfig()).target)
         quantile = f"the quantile {target[1:]} of the recorded returns"
         rule += f" Its target return is {quantile if target.startswith('q') else target}."
+    figure = Figure(
+        condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
+        f"Scores by condition and seed. Means: {means}.",
+        "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
+    )
     return Section(
         "Returns of the policies",
         (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
         tables=(ReportTable("By the reward that the agents learned from", heads, rows, 0),),
-        figures=(
-            Figure(
-                condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
-                f"Scores by condition and seed. Means: {means}.",
-                "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
-            ),
-        ),
+        figures=(figure,),
     )
 
 
@@ -180,6 +179,8 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
         (word, _number(targets[k]), _spread(achieved[:, k]))
         for k, word in enumerate(sweep["targets"])
     )
+    x_label = "target return, by the reward learned from"
+    chart = learning_curves(curves, x_label=x_label, y_label="return achieved")
     return Section(
         "Target and achieved returns",
         (
@@ -190,16 +191,7 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
             f"seeds. It does not show how much: {spread}.",
         ),
         tables=(ReportTable("By target return", ("quantile", "target", "achieved"), rows, None),),
-        figures=(
-            Figure(
-                learning_curves(
-                    curves,
-                    x_label="target return, by the reward learned from",
-                    y_label="return achieved",
-                ),
-                "Returns of policies over their target returns, by seed.",
-            ),
-        ),
+        figures=(Figure(chart, "Returns of policies over their target returns, by seed."),),
     )
 
 
@@ -221,17 +213,12 @@ def _shown(
 def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> Section:
     whose = "an episode of the policy" if evaluated else "the best recorded episode"
     unseen = ", which no reward was fitted to and no policy evaluated by" if evaluated else ""
+    alt = f"The learned reward of each step of {whose} beside the true one."
+    caption = f"Along {whose}{unseen}; the band is the range of the members."
     return Section(
         "The reward along an episode",
         clips=_clips(shown.frames, shown.rate, "An episode", whose),
-        figures=(
-            reward_figure(
-                learned.reward,
-                shown.episode,
-                f"The learned reward of each step of {whose} beside the true one.",
-                f"Along {whose}{unseen}; the band is the range of the members.",
-            ),
-        ),
+        figures=(reward_figure(learned.reward, shown.episode, alt, caption),),
     )
 
 
@@ -281,12 +268,10 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
         return None
     figures, tables = [], []
     if fit is not None:
-        figure = accuracy_figure(
-            {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]},
-            "Accuracy of the reward by epoch of its fit.",
-            "Share of decided answers that the reward predicts.",
-        )
-        figures.append(figure)
+        accuracy = {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]}
+        alt = "Accuracy of the reward by epoch of its fit."
+        caption = "Share of decided answers that the reward predicts."
+        figures.append(accuracy_figure(accuracy, alt, caption))
     rank = "unknown" if np.isnan(learned.spearman) else f"{learned.spearman:.2f}"
     text = [f"Rank correlation with the recorded rewards of all steps: {rank}."]
     if labels is not None:
@@ -303,9 +288,7 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
             "Log loss is in nats, 0.693 for guessing. Calibration error is the distance of the "
             "predicted shares of answers from the given ones."
         )
-    return Section(
-        "Quality of the reward", tuple(text), tables=tuple(tables), figures=tuple(figures)
-    )
+    return Section("Quality of the reward", tuple(text), tuple(tables), figures=tuple(figures))
 
 
 def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Section | None:

@@ -217,9 +217,8 @@ def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
     if isinstance(space, spaces.Discrete):
         choices = np.asarray(actions).astype(np.int64) - int(space.start)
         if choices.size and not 0 <= choices.min() <= choices.max() < space.n:
-            raise SpaceError.mismatch(
-                "actions", expected=f"within {space}", got=f"up to {actions.max()}"
-            )
+            got = f"up to {actions.max()}"
+            raise SpaceError.mismatch("actions", expected=f"within {space}", got=got)
         return np.eye(int(space.n), dtype=np.float32)[choices]
     within = np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions
     rows = torch.from_numpy(np.array(within, np.float32))

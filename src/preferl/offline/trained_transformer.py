@@ -164,7 +164,7 @@ class TrainedTransformer(nn.Module):
     """The model with its pixel encoder and critics, if any; forward is the loss.
 
     `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
-    those of the last minibatch beside the loss. Attributes name saved parameters, such as `sight`.
+    those of the last minibatch beside the loss. Names of modules are those of saved parameters.
     """
 
     def __init__(
@@ -183,8 +183,12 @@ class TrainedTransformer(nn.Module):
         self._loss: Loss = "choices" if discrete else config.action_loss
         self.outputs = action_size(action_space)
         generator = torch.Generator().manual_seed(seed)
-        self.sight = PixelEncoder(observation_space, config.sight, generator) if pictures else None
-        size = observation_size(observation_space) if self.sight is None else self.sight.size
+        size, encoder = config.pixel_encoder.size, None
+        if pictures:
+            encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
+        else:
+            size = observation_size(observation_space)
+        self.add_module("sight", encoder)  # as files name its parameters
         self.inputs = observation_space.shape if pictures else (size,)
         bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
         self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
@@ -226,15 +230,22 @@ class TrainedTransformer(nn.Module):
         terminated: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """The mean loss over real steps of a minibatch."""
+        encoder = self._modules["sight"]
         batch = {
-            "states": states if self.sight is None else self.sight(states),
+            "states": states if encoder is None else encoder(states),
             "actions": actions,
             "rewards": rewards,
             "returns_to_go": returns_to_go,
             "timesteps": timesteps,
             "attention_mask": attention_mask,
         }
-        predicted = self._predict(batch).float()
+        from preferl.offline import hugging_face
+
+        if EVERY_ACTION in ENGINES:
+            engine = ENGINES.load(EVERY_ACTION)
+            predicted = engine(self._named, self.shape, batch, training=self.training).float()
+        else:
+            predicted = hugging_face.plain_actions(self.transformer, batch).float()
         loss = action_loss(predicted, actions, attention_mask, self._loss)
         if self.critics is None or terminated is None:
             return {"loss": loss}
@@ -242,16 +253,6 @@ class TrainedTransformer(nn.Module):
         critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)
         self.metrics["action_loss"] = loss.detach()
         return {"loss": loss + value_loss + critic_loss}
-
-    def _predict(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """`[B, H, A]`, by the fast forward if there is one."""
-        from preferl.offline import hugging_face
-
-        if EVERY_ACTION not in ENGINES:
-            return hugging_face.plain_actions(self.transformer, batch)
-        forward = ENGINES.load(EVERY_ACTION)
-        predicted: Tensor = forward(self._named, self.shape, batch, training=self.training)
-        return predicted
 
     def copies(self) -> dict[str, Tensor]:
         """All parameters, on the processor: those of Hugging Face's model by its own names."""

@@ -28,7 +28,8 @@ class Transitions:
         next_observations: `[T, O]`
         continues: `[T]` 0 where the episode terminated, else 1: a time limit ends an episode
             without making the value of what would have followed 0.
-        clip_actions: bound of the actions that agents learn, scaled to [-1, 1]; None has none.
+        clip_actions: bound of the actions that agents learn, scaled to [-1, 1]; None has none. The
+            default is D4RL's, just inside of the range of a tanh.
 
     Raises:
         DataError: shapes that do not agree.
@@ -44,17 +45,13 @@ class Transitions:
     def __post_init__(self) -> None:
         steps = len(self.observations)
         for name in ("actions", "next_observations", "continues"):
-            got = getattr(self, name).shape
+            got = tuple(getattr(self, name).shape)
             if got[:1] != (steps,):
-                raise DataError.mismatch(
-                    f"Transitions.{name}", expected=f"{steps} rows", got=tuple(got)
-                )
-        if self.rewards.ndim not in (1, 2) or self.rewards.shape[-1] != steps:
-            raise DataError.mismatch(
-                "Transitions.rewards",
-                expected=f"shape [{steps}], or [agents, {steps}]",
-                got=list(self.rewards.shape),
-            )
+                raise DataError.mismatch(f"Transitions.{name}", expected=f"{steps} rows", got=got)
+        shape = list(self.rewards.shape)
+        if len(shape) not in (1, 2) or shape[-1] != steps:
+            expected = f"shape [{steps}], or [agents, {steps}]"
+            raise DataError.mismatch("Transitions.rewards", expected=expected, got=shape)
         if not steps:
             raise DataError.mismatch("Transitions", expected="at least one step", got="none")
 
@@ -67,23 +64,17 @@ class Transitions:
         device: torch.device | str = "cpu",
         clip_actions: float | None = 1 - 1e-5,
     ) -> Self:
-        """The steps of episodes, their last ones included.
+        """The steps of episodes, their last ones included, on the device where agents will learn.
 
-        Args:
-            episodes: with continuous actions; dictionaries of observations are laid end to end
-                in the order of their keys.
-            rewards: `[T]` or, a row per agent, `[S, T]`; those of the episodes if None.
-            device: where agents will learn.
-            clip_actions: bound of actions scaled to [-1, 1]; the default is D4RL's, just inside
-                of the range of a tanh.
+        Dictionaries of observations are laid end to end in the order of their keys. Rewards are
+        those of the episodes if None.
 
         Raises:
             DataError: rewards of another length or not finite, or actions that are no floats.
         """
-        if not np.issubdtype(episodes.actions.dtype, np.floating):
-            raise DataError.mismatch(
-                "actions of offline learning", expected="floats", got=episodes.actions.dtype
-            )
+        kind = episodes.actions.dtype
+        if not np.issubdtype(kind, np.floating):
+            raise DataError.mismatch("actions of offline learning", expected="floats", got=kind)
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
         if not np.isfinite(rewards).all():
             raise DataError.mismatch("rewards", expected="finite numbers", got="NaN or infinity")
