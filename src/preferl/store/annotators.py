@@ -78,7 +78,7 @@ class Carelessness:
 
 
 class Evidence(NamedTuple):
-    """Misses `[M]` between 0 and 1, the annotators `[M]` who made them, and random answers in each.
+    """Misses `[M]` between 0 and 1, and the annotators `[M]` who made them.
 
     A miss on a repeat can come from either of `chances = 2` answers. Evidence from `others` is not
     held against the belief from before the data.
@@ -100,8 +100,7 @@ def evidence_on_repeats(votes: Votes) -> Evidence:
     """Distances of second answers from the same annotator's first."""
     repeats, originals = votes.repeated()
     miss = np.abs(votes.preference[repeats] - votes.preference[originals])
-    kept = ~np.isnan(miss)
-    return Evidence(votes.annotator[repeats[kept]], miss[kept], chances=2)
+    return Evidence(votes.annotator[repeats], miss, chances=2)
 
 
 def evidence_on_others(votes: Votes) -> list[Evidence]:
@@ -150,20 +149,18 @@ def _estimate(
     """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
     weighted, precision = np.zeros((2, len(flagged)))
 
-    def of_others(own: Array) -> Array:
-        kept = np.where(flagged, 0, own)
-        return np.asarray(kept.sum() - kept)
-
     for kind in evidence:
-        count, total, squares = (
-            np.bincount(kind.annotator, kind.miss**power, minlength=len(flagged))
-            for power in (0, 1, 2)
+        sums = np.array(  # [3, A] of each one's answers, misses and squared misses
+            [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
         )
-        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        count, total, _ = sums
+        kept = np.where(flagged, 0, sums)
         belief = 1 if kind.others else config.belief
-        rest = of_others(count) + belief
-        usual = (of_others(total) + belief * config.expected_miss) / rest
-        spread = (of_others(squares) + belief * config.expected_miss) / rest - usual**2
+        before = belief * np.array([[1], [config.expected_miss], [config.expected_miss]])
+        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
+        usual = misses / rest
+        spread = squares / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
         effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
         variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
@@ -268,7 +265,7 @@ class AnnotatorReport:
     @property
     def flagged(self) -> BoolArray:
         """`[A]` whether somebody should look."""
-        return np.array([bool(found) for found in self.reasons], bool)
+        return np.array(list(map(bool, self.reasons)), bool)
 
     def rows(self) -> list[dict[str, object]]:
         """A dictionary for each annotator, with plain numbers and None for NaN."""
@@ -361,8 +358,6 @@ def _intervals(part: Array, whole: Array) -> Array:
 def _consistency(votes: Votes) -> dict[str, Array]:
     """Repeats with the same answer, in all and by whether the clips had changed sides."""
     repeats, originals = votes.repeated()
-    both = votes.counts[repeats] & votes.counts[originals]
-    repeats, originals = repeats[both], originals[both]
     same = votes.preference[repeats] == votes.preference[originals]
     swapped = votes.swapped[repeats] != votes.swapped[originals]
     whole = np.full(len(same), True)
