@@ -2,9 +2,10 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf
@@ -131,13 +132,12 @@ def evaluate_policy(
     settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
     for name, value in settings.items():
         require_in(name, value, 1, inf)
-    envs = [make_env(env) for _ in range(min(parallel, episodes))]
-    try:
+    with ExitStack() as opening:
+        envs = [
+            opening.enter_context(closing(make_env(env))) for _ in range(min(parallel, episodes))
+        ]
         seeded = SeededEpisodes(envs, seed, episodes=episodes, max_steps=max_steps)
         return _play(policy, seeded, episodes, deterministic)
-    finally:
-        for one in envs:
-            one.close()
 
 
 def _play(policy: Policy, envs: SeededEpisodes, episodes: int, deterministic: bool) -> PolicyReport:
@@ -203,14 +203,13 @@ def evaluate_policies(
         parallel=parallel,
         max_steps=max_steps,
     )
-    on_report = on_report or (lambda *_: None)
-    if min(processes, len(policies)) > 1:
-        return _spread(policies, evaluate, min(processes, len(policies)), on_report)
-    reports = {}
-    for name, policy in policies.items():
-        reports[name] = evaluate(policy)
-        on_report(name, reports[name])
-    return reports
+    processes, reports = min(processes, len(policies)), {}
+    done = ((name, evaluate(policy)) for name, policy in policies.items())
+    for name, report in _spread(policies, evaluate, processes) if processes > 1 else done:
+        reports[name] = report
+        if on_report is not None:
+            on_report(name, report)
+    return {name: reports[name] for name in policies}
 
 
 def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
@@ -219,11 +218,9 @@ def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
 
 
 def _spread(
-    policies: Mapping[str, Policy],
-    evaluate: Callable[[Policy], PolicyReport],
-    processes: int,
-    on_report: OnReport,
-) -> dict[str, PolicyReport]:
+    policies: Mapping[str, Policy], evaluate: Callable[[Policy], PolicyReport], processes: int
+) -> Iterator[tuple[str, PolicyReport]]:
+    """Names and reports, as processes of their own are done with them."""
     for name, policy in policies.items():
         try:
             ForkingPickler.dumps((evaluate, policy))
@@ -242,13 +239,11 @@ def _spread(
         pool = ProcessPoolExecutor(
             processes, mp_context=context, initializer=signal.signal, initargs=end_at_once
         )
-    reports = {}
     try:
         with safe_children():  # a worker begins with the first thing to do
             names = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
         for done in as_completed(names):
-            reports[names[done]] = done.result()
-            on_report(names[done], reports[names[done]])
+            yield names[done], done.result()
     except BrokenProcessPool as error:
         raise ConfigError.mismatch(
             "processes",
@@ -258,4 +253,3 @@ def _spread(
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return {name: reports[name] for name in policies}

@@ -19,6 +19,7 @@ distance above 0 to a true reward that depends on `s'` may come from its inputs,
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast, final
 
@@ -133,7 +134,10 @@ def evaluate_reward(
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
     scores = np.asarray(reward.scores(comparisons.segments), np.float64)
     logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
-    first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
+    first, second = (  # [P], exact however small the mean of the members' probabilities is
+        np.logaddexp.reduce(likelihood.log_probability(sign * logits)) - math.log(len(logits))
+        for sign in (1, -1)
+    )
     answered = comparisons.answered
     target = comparisons.preference[answered]
     losses = -(target * first[answered] + (1 - target) * second[answered])
@@ -180,11 +184,6 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
         tuple(count[used].tolist()),
         distance if len(observed) else None,
     )
-
-
-def _log_mean(each: FloatArray) -> FloatArray:
-    """`[E, P]` logarithms to `[P]`, the logarithm of the mean, exact however small that is."""
-    return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(each)))
 
 
 def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
@@ -281,16 +280,11 @@ def epic_distance(
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
     """Any reward as a function of transitions; plain functions of three arguments stay as they are.
 
-    Raises:
-        ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called.
+    Raises as `markovian`.
     """
     if not isinstance(reward, Reward) and callable(reward):
-        try:
+        with suppress(TypeError, ValueError):  # it does not take the observations that followed
             inspect.signature(reward).bind(None, None, None)
-        except (TypeError, ValueError):
-            pass  # it does not take the observations that followed
-        else:
             return cast("TransitionReward", reward)
     return markovian(cast("AnyReward", reward))
 
@@ -300,6 +294,7 @@ def markovian(reward: AnyReward) -> TransitionReward:
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
     """
     reward = as_reward(reward)
     if reward.context != 1:

@@ -16,7 +16,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
-from preferl.shapes import Array, FloatArray, Observations
+from preferl.shapes import Array, FloatArray, Observations, leaves
 from preferl.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.store.stages import Camera, MujocoStage, Stage, StateStage, no_graphics
 from preferl.trust import admitted, resolve
@@ -109,25 +109,22 @@ class PixelFrames:
 
 def holds_pixels(observations: Observations) -> bool:
     """Whether exactly one array of observations `[T, *obs]` holds pictures of bytes."""
-    return len(_pictures(observations)) == 1
+    return sum(map(_is_pixels, leaves(observations))) == 1
 
 
-def _pictures(observations: Observations) -> dict[str, Array]:
-    named = observations if isinstance(observations, Mapping) else {"": observations}
-    return {key: leaf for key, leaf in named.items() if leaf.dtype == np.uint8 and _wide(leaf)}
+def _is_pixels(leaf: Array) -> bool:
+    return leaf.dtype == np.uint8 and _is_wide(leaf)
 
 
-def _wide(leaf: Array) -> bool:
+def _is_wide(leaf: Array) -> bool:
     return leaf.ndim in (3, 4, 5) and sorted(leaf.shape[1:])[-2] >= FEWEST_PIXELS
 
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
     """The only array of pictures, or the one that is named."""
     named = observations if isinstance(observations, Mapping) else {key or "": observations}
-    found = named if key is None else {name: leaf for name, leaf in named.items() if name == key}
-    if key is None and isinstance(observations, Mapping):
-        found = _pictures(observations)
-    wide = [leaf for leaf in found.values() if _wide(leaf)]
+    fits = _is_pixels if key is None and named is observations else _is_wide
+    wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
     if len(wide) != 1:
         shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
         raise DataError.mismatch(
@@ -193,19 +190,11 @@ def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
     return np.asarray(observations, np.float64)
 
 
-def _pendulum(_env: Environment, observations: Array) -> FloatArray:
-    """Cosine, sine and speed to angle and speed."""
-    return np.column_stack([_angle(observations[:, 0:2]), observations[:, 2]])
-
-
-def _acrobot(_env: Environment, observations: Array) -> FloatArray:
-    """Cosine and sine of two angles, and their speeds, to angles and speeds."""
-    angles = [_angle(observations[:, 0:2]), _angle(observations[:, 2:4])]
-    return np.column_stack([*angles, observations[:, 4:6]])
-
-
-def _angle(cosine_and_sine: Array) -> FloatArray:
-    return np.asarray(np.arctan2(cosine_and_sine[:, 1], cosine_and_sine[:, 0]))
+def _angles(_env: Environment, observations: Array) -> FloatArray:
+    """Cosine and sine of each angle, and then its speed, to angles and speeds."""
+    count = observations.shape[1] // 3
+    cosine, sine = observations[:, : 2 * count : 2], observations[:, 1 : 2 * count : 2]
+    return np.hstack([np.arctan2(sine, cosine), observations[:, 2 * count :]])
 
 
 def _door(env: Environment, observations: Array) -> FloatArray:
@@ -236,13 +225,10 @@ def _door(env: Environment, observations: Array) -> FloatArray:
 
 POSES: Mapping[str, Pose] = MappingProxyType(
     {
-        "Acrobot-v1": _acrobot,
+        **dict.fromkeys(("Acrobot-v1", "Pendulum-v1"), _angles),
         "AdroitHandDoor-v1": _door,
-        "CartPole-v0": _as_it_is,
-        "CartPole-v1": _as_it_is,
-        "MountainCar-v0": _as_it_is,
-        "MountainCarContinuous-v0": _as_it_is,
-        "Pendulum-v1": _pendulum,
+        **dict.fromkeys(("CartPole-v0", "CartPole-v1"), _as_it_is),
+        **dict.fromkeys(("MountainCar-v0", "MountainCarContinuous-v0"), _as_it_is),
     }
 )
 """Ids to how their observations are drawn."""

@@ -96,7 +96,8 @@ def import_drlhp(
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
     `load_drlhp_preferences` reads it and executes nothing in it, and `import_comparisons` stores
-    it. The annotator, who is not in the file, is `name` or else the file's. The errors of both functions are raised.
+    it; the errors of both are raised. The annotator, whom the file does not name, is `name` or
+    else the file's.
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)

@@ -103,10 +103,8 @@ class RenderWorker:
         clips = self._store.clips.without_video(project.id, AT_ONCE)
         if clips and self._source is None and project.frames is None:
             if self._is_new(project, "no frames"):
-                logger.warning(
-                    "Project %s has clips to draw, but does not say how: set its `frames`.",
-                    project.slug,
-                )
+                message = "Project %s has clips to draw, but does not say how: set its `frames`."
+                logger.warning(message, project.slug)
             return 0
         for done, clip in enumerate(clips):
             if self.stopped:
