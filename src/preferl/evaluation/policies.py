@@ -69,15 +69,8 @@ class RandomPolicy:
         self._space = deepcopy(action_space)
         self._space.seed(seed)
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
-        del episode_start, deterministic
         count = len(leaves(observation)[0])
         return np.stack([self._space.sample() for _ in range(count)]), state
 
@@ -95,21 +88,14 @@ class NormalisedPolicy:
         self.policy = policy
         self.normaliser = normaliser
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.
 
         Raises:
             SpaceError: observations of another shape than the statistics.
         """
         fitting = _fitting(observation, self.normaliser.observation_space)
-        normal = self.normaliser.normalize_obs(fitting)
-        return self.policy.predict(normal, state, episode_start, deterministic)
+        return self.policy.predict(self.normaliser.normalize_obs(fitting), *state, **how)
 
 
 def on_raw_observations(policy: Policy) -> Policy:
