@@ -76,14 +76,11 @@ def film(
 
 def _picture(env: gymnasium.Env[Any, Any]) -> Array:
     frame: Any = env.render()
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-        raise ConfigError.mismatch(
-            "what the environment renders",
-            expected="a picture [height, width, 3]",
-            got=type(frame).__name__,
-            fix="Film an environment that supports render_mode='rgb_array'.",
-        )
-    return frame.astype(np.uint8)
+    if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3:
+        return frame.astype(np.uint8)
+    expected, got = "a picture [height, width, 3]", type(frame).__name__
+    fix = "Film an environment that supports render_mode='rgb_array'."
+    raise ConfigError.mismatch("what the environment renders", expected=expected, got=got, fix=fix)
 
 
 def draws(env: EnvSource) -> bool:

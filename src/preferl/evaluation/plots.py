@@ -21,6 +21,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from preferl.data.columns import check
 from preferl.errors import DataError
 from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
@@ -118,8 +119,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    if true is not None and np.shape(true) != mean.shape:
-        raise DataError.mismatch("true reward", expected=mean.shape, got=np.shape(true))
+    shape = mean.shape if true is None else np.shape(true)
+    check(shape == mean.shape, "true reward", mean.shape, shape)
     with _canvas(WIDE, 250) as axes:
         label = "learned"
         if len(members) > 1:
@@ -233,8 +234,8 @@ def _draw_rows(
 def attention_map(attention: FloatArray) -> str:
     """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
     shares = np.asarray(attention, np.float64)
-    if shares.ndim != 2 or len(shares) != shares.shape[1] or not shares.size:
-        raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
+    is_square = shares.ndim == 2 and 0 < shares.shape[0] == shares.shape[1]
+    check(is_square, "attention", "a square [L, L]", shares.shape)
     with _canvas(HALF, 380) as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
@@ -249,8 +250,7 @@ def attention_map(attention: FloatArray) -> str:
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
     shares = np.asarray(weights, np.float64)
-    if shares.ndim != 1 or not shares.size:
-        raise DataError.mismatch("importance weights", expected="[L]", got=shares.shape)
+    check(shares.ndim == 1 and shares.size, "importance weights", "[L]", shares.shape)
     steps = offset + np.arange(len(shares))
     with _canvas(WIDE, 170) as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
@@ -265,9 +265,8 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
 
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
-    if runs.shape[1] != len(curve.steps):
-        expected = f"{len(curve.steps)} values, one per step"
-        raise DataError.mismatch(f"curve {curve.label!r}", expected=expected, got=runs.shape[1])
+    count, expected = runs.shape[1], f"{len(curve.steps)} values, one per step"
+    check(count == len(curve.steps), f"curve {curve.label!r}", expected, count)
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)

@@ -105,9 +105,6 @@ def on_raw_observations(policy: Policy) -> Policy:
     normalised by its statistics of that moment. Every other policy is returned itself. `rollout`,
     and so everything that evaluates, films and records, calls this.
 
-    Args:
-        policy: anything with stable-baselines3's `predict`.
-
     Raises:
         SpaceError: statistics of other observations than the policy's, since something between
             the two changes their shape.
@@ -117,16 +114,15 @@ def on_raw_observations(policy: Policy) -> Policy:
     normaliser = policy.get_vec_normalize_env()
     if normaliser is None or not normaliser.norm_obs:
         return policy
-    seen = shape_of(policy.observation_space)
-    normalised = shape_of(normaliser.observation_space)
-    if seen != normalised:
-        raise SpaceError.mismatch(
-            "observations of the policy",
-            expected=f"those that VecNormalize has statistics of, {normalised}",
-            got=seen,
-            fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
-        )
-    return NormalisedPolicy(policy, normaliser)
+    seen, normalised = map(shape_of, (policy.observation_space, normaliser.observation_space))
+    if seen == normalised:
+        return NormalisedPolicy(policy, normaliser)
+    raise SpaceError.mismatch(
+        "observations of the policy",
+        expected=f"those that VecNormalize has statistics of, {normalised}",
+        got=seen,
+        fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
+    )
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:

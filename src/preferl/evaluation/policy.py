@@ -114,9 +114,8 @@ def evaluate_policy(
     draws nothing the result does not depend on `parallel`.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]` observations. An
-            algorithm with a `VecNormalize` gets them normalised by its statistics, which stay as
-            they are.
+        policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations; they are
+            normalised for an algorithm with a `VecNormalize`, whose statistics stay as they are.
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
         seed: of the first episode; choose one that training did not use.
@@ -225,12 +224,10 @@ def _spread(
         try:
             ForkingPickler.dumps((evaluate, policy))
         except Exception as error:  # whatever the class of someone else raises
-            raise ConfigError.mismatch(
-                f"policy {name!r} and its environment",
-                expected="what pickle can send to another process",
-                got=error,
-                fix="Pass processes=1, or the id of a registered environment.",
-            ) from error
+            what = f"policy {name!r} and its environment"
+            expected = "what pickle can send to another process"
+            fix = "Pass processes=1, or the id of a registered environment."
+            raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     with safe_children():  # its queues start a process that looks after them
@@ -245,11 +242,8 @@ def _spread(
         for done in as_completed(names):
             yield names[done], done.result()
     except BrokenProcessPool as error:
-        raise ConfigError.mismatch(
-            "processes",
-            expected=f"{processes} that evaluate policies",
-            got="one that ended",
-            fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
-        ) from error
+        expected, got = f"{processes} that evaluate policies", "one that ended"
+        fix = 'Guard the script with `if __name__ == "__main__":`, or pass processes=1.'
+        raise ConfigError.mismatch("processes", expected=expected, got=got, fix=fix) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -143,7 +143,6 @@ def evaluate_reward(
     losses = -(target * first[answered] + (1 - target) * second[answered])
     decided = int(comparisons.decided.sum())
     accuracy = _accuracy(first - second, comparisons)
-    ranks, distance, notes = _against_truth(reward, episodes, true_reward, discount, seed)
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
@@ -153,9 +152,7 @@ def evaluate_reward(
         log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
         likelihood=likelihood,
-        spearman=ranks,
-        epic=distance,
-        notes=notes,
+        **_against_truth(reward, episodes, true_reward, discount, seed),
     )
 
 
@@ -177,13 +174,9 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     used = count > 0
     mean = np.bincount(inside, predicted, bins)[used] / count[used]
     share = np.bincount(inside, observed, bins)[used] / count[used]
-    distance = float(np.abs(mean - share) @ count[used]) / max(1, len(observed))
-    return Calibration(
-        tuple(mean.tolist()),
-        tuple(share.tolist()),
-        tuple(count[used].tolist()),
-        distance if len(observed) else None,
-    )
+    error = float(np.abs(mean - share) @ count[used]) / len(observed) if len(observed) else None
+    columns = [tuple(column.tolist()) for column in (mean, share, count[used])]
+    return Calibration(columns[0], columns[1], columns[2], error)
 
 
 def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
@@ -202,10 +195,10 @@ def _against_truth(
     true_reward: TransitionReward | AnyReward | None,
     discount: float,
     seed: int,
-) -> tuple[float | None, float | None, tuple[str, ...]]:
-    """`(spearman, epic, notes)`."""
+) -> dict[str, Any]:
+    """`spearman`, `epic` and `notes` of a `RewardReport`."""
     if episodes is None or not episodes.steps:
-        return None, None, ("spearman and epic: no episodes with true rewards were given.",)
+        return {"notes": ("spearman and epic: no episodes with true rewards were given.",)}
     notes, distance = [], math.nan
     ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
     if math.isnan(ranks):
@@ -221,8 +214,8 @@ def _against_truth(
         distance = epic_distance(reward, true_reward, episodes, discount=discount, rng=rng)
         if math.isnan(distance):
             notes.append("epic: one of the rewards is constant up to shaping.")
-    rank, far = (None if math.isnan(value) else value for value in (ranks, distance))
-    return rank, far, tuple(notes)
+    found = {"spearman": ranks, "epic": distance}
+    return {"notes": tuple(notes)} | {k: v for k, v in found.items() if not math.isnan(v)}
 
 
 def epic_distance(

@@ -297,12 +297,9 @@ def recount(session: Session, queries: Iterable[int]) -> None:
         .scalar_subquery()
     )
     left = Query.quorum - counted
+    counting = update(Query).values(needed=case((left > 0, left), else_=literal(0)))
+    counting = counting.execution_options(synchronize_session=False)
     numbers = sorted(set(queries))
     for start in range(0, len(numbers), MOST_PARAMETERS):
         some = Query.id.in_(numbers[start : start + MOST_PARAMETERS])
-        session.execute(
-            update(Query)
-            .where(some, Query.purpose == "ask")
-            .values(needed=case((left > 0, left), else_=literal(0)))
-            .execution_options(synchronize_session=False)
-        )
+        session.execute(counting.where(some, Query.purpose == "ask"))

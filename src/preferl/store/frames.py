@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, Self, final
 import numpy as np
 
 from preferl._optional import require
+from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.shapes import Array, FloatArray, Observations, leaves
@@ -47,8 +48,7 @@ class PixelFrames:
         channels: where the axis of colours and stacked frames is; None takes the shorter end.
         colours: 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where
             it divides the channels, otherwise grey, so that 4 channels are four grey frames.
-        newest: where the newest of stacked frames is; wrappers put it last. The others are left
-            out, since they were shown before.
+        newest: where the newest of stacked frames, the only one shown, is; wrappers put it last.
 
     Raises:
         ConfigError: another `channels`, `colours` or `newest`.
@@ -74,11 +74,7 @@ class PixelFrames:
         self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 1 or 3]` per real step.
-
-        Raises:
-            DataError: no pictures, several, or numbers that are not those of pixels.
-        """
+        """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
         pixels = _picture_of(segments.observations, self._key)
         start = int(segments.start[row])
         for step in range(start, start + int(segments.real[row])):
@@ -100,9 +96,8 @@ class PixelFrames:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
         colours = self._colours or (3 if channels % 3 == 0 else 1)
-        if channels % colours:
-            expected = f"a multiple of {colours}"
-            raise DataError.mismatch("channels of a picture", expected=expected, got=channels)
+        expected = f"a multiple of {colours}"
+        check(channels % colours == 0, "channels of a picture", expected, channels)
         newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
         return newest[..., :3]
 
@@ -125,14 +120,14 @@ def _picture_of(observations: Observations, key: str | None) -> Array:
     named = observations if isinstance(observations, Mapping) else {key or "": observations}
     fits = _is_pixels if key is None and named is observations else _is_wide
     wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
-    if len(wide) != 1:
-        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
-        raise DataError.mismatch(
-            "pictures" if key is None else f"pictures {key!r}",
-            expected="one array [T, height, width, channels]",
-            got=f"{len(wide) or 'none'} among {shapes}",
-            fix="Name the one to show as `key`, or let the environment draw.",
-        )
+    shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+    check(
+        len(wide) == 1,
+        "pictures" if key is None else f"pictures {key!r}",
+        "one array [T, height, width, channels]",
+        f"{len(wide) or 'none'} among {shapes}",
+        "Name the one to show as `key`, or let the environment draw.",
+    )
     return wide[0]
 
 
@@ -140,13 +135,10 @@ def _bytes(picture: Array) -> Array:
     """A picture of bytes, or of numbers in [0, 1], as bytes."""
     if picture.dtype == np.uint8:
         return picture
-    if not (picture.dtype.kind == "f" and picture.min() >= 0 and picture.max() <= 1):
-        raise DataError.mismatch(
-            "pixels",
-            expected="uint8, or floats in [0, 1]",
-            got=f"{picture.dtype} in [{picture.min():g}, {picture.max():g}]",
-            fix="Draw with a function of yours that scales them.",
-        )
+    low, high = picture.min(), picture.max()
+    is_share = picture.dtype.kind == "f" and low >= 0 and high <= 1
+    got, fix = f"{picture.dtype} in [{low:g}, {high:g}]", "Draw with a function that scales them."
+    check(is_share, "pixels", "uint8, or floats in [0, 1]", got, fix)
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
@@ -169,10 +161,10 @@ class FunctionFrames:
         """
         module = path.partition(":")[0]
         function = resolve(path, what="frames", source="the operator", trust=[module])
-        if not callable(function):
-            got = f"{path!r}, a {type(function)}"
-            raise ConfigError.mismatch("frames", expected="a function", got=got)
-        return cls(function)
+        if callable(function):
+            return cls(function)
+        got = f"{path!r}, a {type(function)}"
+        raise ConfigError.mismatch("frames", expected="a function", got=got)
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
         """The function's pictures."""
@@ -315,10 +307,9 @@ class EnvFrames:
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
             own, got = env.observation_space.shape, seen.shape[1:]
-            if pose is POSES.get(self._env_id) and got != own:
-                what, expected = f"observations of {self._env_id}", f"shape {own}"
-                fix = "Name the environment in which they were recorded."
-                raise DataError.mismatch(what, expected=expected, got=f"{got}", fix=fix)
+            fits = got == own or pose is not POSES.get(self._env_id)
+            fix = "Name the environment in which they were recorded."
+            check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
             return pose(env, np.asarray(seen[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths())
         raise DataError.mismatch(

@@ -212,10 +212,8 @@ def read_chosen(
     The order of the clips in a pair follows their content and is independent of the answer.
 
     Raises:
-        ConfigError: an unknown format.
         DataError: a cell that is wrong, naming file, row and column; clips of different kinds.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: the file cannot be read.
+            Further errors are those of `read_table`.
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal, people = [], []

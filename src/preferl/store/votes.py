@@ -81,12 +81,9 @@ class Votes:
         keys, counts = np.unique(self._keys(self.query), return_counts=True)
         if (counts > 1).any():
             query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
-            raise DataError.mismatch(
-                "Votes",
-                expected="one answer of each annotator to a query",
-                got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
-                fix="Keep the latest answer.",
-            )
+            got = f"{counts.max()} of {self.names[annotator]!r} to query {query}"
+            expected, fix = "one answer of each annotator to a query", "Keep the latest answer."
+            raise DataError.mismatch("Votes", expected=expected, got=got, fix=fix)
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         for name in ("known", "repeat_of"):
             values = np.nan_to_num(getattr(self, name), nan=-1)
@@ -173,7 +170,7 @@ class Votes:
         """Those that count, without repeats: a person who is asked again is not another person."""
         return self[self.counts & ~self.is_repeat]
 
-    def tally(self, rows: BoolArray) -> IntArray:
+    def tally(self, rows: BoolArray | IntArray) -> IntArray:
         """`[A]` how many of these answers each annotator gave."""
         return np.bincount(self.annotator[rows], minlength=self.annotators)
 
@@ -294,16 +291,9 @@ def agreement_report(
     elif math.isnan(alpha):
         note = "not enough data: all answers are the same"
     low, high = (None, None) if note else _alpha_interval(counts, rng, resamples)
-    return AgreementReport(
-        alpha=None if note else alpha,
-        low=low,
-        high=high,
-        raw=float(_pairs(counts).sum() / pairs / 2) if pairs else None,
-        chance=float(_pairs(totals).sum() / _pairs(totals.sum())) if pairs else None,
-        queries=queries,
-        pairs=pairs,
-        note=note,
-    )
+    raw = float(_pairs(counts).sum() / pairs / 2) if pairs else None
+    chance = float(_pairs(totals).sum() / _pairs(totals.sum())) if pairs else None
+    return AgreementReport(None if note else alpha, low, high, raw, chance, queries, pairs, note)
 
 
 def _coincidences(counts: IntArray) -> FloatArray:
@@ -335,8 +325,8 @@ def _alpha_interval(
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
     summed = np.tensordot(drawn, _coincidences(kinds), 1)
-    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975])
-    return float(low), float(high)
+    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975]).tolist()
+    return low, high
 
 
 def _pairs(counts: IntArray | FloatArray) -> FloatArray:
