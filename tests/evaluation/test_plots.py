@@ -15,7 +15,6 @@ from preferl.evaluation.plots import (
     VARIABLES,
     Curve,
     Share,
-    _like,
     accuracy_bars,
     attention_map,
     calibration_diagram,
@@ -100,9 +99,10 @@ def test_references_outside_the_curve_are_drawn_and_their_names_kept_apart() -> 
 
 
 def test_the_true_reward_takes_on_the_learned_scale() -> None:
-    scaled = _like(np.array([0.0, 10.0]), np.array([1.0, 3.0]))
-    np.testing.assert_allclose(scaled, [1, 3])
-    np.testing.assert_allclose(_like(np.zeros(2), np.array([1.0, 3.0])), [2, 2])
+    learned = np.array([1.0, 3.0])
+    same = reward_over_clip(learned, learned)
+    assert reward_over_clip(learned, np.array([0.0, 10.0])) == same
+    assert reward_over_clip(learned, np.zeros(2)) == reward_over_clip(learned, np.ones(2)) != same
 
 
 def test_drawing_leaves_global_state_alone() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.votes import raw_agreement
+from preferl.store.votes import agreement_report
 from preferl.testing import CrowdConfig, simulate_crowd
 
 
@@ -29,7 +29,9 @@ def test_everybody_gets_the_share_that_was_asked_for() -> None:
 def test_care_is_as_careful_as_it_says() -> None:
     rng = np.random.default_rng(0)
     crowd = simulate_crowd(np.zeros(3), rng, CrowdConfig(answers=5000))
-    assert raw_agreement(crowd.votes) == pytest.approx(0.85, abs=0.015)
+    assert agreement_report(crowd.votes, np.random.default_rng(0)).raw == pytest.approx(
+        0.85, abs=0.015
+    )
     crowd = simulate_crowd(np.array([0.25] * 3), rng, CrowdConfig(answers=5000))
     assert crowd.careful.mean() == pytest.approx(0.75, abs=0.02)
 

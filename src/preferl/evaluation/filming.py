@@ -1,6 +1,7 @@
 """Film a policy, and record one episode of it with all its steps."""
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -10,7 +11,7 @@ import numpy as np
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
-from preferl.evaluation.rollout import EnvSource, SeededEpisodes, make_env, rollout, task_env
+from preferl.evaluation.rollout import EnvSource, SeededEpisodes, Step, make_env, rollout, task_env
 from preferl.shapes import Array, map_observations
 from preferl.simulators import draw_off_screen, draw_plainly
 
@@ -61,8 +62,8 @@ def film(
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
     draw_off_screen()
-    stage, frames = make_env(env, render_mode="rgb_array"), []
-    try:
+    frames = []
+    with closing(make_env(env, render_mode="rgb_array")) as stage:
         draw_plainly(stage)
         envs = SeededEpisodes([stage], seed)
         acting = rollout(policy, envs, deterministic=deterministic, observations=envs.reset())
@@ -70,21 +71,16 @@ def film(
             if step % every == 0:
                 frames.append(_picture(stage))
             next(acting)
-    finally:
-        stage.close()
     return np.stack(frames)
 
 
 def _picture(env: gymnasium.Env[Any, Any]) -> Array:
     frame: Any = env.render()
-    if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[-1] != 3:
-        raise ConfigError.mismatch(
-            "what the environment renders",
-            expected="a picture [height, width, 3]",
-            got=type(frame).__name__,
-            fix="Film an environment that supports render_mode='rgb_array'.",
-        )
-    return frame.astype(np.uint8)
+    if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3:
+        return frame.astype(np.uint8)
+    expected, got = "a picture [height, width, 3]", type(frame).__name__
+    fix = "Film an environment that supports render_mode='rgb_array'."
+    raise ConfigError.mismatch("what the environment renders", expected=expected, got=got, fix=fix)
 
 
 def draws(env: EnvSource) -> bool:
@@ -98,9 +94,8 @@ def frame_rate(env: EnvSource, default: int = 30) -> int:
 
 
 def _metadata(env: EnvSource) -> dict[str, Any]:
-    stage = make_env(env)
-    stage.close()
-    return stage.metadata
+    with closing(make_env(env)) as stage:
+        return stage.metadata
 
 
 def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None) -> FilmedEpisode:
@@ -109,11 +104,8 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
     The policy acts a second time to be drawn, and has to do the same then.
     """
     env, steps = task_env(env_id), min(MOST_STEPS, max_steps or MOST_STEPS)
-    stage = env()
-    try:
+    with closing(env()) as stage:
         episode = _episode(policy, SeededEpisodes([stage], seed, episodes=1, max_steps=steps))
-    finally:
-        stage.close()
     frames = None
     if draws(env):
         try:
@@ -127,13 +119,11 @@ def show(policy: Policy, env_id: str, *, seed: int, max_steps: int | None = None
 
 def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
     """All steps of the first episode, in environments of which there is one."""
-    steps = []
-    for step in rollout(policy, envs, deterministic=True):
-        steps.append(step)
-        if step.dones[0]:
-            break
+    steps: list[Step] = []
+    acting = rollout(policy, envs, deterministic=True)
+    while not steps or not steps[-1].dones[0]:
+        steps.append(next(acting))
     seen, last = [step.observations for step in steps], steps[-1].infos[0]
-    final = last["terminal_observation"]
     terminated = np.zeros(len(steps), bool)
     terminated[-1] = not last["TimeLimit.truncated"]
     return Episodes(
@@ -142,7 +132,7 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
         rewards=np.concatenate([step.rewards for step in steps]),
         terminated=terminated,
         final_observations=map_observations(
-            lambda a, b: np.asarray(b, a.dtype)[None], seen[0], final
+            lambda a, b: np.asarray(b, a.dtype)[None], seen[0], last["terminal_observation"]
         ),
         lengths=np.array([len(steps)]),
     )

@@ -21,6 +21,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from preferl.data.columns import check
 from preferl.errors import DataError
 from preferl.evaluation.reward_report import Calibration
 from preferl.shapes import Array, FloatArray
@@ -42,32 +43,19 @@ DASHED: Final[Mapping[str, Any]] = {
 }  # fmt: skip
 
 STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 13,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": GRID,
-    "axes.facecolor": "none",
-    "axes.linewidth": 1,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    **{f"axes.spines.{side}": False for side in ("top", "right", "left")},
-    "axes.labelpad": 7,
-    "grid.color": GRID,
-    "grid.linewidth": 1,
-    **dict.fromkeys(("xtick.color", "ytick.color"), MUTED),
-    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
-    **dict.fromkeys(("xtick.major.pad", "ytick.major.pad"), 7),
-    "lines.linewidth": 2.25,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.handlelength": 1.2,
-    "legend.borderaxespad": 0,
-    "legend.columnspacing": 1.6,
-    "svg.fonttype": "none",
-    "figure.constrained_layout.use": True,
-    **dict.fromkeys(("figure.constrained_layout.h_pad", "figure.constrained_layout.w_pad"), 0.04),
-}
+    "font.family": "sans-serif", "font.size": 13, "text.color": INK,
+    "axes.labelcolor": MUTED, "axes.edgecolor": GRID, "axes.facecolor": "none",
+    "axes.linewidth": 1, "axes.grid": True, "axes.axisbelow": True, "axes.labelpad": 7,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+    "grid.color": GRID, "grid.linewidth": 1,
+    "xtick.color": MUTED, "xtick.major.size": 0, "xtick.major.pad": 7,
+    "ytick.color": MUTED, "ytick.major.size": 0, "ytick.major.pad": 7,
+    "lines.linewidth": 2.25, "lines.solid_capstyle": "round",
+    "legend.frameon": False, "legend.handlelength": 1.2,
+    "legend.borderaxespad": 0, "legend.columnspacing": 1.6,
+    "svg.fonttype": "none", "figure.constrained_layout.use": True,
+    "figure.constrained_layout.h_pad": 0.04, "figure.constrained_layout.w_pad": 0.04,
+}  # fmt: skip
 
 
 @final
@@ -131,8 +119,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
     mean, steps = members.mean(0), np.arange(members.shape[1])
-    if true is not None and np.shape(true) != mean.shape:
-        raise DataError.mismatch("true reward", expected=mean.shape, got=np.shape(true))
+    shape = mean.shape if true is None else np.shape(true)
+    check(shape == mean.shape, "true reward", mean.shape, shape)
     with _canvas(WIDE, 250) as axes:
         label = "learned"
         if len(members) > 1:
@@ -141,7 +129,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
             label = f"learned (range of {len(members)} members)"
         axes.plot(steps, mean, color=SERIES[0], label=label)
         if true is not None:
-            scaled = _like(np.asarray(true, np.float64), mean)
+            values = np.asarray(true, np.float64)
+            scaled = (values - values.mean()) / (values.std() or 1.0) * mean.std() + mean.mean()
             axes.plot(steps, scaled, color=SERIES[1], linewidth=1.75, label="true (scaled)")
         axes.margins(x=0.01)
         axes.set(xlabel="step of the clip", ylabel="reward")
@@ -244,9 +233,9 @@ def _draw_rows(
 
 def attention_map(attention: FloatArray) -> str:
     """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
-    shares = _shares("attention", attention, 2)
-    if shares.shape[0] != shares.shape[1]:
-        raise DataError.mismatch("attention", expected="a square [L, L]", got=shares.shape)
+    shares = np.asarray(attention, np.float64)
+    is_square = shares.ndim == 2 and 0 < shares.shape[0] == shares.shape[1]
+    check(is_square, "attention", "a square [L, L]", shares.shape)
     with _canvas(HALF, 380) as axes:
         picture = np.empty((*shares.shape, 4))  # none is transparent
         picture[..., :3], picture[..., 3] = to_rgb(SERIES[0]), shares / (shares.max() or 1.0)
@@ -260,7 +249,8 @@ def attention_map(attention: FloatArray) -> str:
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
     """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
-    shares = _shares("importance weights", weights, 1)
+    shares = np.asarray(weights, np.float64)
+    check(shares.ndim == 1 and shares.size, "importance weights", "[L]", shares.shape)
     steps = offset + np.arange(len(shares))
     with _canvas(WIDE, 170) as axes:
         axes.bar(steps, shares, width=1.0, color=SERIES[0], alpha=0.7, linewidth=0)
@@ -273,18 +263,10 @@ def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
         return _svg(axes)
 
 
-def _shares(name: str, values: FloatArray, axes: int) -> FloatArray:
-    shares = np.asarray(values, np.float64)
-    if shares.ndim != axes or not shares.size:
-        raise DataError.mismatch(name, expected=f"{axes} axes with steps", got=shares.shape)
-    return shares
-
-
 def _draw_curve(axes: Axes, curve: Curve, colour: str) -> None:
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
-    if runs.shape[1] != len(curve.steps):
-        expected = f"{len(curve.steps)} values, one per step"
-        raise DataError.mismatch(f"curve {curve.label!r}", expected=expected, got=runs.shape[1])
+    count, expected = runs.shape[1], f"{len(curve.steps)} values, one per step"
+    check(count == len(curve.steps), f"curve {curve.label!r}", expected, count)
     mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
@@ -307,11 +289,6 @@ def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
 def _require_some(what: str, things: Sequence[object] | Mapping[str, object]) -> None:
     if not things:
         raise DataError(f"There are no {what} to draw. Pass at least one.")
-
-
-def _like(values: FloatArray, model: FloatArray) -> FloatArray:
-    scaled = (values - values.mean()) / (values.std() or 1.0)
-    return np.asarray(scaled * model.std() + model.mean())
 
 
 def _ticks(axis: Axis, most: int, formatter: Any = None, **settings: Any) -> None:
@@ -355,19 +332,15 @@ def _svg(axes: Axes) -> str:
     with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    unwanted = r"<metadata>.*?</metadata>\s*|<style.*?</style>"
+    svg = re.sub(unwanted, "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     svg = re.sub(r"font-family: [^;\"]*", "font-family: inherit", svg)
-    svg = re.sub(r'width="([\d.]+)pt" height="[\d.]+pt"', _root_attributes, svg, count=1)
+    root = (
+        f'style="width: 100%; max-width: {1.2 * 72 * figure.get_figwidth():g}px; height: auto; '
+        'font-family: system-ui, sans-serif" stroke-linejoin="round" aria-hidden="true"'
+    )
+    svg = re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', root, svg, count=1)
     for colour, name in VARIABLES.items():
         svg = svg.replace(colour, f"var(--plot-{name}, {colour})")
     return svg.strip()
-
-
-def _root_attributes(match: re.Match[str]) -> str:
-    width = float(match[1])
-    return (
-        f'style="width: 100%; max-width: {1.2 * width:g}px; height: auto; font-family: system-ui, '
-        'sans-serif" stroke-linejoin="round" aria-hidden="true"'
-    )

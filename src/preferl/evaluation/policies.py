@@ -69,15 +69,8 @@ class RandomPolicy:
         self._space = deepcopy(action_space)
         self._space.seed(seed)
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
-        del episode_start, deterministic
         count = len(leaves(observation)[0])
         return np.stack([self._space.sample() for _ in range(count)]), state
 
@@ -95,21 +88,14 @@ class NormalisedPolicy:
         self.policy = policy
         self.normaliser = normaliser
 
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
         """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.
 
         Raises:
             SpaceError: observations of another shape than the statistics.
         """
         fitting = _fitting(observation, self.normaliser.observation_space)
-        normal = self.normaliser.normalize_obs(fitting)
-        return self.policy.predict(normal, state, episode_start, deterministic)
+        return self.policy.predict(self.normaliser.normalize_obs(fitting), *state, **how)
 
 
 def on_raw_observations(policy: Policy) -> Policy:
@@ -118,9 +104,6 @@ def on_raw_observations(policy: Policy) -> Policy:
     An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets observations
     normalised by its statistics of that moment. Every other policy is returned itself. `rollout`,
     and so everything that evaluates, films and records, calls this.
-
-    Args:
-        policy: anything with stable-baselines3's `predict`.
 
     Raises:
         SpaceError: statistics of other observations than the policy's, since something between
@@ -131,16 +114,15 @@ def on_raw_observations(policy: Policy) -> Policy:
     normaliser = policy.get_vec_normalize_env()
     if normaliser is None or not normaliser.norm_obs:
         return policy
-    seen = shape_of(policy.observation_space)
-    normalised = shape_of(normaliser.observation_space)
-    if seen != normalised:
-        raise SpaceError.mismatch(
-            "observations of the policy",
-            expected=f"those that VecNormalize has statistics of, {normalised}",
-            got=seen,
-            fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
-        )
-    return NormalisedPolicy(policy, normaliser)
+    seen, normalised = map(shape_of, (policy.observation_space, normaliser.observation_space))
+    if seen == normalised:
+        return NormalisedPolicy(policy, normaliser)
+    raise SpaceError.mismatch(
+        "observations of the policy",
+        expected=f"those that VecNormalize has statistics of, {normalised}",
+        got=seen,
+        fix="Put VecNormalize outermost, around VecFrameStack, and train again.",
+    )
 
 
 def shape_of(space: spaces.Space[Any]) -> Any:

@@ -2,9 +2,10 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import inf
@@ -113,9 +114,8 @@ def evaluate_policy(
     draws nothing the result does not depend on `parallel`.
 
     Args:
-        policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]` observations. An
-            algorithm with a `VecNormalize` gets them normalised by its statistics, which stay as
-            they are.
+        policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations; they are
+            normalised for an algorithm with a `VecNormalize`, whose statistics stay as they are.
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
         seed: of the first episode; choose one that training did not use.
@@ -131,13 +131,12 @@ def evaluate_policy(
     settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
     for name, value in settings.items():
         require_in(name, value, 1, inf)
-    envs = [make_env(env) for _ in range(min(parallel, episodes))]
-    try:
+    with ExitStack() as opening:
+        envs = [
+            opening.enter_context(closing(make_env(env))) for _ in range(min(parallel, episodes))
+        ]
         seeded = SeededEpisodes(envs, seed, episodes=episodes, max_steps=max_steps)
         return _play(policy, seeded, episodes, deterministic)
-    finally:
-        for one in envs:
-            one.close()
 
 
 def _play(policy: Policy, envs: SeededEpisodes, episodes: int, deterministic: bool) -> PolicyReport:
@@ -203,14 +202,13 @@ def evaluate_policies(
         parallel=parallel,
         max_steps=max_steps,
     )
-    on_report = on_report or (lambda *_: None)
-    if min(processes, len(policies)) > 1:
-        return _spread(policies, evaluate, min(processes, len(policies)), on_report)
-    reports = {}
-    for name, policy in policies.items():
-        reports[name] = evaluate(policy)
-        on_report(name, reports[name])
-    return reports
+    processes, reports = min(processes, len(policies)), {}
+    done = ((name, evaluate(policy)) for name, policy in policies.items())
+    for name, report in _spread(policies, evaluate, processes) if processes > 1 else done:
+        reports[name] = report
+        if on_report is not None:
+            on_report(name, report)
+    return {name: reports[name] for name in policies}
 
 
 def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
@@ -219,21 +217,17 @@ def _evaluate_alone(policy: Policy, **how: Any) -> PolicyReport:
 
 
 def _spread(
-    policies: Mapping[str, Policy],
-    evaluate: Callable[[Policy], PolicyReport],
-    processes: int,
-    on_report: OnReport,
-) -> dict[str, PolicyReport]:
+    policies: Mapping[str, Policy], evaluate: Callable[[Policy], PolicyReport], processes: int
+) -> Iterator[tuple[str, PolicyReport]]:
+    """Names and reports, as processes of their own are done with them."""
     for name, policy in policies.items():
         try:
             ForkingPickler.dumps((evaluate, policy))
         except Exception as error:  # whatever the class of someone else raises
-            raise ConfigError.mismatch(
-                f"policy {name!r} and its environment",
-                expected="what pickle can send to another process",
-                got=error,
-                fix="Pass processes=1, or the id of a registered environment.",
-            ) from error
+            what = f"policy {name!r} and its environment"
+            expected = "what pickle can send to another process"
+            fix = "Pass processes=1, or the id of a registered environment."
+            raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
     # A fork of a process that has used torch's threads can hang.
     context = multiprocessing.get_context("spawn")
     with safe_children():  # its queues start a process that looks after them
@@ -242,20 +236,14 @@ def _spread(
         pool = ProcessPoolExecutor(
             processes, mp_context=context, initializer=signal.signal, initargs=end_at_once
         )
-    reports = {}
     try:
         with safe_children():  # a worker begins with the first thing to do
             names = {pool.submit(evaluate, policy): name for name, policy in policies.items()}
         for done in as_completed(names):
-            reports[names[done]] = done.result()
-            on_report(names[done], reports[names[done]])
+            yield names[done], done.result()
     except BrokenProcessPool as error:
-        raise ConfigError.mismatch(
-            "processes",
-            expected=f"{processes} that evaluate policies",
-            got="one that ended",
-            fix='Guard the script with `if __name__ == "__main__":`, or pass processes=1.',
-        ) from error
+        expected, got = f"{processes} that evaluate policies", "one that ended"
+        fix = 'Guard the script with `if __name__ == "__main__":`, or pass processes=1.'
+        raise ConfigError.mismatch("processes", expected=expected, got=got, fix=fix) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    return {name: reports[name] for name in policies}

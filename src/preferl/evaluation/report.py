@@ -9,7 +9,7 @@ from typing import Any, final
 
 from jinja2 import Environment, StrictUndefined
 
-from preferl.errors import DataError
+from preferl.data.columns import check
 from preferl.files import write_text
 
 
@@ -45,11 +45,10 @@ class ReportTable:
     emphasis: int | None = None
 
     def __post_init__(self) -> None:
+        count = len(self.columns)
         for row in self.rows:
-            if len(row) != len(self.columns):
-                what = f"row {row} of table {self.caption!r}"
-                expected = f"{len(self.columns)} cells"
-                raise DataError.mismatch(what, expected=expected, got=len(row))
+            what = f"row {row} of table {self.caption!r}"
+            check(len(row) == count, what, f"{count} cells", len(row))
 
 
 @final

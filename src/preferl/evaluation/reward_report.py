@@ -19,6 +19,7 @@ distance above 0 to a true reward that depends on `s'` may come from its inputs,
 import inspect
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast, final
 
@@ -133,13 +134,15 @@ def evaluate_reward(
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
     scores = np.asarray(reward.scores(comparisons.segments), np.float64)
     logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
-    first, second = (_log_mean(likelihood.log_probability(sign * logits)) for sign in (1, -1))
+    first, second = (  # [P], exact however small the mean of the members' probabilities is
+        np.logaddexp.reduce(likelihood.log_probability(sign * logits)) - math.log(len(logits))
+        for sign in (1, -1)
+    )
     answered = comparisons.answered
     target = comparisons.preference[answered]
     losses = -(target * first[answered] + (1 - target) * second[answered])
     decided = int(comparisons.decided.sum())
     accuracy = _accuracy(first - second, comparisons)
-    ranks, distance, notes = _against_truth(reward, episodes, true_reward, discount, seed)
     return RewardReport(
         accuracy=accuracy,
         decided=decided,
@@ -149,9 +152,7 @@ def evaluate_reward(
         log_loss=float(losses.mean()) if len(losses) else None,
         calibration=calibration(np.exp(first), comparisons.preference, bins=bins),
         likelihood=likelihood,
-        spearman=ranks,
-        epic=distance,
-        notes=notes,
+        **_against_truth(reward, episodes, true_reward, discount, seed),
     )
 
 
@@ -173,18 +174,9 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     used = count > 0
     mean = np.bincount(inside, predicted, bins)[used] / count[used]
     share = np.bincount(inside, observed, bins)[used] / count[used]
-    distance = float(np.abs(mean - share) @ count[used]) / max(1, len(observed))
-    return Calibration(
-        tuple(mean.tolist()),
-        tuple(share.tolist()),
-        tuple(count[used].tolist()),
-        distance if len(observed) else None,
-    )
-
-
-def _log_mean(each: FloatArray) -> FloatArray:
-    """`[E, P]` logarithms to `[P]`, the logarithm of the mean, exact however small that is."""
-    return np.asarray(np.logaddexp.reduce(each, axis=0) - math.log(len(each)))
+    error = float(np.abs(mean - share) @ count[used]) / len(observed) if len(observed) else None
+    columns = [tuple(column.tolist()) for column in (mean, share, count[used])]
+    return Calibration(columns[0], columns[1], columns[2], error)
 
 
 def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
@@ -203,10 +195,10 @@ def _against_truth(
     true_reward: TransitionReward | AnyReward | None,
     discount: float,
     seed: int,
-) -> tuple[float | None, float | None, tuple[str, ...]]:
-    """`(spearman, epic, notes)`."""
+) -> dict[str, Any]:
+    """`spearman`, `epic` and `notes` of a `RewardReport`."""
     if episodes is None or not episodes.steps:
-        return None, None, ("spearman and epic: no episodes with true rewards were given.",)
+        return {"notes": ("spearman and epic: no episodes with true rewards were given.",)}
     notes, distance = [], math.nan
     ranks = spearman(step_rewards(reward, episodes), np.asarray(episodes.rewards))
     if math.isnan(ranks):
@@ -222,8 +214,8 @@ def _against_truth(
         distance = epic_distance(reward, true_reward, episodes, discount=discount, rng=rng)
         if math.isnan(distance):
             notes.append("epic: one of the rewards is constant up to shaping.")
-    rank, far = (None if math.isnan(value) else value for value in (ranks, distance))
-    return rank, far, tuple(notes)
+    found = {"spearman": ranks, "epic": distance}
+    return {"notes": tuple(notes)} | {k: v for k, v in found.items() if not math.isnan(v)}
 
 
 def epic_distance(
@@ -281,16 +273,11 @@ def epic_distance(
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
     """Any reward as a function of transitions; plain functions of three arguments stay as they are.
 
-    Raises:
-        ConfigError: a reward that needs a history, which a lone transition does not have.
-        ModelError: something that cannot be called.
+    Raises as `markovian`.
     """
     if not isinstance(reward, Reward) and callable(reward):
-        try:
+        with suppress(TypeError, ValueError):  # it does not take the observations that followed
             inspect.signature(reward).bind(None, None, None)
-        except (TypeError, ValueError):
-            pass  # it does not take the observations that followed
-        else:
             return cast("TransitionReward", reward)
     return markovian(cast("AnyReward", reward))
 
@@ -300,6 +287,7 @@ def markovian(reward: AnyReward) -> TransitionReward:
 
     Raises:
         ConfigError: a reward that needs a history, which a lone transition does not have.
+        ModelError: something that cannot be called.
     """
     reward = as_reward(reward)
     if reward.context != 1:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from preferl.data.columns import check
 from preferl.data.episodes import Episodes
-from preferl.errors import DataError
 from preferl.evaluation import plots
 from preferl.evaluation.policy import PolicyReport
 from preferl.evaluation.report import Fact, Figure, Report, ReportTable, Section, Video
@@ -49,8 +49,7 @@ def run_report(
     Raises:
         DataError: `taught` is not one of the policies.
     """
-    if taught not in policies:
-        raise DataError.mismatch("taught policy", expected=f"one of {list(policies)}", got=taught)
+    check(taught in policies, "taught policy", f"one of {list(policies)}", taught)
     others = {name: report.mean for name, report in policies.items() if name != taught}
     sections = [_behaviour(policies, taught)]
     sections += [Section("How it behaves", clips=tuple(clips))] if clips else []
@@ -115,9 +114,7 @@ def rewards_table(
     columns: Mapping[str, Callable[[RewardReport], str]],
 ) -> ReportTable:
     """A row for each reward, the learned one first; `columns` are heads to formats of cells."""
-    rows = [
-        (name, *(cell(report) for cell in columns.values())) for name, report in rewards.items()
-    ]
+    rows = ((name, *(cell(one) for cell in columns.values())) for name, one in rewards.items())
     return ReportTable(caption, ("reward", *columns), tuple(rows), 0)
 
 

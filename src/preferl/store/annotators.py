@@ -40,8 +40,8 @@ class CarelessConfig:
             about 5 % of those who answer just the tolerated share at random are flagged.
         expected_miss: what careful people are believed to miss before there is data; 0.1.
         belief: how many known answers, and how many repeats, that belief counts as; 10.
-        fewest: known answers, repeats and shared answers of an annotator, together, below which
-            nobody is flagged; 30, since the errors are those of many answers.
+        fewest: known answers, repeats and shared answers, together, below which nobody is flagged;
+            30, since the errors are those of many answers.
         rounds: how often those who are flagged are taken out of what others are compared with;
             5, more than which is seldom needed.
     """
@@ -78,7 +78,7 @@ class Carelessness:
 
 
 class Evidence(NamedTuple):
-    """Misses `[M]` between 0 and 1, the annotators `[M]` who made them, and random answers in each.
+    """Misses `[M]` between 0 and 1, and the annotators `[M]` who made them.
 
     A miss on a repeat can come from either of `chances = 2` answers. Evidence from `others` is not
     held against the belief from before the data.
@@ -100,8 +100,7 @@ def evidence_on_repeats(votes: Votes) -> Evidence:
     """Distances of second answers from the same annotator's first."""
     repeats, originals = votes.repeated()
     miss = np.abs(votes.preference[repeats] - votes.preference[originals])
-    kept = ~np.isnan(miss)
-    return Evidence(votes.annotator[repeats[kept]], miss[kept], chances=2)
+    return Evidence(votes.annotator[repeats], miss, chances=2)
 
 
 def evidence_on_others(votes: Votes) -> list[Evidence]:
@@ -150,20 +149,18 @@ def _estimate(
     """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
     weighted, precision = np.zeros((2, len(flagged)))
 
-    def of_others(own: Array) -> Array:
-        kept = np.where(flagged, 0, own)
-        return np.asarray(kept.sum() - kept)
-
     for kind in evidence:
-        count, total, squares = (
-            np.bincount(kind.annotator, kind.miss**power, minlength=len(flagged))
-            for power in (0, 1, 2)
+        sums = np.array(  # [3, A] of each one's answers, misses and squared misses
+            [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
         )
-        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        count, total, _ = sums
+        kept = np.where(flagged, 0, sums)
         belief = 1 if kind.others else config.belief
-        rest = of_others(count) + belief
-        usual = (of_others(total) + belief * config.expected_miss) / rest
-        spread = (of_others(squares) + belief * config.expected_miss) / rest - usual**2
+        before = belief * np.array([[1], [config.expected_miss], [config.expected_miss]])
+        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
+        usual = misses / rest
+        spread = squares / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
         effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
         variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
@@ -188,8 +185,7 @@ class AnnotatorConfig:
             flagged if the whole 95 % interval is above.
         side_alarm: how often a person without a preference for a side may be flagged for one; one
             in a thousand, since everybody is tested again and again.
-        streak_alarm: how often a person may be flagged for a long run of one side by chance; the
-            same.
+        streak_alarm: the same for a long run of one side by chance.
     """
 
     careless: CarelessConfig = field(default_factory=CarelessConfig)
@@ -214,10 +210,9 @@ class AnnotatorReport:
         tie_rate: `[A]` ties among the answers that count.
         cannot_tell_rate: `[A]` among all answers.
         median_ms: `[A]` of the response times that are known, in milliseconds.
-        timed: `[A]` answers of which it is known whether there was time to see both clips: not
-            those to a pair that the annotator had before.
-        too_fast: `[A]` share of them without: in less time than the longer clip takes at the page's
-            greatest speed, twice its own.
+        timed: `[A]` answers of known time to a pair that the annotator had not had before.
+        too_fast: `[A]` share of them in less time than the longer clip takes at the page's greatest
+            speed, twice its own.
         known: `[A]` answers to queries whose right answer is known.
         known_accuracy: `[A]` of these, a tie with a side counting half.
         known_low: `[A]` lower end of its 95 % Wilson interval.
@@ -225,19 +220,17 @@ class AnnotatorReport:
         repeats: `[A]` planned repeats of which both answers count.
         consistency: `[A]` share of them with the same answer.
         consistency_same_sides: `[A]` where both clips were on the side of the first time.
-        consistency_swapped: `[A]` where they had changed sides; lower than the other where
-            somebody goes by the side.
+        consistency_swapped: `[A]` where they had changed sides; lower if somebody goes by sides.
         left_rate: `[A]` the left clip among answers for a side.
-        side_p: `[A]` how likely so uneven a share is without a preference for a side (exact
-            binomial test, two-sided); sides have to be drawn at random.
+        side_p: `[A]` p-value of that share where sides are drawn at random (binomial, two-sided).
         streak: `[A]` longest run of answers for the same side, in order of time.
         streak_p: `[A]` an upper bound of how likely so long a run is by chance.
         agreement: `[A]` share of pairs of answers, own and another's to one query, that agree.
         overlap: `[A]` these pairs.
         careless_share: `[A]` estimated share of answers given at random beyond the others'.
         careless_error: `[A]` its standard error.
-        reasons: `[A]` why somebody should look: any of `"careless"`, `"known pairs"`,
-            `"too fast"`, `"one side"`, `"streak"`.
+        reasons: `[A]` why to look: `"careless"`, `"known pairs"`, `"too fast"`, `"one side"` or
+            `"streak"`.
     """
 
     names: tuple[str, ...]
@@ -268,7 +261,7 @@ class AnnotatorReport:
     @property
     def flagged(self) -> BoolArray:
         """`[A]` whether somebody should look."""
-        return np.array([bool(found) for found in self.reasons], bool)
+        return np.array(list(map(bool, self.reasons)), bool)
 
     def rows(self) -> list[dict[str, object]]:
         """A dictionary for each annotator, with plain numbers and None for NaN."""
@@ -308,7 +301,10 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
     streak = _longest_runs(votes)
-    streak_p = _streak_bound(streak, sided)
+    # A run of k begins at the first toss with probability 2^(1-k), and at each later one after a
+    # change with 2^-k; together they cannot be likelier than their sum.
+    starts = 1 + np.maximum(sided - streak, 0) / 2
+    streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
     careless = estimate_carelessness(votes, config.careless)
     misses = evidence_on_known(votes)
     known = np.bincount(misses.annotator, minlength=votes.annotators)
@@ -361,20 +357,12 @@ def _intervals(part: Array, whole: Array) -> Array:
 def _consistency(votes: Votes) -> dict[str, Array]:
     """Repeats with the same answer, in all and by whether the clips had changed sides."""
     repeats, originals = votes.repeated()
-    both = votes.counts[repeats] & votes.counts[originals]
-    repeats, originals = repeats[both], originals[both]
     same = votes.preference[repeats] == votes.preference[originals]
     swapped = votes.swapped[repeats] != votes.swapped[originals]
-    whole = np.full(len(same), True)
-
-    def tally(rows: BoolArray) -> IntArray:
-        return np.bincount(votes.annotator[repeats[rows]], minlength=votes.annotators)
-
-    return {
-        "repeats": tally(whole),
-        "consistency": _share(tally(same), tally(whole)),
-        "consistency_same_sides": _share(tally(same & ~swapped), tally(~swapped)),
-        "consistency_swapped": _share(tally(same & swapped), tally(swapped)),
+    kinds = {"": swapped | True, "_same_sides": ~swapped, "_swapped": swapped}
+    return {"repeats": votes.tally(repeats)} | {
+        f"consistency{name}": _share(votes.tally(repeats[same & rows]), votes.tally(repeats[rows]))
+        for name, rows in kinds.items()
     }
 
 
@@ -393,25 +381,15 @@ def _longest_runs(votes: Votes) -> IntArray:
     return longest
 
 
-def _streak_bound(streak: IntArray, tosses: IntArray) -> FloatArray:
-    """`[A]` at least the probability of a run so long in so many fair tosses.
-
-    A run of `k` begins at the first toss with probability `2^(1-k)`, and at each later one after
-    a change with `2^-k`; together they cannot be likelier than their sum.
-    """
-    starts = 1 + np.maximum(tosses - streak, 0) / 2
-    return np.asarray(np.minimum(1.0, starts * 2.0 ** (1 - streak)))
-
-
 def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
     """Pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
     first = votes.first_answers
     unit, counts = first.counts_by_query()
-    agreeing, overlap = (
-        np.bincount(first.annotator, others - 1, minlength=votes.annotators).astype(np.int64)
-        for others in (counts[unit, first.category], counts.sum(1)[unit])
+    alike, others = (
+        np.bincount(first.annotator, answers - 1, votes.annotators).astype(np.int64)
+        for answers in (counts[unit, first.category], counts.sum(1)[unit])
     )
-    return agreeing, overlap
+    return alike, others
 
 
 def _medians(votes: Votes) -> FloatArray:

@@ -20,6 +20,7 @@ from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
 from preferl.store.schema import (
     COUNTED,
     KINDS,
+    PURPOSES,
     STRENGTHS,
     Annotator,
     Answer,
@@ -66,28 +67,26 @@ COLUMNS: Final[Mapping[str, Cell]] = {
 }
 """Names and what they hold, in order."""
 
-NEEDED: Final = (
-    *("query", "purpose", "first_clip", "second_clip", "annotator", "kind", "swapped"),
-    *("answered_at", "key", "quorum", "priority", "asked_at"),
-)
-"""Columns that may not be empty."""
+OF_ANSWER: Final = tuple(name for name in COLUMNS if name in Answer.__table__.columns)
+"""Columns of an answer as they are in the store."""
 
 OF_QUERY: Final = (
-    *("purpose", "first_clip", "second_clip", "repeat_of", "known", "quorum", "priority", "score"),
-    *("model_version", "asked_at", "query_detail"),
+    *(name for name in COLUMNS if name in Query.__table__.columns and name not in OF_ANSWER),
+    "query_detail",
 )
 """Columns that are the same in all rows of a query."""
 
-OF_ANSWER: Final = (
-    *("key", "kind", "preference", "strength", "swapped", "response_ms"),
-    *("granted_at", "answered_at", "detail"),
-)
-"""Columns of an answer as they are in the store."""
+NEEDED: Final = {"query", "annotator"} | {
+    column.name
+    for table in (Query, Answer)
+    for column in table.__table__.columns
+    if column.name in COLUMNS and not column.nullable
+}
+"""Columns that may not be empty."""
 
 EXPORTED_AS: Final = "exported_as"
 """Where the detail of a query from another store keeps the name that it had there."""
 
-PURPOSES: Final = ("ask", "known", "repeat")
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
 """The end of the year 9999, after which there are no dates."""
@@ -298,12 +297,9 @@ def recount(session: Session, queries: Iterable[int]) -> None:
         .scalar_subquery()
     )
     left = Query.quorum - counted
+    counting = update(Query).values(needed=case((left > 0, left), else_=literal(0)))
+    counting = counting.execution_options(synchronize_session=False)
     numbers = sorted(set(queries))
     for start in range(0, len(numbers), MOST_PARAMETERS):
         some = Query.id.in_(numbers[start : start + MOST_PARAMETERS])
-        session.execute(
-            update(Query)
-            .where(some, Query.purpose == "ask")
-            .values(needed=case((left > 0, left), else_=literal(0)))
-            .execution_options(synchronize_session=False)
-        )
+        session.execute(counting.where(some, Query.purpose == "ask"))

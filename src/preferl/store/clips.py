@@ -18,6 +18,7 @@ from sqlalchemy import Select, and_, delete, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from preferl.data.arrays import content_id, load_segments, save_segments
+from preferl.data.columns import check
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import DataError
 from preferl.shapes import leaves
@@ -78,18 +79,12 @@ class ClipStore:
             folder = self._folder(project_id) / shard
             if not (folder / "about.json").is_file():
                 save_segments(folder, segments.select(rows), durable=True)
-            alike: dict[str, Any] = {
-                "project_id": project_id,
-                "kind": kind,
-                "shard": shard,
-                "detail": detail,
-            }
+            alike = {"project_id": project_id, "kind": kind, "shard": shard, "detail": detail}
             steps = segments.real[rows].tolist()
             with self._database.write() as session:
-                alike["created_at"] = clock(session)
-                known = known_clips(session, project_id, fresh)
+                at, known = clock(session), known_clips(session, project_id, fresh)
                 session.add_all(
-                    Clip(id=name, row=row, steps=steps[row], **alike)
+                    Clip(id=name, row=row, steps=steps[row], created_at=at, **alike)
                     for row, name in enumerate(fresh)
                     if name not in known
                 )
@@ -125,13 +120,8 @@ class ClipStore:
             return session.get(Clip, (project_id, clip_id))
 
     def video_path(self, project_id: int, clip_id: str) -> Path:
-        """Where the video of a clip is, or will be.
-
-        Raises:
-            DataError: a name that no clip can have.
-        """
-        if not CLIP_ID.fullmatch(clip_id):
-            raise DataError.mismatch("clip", expected="32 digits of a digest", got=repr(clip_id))
+        """Where the video of a clip is, or will be; `DataError` for a name that none can have."""
+        check(CLIP_ID.fullmatch(clip_id), "clip", "32 digits of a digest", repr(clip_id))
         return self._files / "videos" / str(project_id) / f"{clip_id}.mp4"
 
     def without_video(self, project_id: int, limit: int) -> list[str]:

@@ -124,8 +124,7 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     given = value_counts(unit, votes.category, 3)
     posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
-    objective: list[float] = []
-    converged = False
+    objective, converged = list[float](), False
     while not converged and len(objective) < config.iterations:
         confusion, prevalence = _maximise(votes, unit, posterior, config)
         logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
@@ -220,8 +219,7 @@ def combine_answers(
     require_one_of("method", method, CombineMethod)
     votes = votes[~votes.is_repeat]
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
-    counts = np.zeros((len(query), 3), np.int64)
-    np.add.at(counts, (unit[votes.counts], votes.category[votes.counts]), 1)
+    counts = value_counts(unit, votes.category % 4, 4)[:, :3]  # -1 is that nobody could tell
     answers = counts.sum(1)
     share = preference = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
     if method == "majority":

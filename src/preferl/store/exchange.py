@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from preferl.data.arrays import (
     save_arrays,
     segment_arrays,
 )
+from preferl.data.columns import check
 from preferl.errors import DataError, FeedbackError
 from preferl.shapes import FloatArray, IntArray
 from preferl.store import answer_table as table
@@ -86,14 +87,10 @@ def export_answers(
 def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
     """Answers, their queries, the queries those repeat, where clips lie, and what counts."""
     original, first, second = aliased(Query), aliased(Clip), aliased(Clip)
+    places = first.shard, first.row, second.shard, second.row
+    counts = case((LATEST, Answer.kind.in_(COUNTED)), else_=False)
     return (
-        select(
-            Answer,
-            Query,
-            original,
-            *(first.shard, first.row, second.shard, second.row),
-            case((LATEST, Answer.kind.in_(COUNTED)), else_=False),
-        )
+        select(Answer, Query, original, *places, counts)
         .join(Query, Query.id == Answer.query_id)
         .outerjoin(original, original.id == Query.repeat_of)
         .join(first, (first.project_id == project_id) & (first.id == Query.first_clip))
@@ -147,13 +144,9 @@ def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]
     people = {person.id: person.name for person in store.people.all(project.id)}
     if not anonymous:
         return people
-    salt = hashlib.sha256(store.key()).digest()
-
-    def digest(name: str) -> str:
-        text = f"{project.slug} {name}".encode()
-        return hashlib.blake2b(text, key=salt, digest_size=8).hexdigest()
-
-    return {number: f"person-{digest(name)}" for number, name in people.items()}
+    salted = partial(hashlib.blake2b, key=hashlib.sha256(store.key()).digest(), digest_size=8)
+    texts = {number: f"{project.slug} {name}".encode() for number, name in people.items()}
+    return {number: f"person-{salted(text).hexdigest()}" for number, text in texts.items()}
 
 
 def _origins(store: Store, project_id: int) -> Origin:
@@ -194,8 +187,7 @@ def import_answers(
 
     Raises:
         ConfigError: an unknown format or project.
-        DataError: a cell that is wrong, naming file, row and column; a clip that is not stored, or
-            compared with itself; an answer in the owner's name.
+        DataError: a wrong cell, naming file, row and column; a clip that is not stored.
         MissingExtraError: Parquet without the extra `parquet`.
         StorageError: a file cannot be read, or the store not written to.
     """
@@ -214,12 +206,9 @@ def import_answers(
         queries = table.queries_of(session, project, new)
         people = table.people_named(session, project_id, (row["annotator"] for _, row in new))
         answers = [
-            {
-                "project_id": project_id,
-                "query_id": queries[row["query"]],
-                "annotator_id": people[row["annotator"]],
-            }
-            | {name: row[name] for name in table.OF_ANSWER}
+            {name: row[name] for name in table.OF_ANSWER}
+            | {"query_id": queries[row["query"]], "annotator_id": people[row["annotator"]]}
+            | {"project_id": project_id}
             for _, row in new
         ]
         table.add_answers(session, answers)
@@ -248,9 +237,7 @@ def export_segments(
     asked = union(*(select(side).where(Query.project_id == project_id) for side in sides))
     clips = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
     rows = store.database.rows(clips.where(Clip.id.in_(asked)).order_by(Clip.id))
-    if not rows:
-        expected = "at least one query"
-        raise DataError.mismatch(f"project {project.slug}", expected=expected, got="none")
+    check(rows, f"project {project.slug}", "at least one query", "none")
     names = [name for name, _, _ in rows]
     segments, origin = store.clips.segments(project_id, names), _origins(store, project_id)
     pairs, preference, weight = _answered(store, project_id, names, combine)
@@ -286,21 +273,19 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     """
     path = Path(path)
     arrays = load_arrays(path)[0]
-    if not {"clips", "cut"} <= arrays.keys():
-        expected = "clips that were exported from a store"
-        raise DataError.mismatch(f"{path}", expected=expected, got=[*arrays])
+    is_ours = {"clips", "cut"} <= arrays.keys()
+    check(is_ours, path, "clips that were exported from a store", [*arrays])
     segments = load_comparisons(path).segments
     names, cut = arrays["clips"], np.asarray(arrays["cut"])
-    if len(names) != len(segments) or cut.shape != (len(segments), 3):
-        raise DataError.mismatch(f"{path}", expected="a name and a cut per clip", got=len(names))
+    is_whole = len(names) == len(segments) and cut.shape == (len(segments), 3)
+    check(is_whole, path, "a name and a cut per clip", len(names))
     is_known = (cut >= 0).all(axis=1)
     for origin, mask in ((cut, is_known), (None, ~is_known)):
         clips, rows = replace(segments, origin=origin), np.flatnonzero(mask)
         for start in range(0, len(rows), CLIPS_AT_ONCE):
             some = rows[start : start + CLIPS_AT_ONCE]
-            if clip_ids(clips.select(some)) != names[some].tolist():
-                expected, got = "clips of these names", "others"
-                fix = "The folder is damaged, or a newer version wrote it."
-                raise DataError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
+            is_named = clip_ids(clips.select(some)) == names[some].tolist()
+            fix = "The folder is damaged, or a newer version wrote it."
+            check(is_named, path, "clips of these names", "others", fix)
             store.clips.put(project_id, clips.select(some))
     return [str(name) for name in names]

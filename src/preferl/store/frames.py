@@ -14,9 +14,10 @@ from typing import Any, Literal, Protocol, Self, final
 import numpy as np
 
 from preferl._optional import require
+from preferl.data.columns import check
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
-from preferl.shapes import Array, FloatArray, Observations
+from preferl.shapes import Array, FloatArray, Observations, leaves
 from preferl.simulators import Environment, draw_off_screen, is_mujoco, make_registered
 from preferl.store.stages import Camera, MujocoStage, Stage, StateStage, no_graphics
 from preferl.trust import admitted, resolve
@@ -47,8 +48,7 @@ class PixelFrames:
         channels: where the axis of colours and stacked frames is; None takes the shorter end.
         colours: 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where
             it divides the channels, otherwise grey, so that 4 channels are four grey frames.
-        newest: where the newest of stacked frames is; wrappers put it last. The others are left
-            out, since they were shown before.
+        newest: where the newest of stacked frames, the only one shown, is; wrappers put it last.
 
     Raises:
         ConfigError: another `channels`, `colours` or `newest`.
@@ -74,11 +74,7 @@ class PixelFrames:
         self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 1 or 3]` per real step.
-
-        Raises:
-            DataError: no pictures, several, or numbers that are not those of pixels.
-        """
+        """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
         pixels = _picture_of(segments.observations, self._key)
         start = int(segments.start[row])
         for step in range(start, start + int(segments.real[row])):
@@ -100,42 +96,38 @@ class PixelFrames:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
         colours = self._colours or (3 if channels % 3 == 0 else 1)
-        if channels % colours:
-            expected = f"a multiple of {colours}"
-            raise DataError.mismatch("channels of a picture", expected=expected, got=channels)
+        expected = f"a multiple of {colours}"
+        check(channels % colours == 0, "channels of a picture", expected, channels)
         newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
         return newest[..., :3]
 
 
 def holds_pixels(observations: Observations) -> bool:
     """Whether exactly one array of observations `[T, *obs]` holds pictures of bytes."""
-    return len(_pictures(observations)) == 1
+    return sum(map(_is_pixels, leaves(observations))) == 1
 
 
-def _pictures(observations: Observations) -> dict[str, Array]:
-    named = observations if isinstance(observations, Mapping) else {"": observations}
-    return {key: leaf for key, leaf in named.items() if leaf.dtype == np.uint8 and _wide(leaf)}
+def _is_pixels(leaf: Array) -> bool:
+    return leaf.dtype == np.uint8 and _is_wide(leaf)
 
 
-def _wide(leaf: Array) -> bool:
+def _is_wide(leaf: Array) -> bool:
     return leaf.ndim in (3, 4, 5) and sorted(leaf.shape[1:])[-2] >= FEWEST_PIXELS
 
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
     """The only array of pictures, or the one that is named."""
     named = observations if isinstance(observations, Mapping) else {key or "": observations}
-    found = named if key is None else {name: leaf for name, leaf in named.items() if name == key}
-    if key is None and isinstance(observations, Mapping):
-        found = _pictures(observations)
-    wide = [leaf for leaf in found.values() if _wide(leaf)]
-    if len(wide) != 1:
-        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
-        raise DataError.mismatch(
-            "pictures" if key is None else f"pictures {key!r}",
-            expected="one array [T, height, width, channels]",
-            got=f"{len(wide) or 'none'} among {shapes}",
-            fix="Name the one to show as `key`, or let the environment draw.",
-        )
+    fits = _is_pixels if key is None and named is observations else _is_wide
+    wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
+    shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+    check(
+        len(wide) == 1,
+        "pictures" if key is None else f"pictures {key!r}",
+        "one array [T, height, width, channels]",
+        f"{len(wide) or 'none'} among {shapes}",
+        "Name the one to show as `key`, or let the environment draw.",
+    )
     return wide[0]
 
 
@@ -143,13 +135,10 @@ def _bytes(picture: Array) -> Array:
     """A picture of bytes, or of numbers in [0, 1], as bytes."""
     if picture.dtype == np.uint8:
         return picture
-    if not (picture.dtype.kind == "f" and picture.min() >= 0 and picture.max() <= 1):
-        raise DataError.mismatch(
-            "pixels",
-            expected="uint8, or floats in [0, 1]",
-            got=f"{picture.dtype} in [{picture.min():g}, {picture.max():g}]",
-            fix="Draw with a function of yours that scales them.",
-        )
+    low, high = picture.min(), picture.max()
+    is_share = picture.dtype.kind == "f" and low >= 0 and high <= 1
+    got, fix = f"{picture.dtype} in [{low:g}, {high:g}]", "Draw with a function that scales them."
+    check(is_share, "pixels", "uint8, or floats in [0, 1]", got, fix)
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
@@ -172,10 +161,10 @@ class FunctionFrames:
         """
         module = path.partition(":")[0]
         function = resolve(path, what="frames", source="the operator", trust=[module])
-        if not callable(function):
-            got = f"{path!r}, a {type(function)}"
-            raise ConfigError.mismatch("frames", expected="a function", got=got)
-        return cls(function)
+        if callable(function):
+            return cls(function)
+        got = f"{path!r}, a {type(function)}"
+        raise ConfigError.mismatch("frames", expected="a function", got=got)
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
         """The function's pictures."""
@@ -193,19 +182,11 @@ def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
     return np.asarray(observations, np.float64)
 
 
-def _pendulum(_env: Environment, observations: Array) -> FloatArray:
-    """Cosine, sine and speed to angle and speed."""
-    return np.column_stack([_angle(observations[:, 0:2]), observations[:, 2]])
-
-
-def _acrobot(_env: Environment, observations: Array) -> FloatArray:
-    """Cosine and sine of two angles, and their speeds, to angles and speeds."""
-    angles = [_angle(observations[:, 0:2]), _angle(observations[:, 2:4])]
-    return np.column_stack([*angles, observations[:, 4:6]])
-
-
-def _angle(cosine_and_sine: Array) -> FloatArray:
-    return np.asarray(np.arctan2(cosine_and_sine[:, 1], cosine_and_sine[:, 0]))
+def _angles(_env: Environment, observations: Array) -> FloatArray:
+    """Cosine and sine of each angle, and then its speed, to angles and speeds."""
+    count = observations.shape[1] // 3
+    cosine, sine = observations[:, : 2 * count : 2], observations[:, 1 : 2 * count : 2]
+    return np.hstack([np.arctan2(sine, cosine), observations[:, 2 * count :]])
 
 
 def _door(env: Environment, observations: Array) -> FloatArray:
@@ -236,13 +217,10 @@ def _door(env: Environment, observations: Array) -> FloatArray:
 
 POSES: Mapping[str, Pose] = MappingProxyType(
     {
-        "Acrobot-v1": _acrobot,
+        **dict.fromkeys(("Acrobot-v1", "Pendulum-v1"), _angles),
         "AdroitHandDoor-v1": _door,
-        "CartPole-v0": _as_it_is,
-        "CartPole-v1": _as_it_is,
-        "MountainCar-v0": _as_it_is,
-        "MountainCarContinuous-v0": _as_it_is,
-        "Pendulum-v1": _pendulum,
+        **dict.fromkeys(("CartPole-v0", "CartPole-v1"), _as_it_is),
+        **dict.fromkeys(("MountainCar-v0", "MountainCarContinuous-v0"), _as_it_is),
     }
 )
 """Ids to how their observations are drawn."""
@@ -329,10 +307,9 @@ class EnvFrames:
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
             own, got = env.observation_space.shape, seen.shape[1:]
-            if pose is POSES.get(self._env_id) and got != own:
-                what, expected = f"observations of {self._env_id}", f"shape {own}"
-                fix = "Name the environment in which they were recorded."
-                raise DataError.mismatch(what, expected=expected, got=f"{got}", fix=fix)
+            fits = got == own or pose is not POSES.get(self._env_id)
+            fix = "Name the environment in which they were recorded."
+            check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
             return pose(env, np.asarray(seen[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths())
         raise DataError.mismatch(

@@ -12,14 +12,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from preferl.data.columns import check
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments, cut
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
 from preferl.errors import DataError
-from preferl.reading import parse_json
-from preferl.shapes import Array, IntArray
+from preferl.shapes import Array, FloatArray, IntArray
 from preferl.store.answer_table import add_answers, add_queries, known_answers, people_named
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
 from preferl.store.database import clock
@@ -96,8 +96,8 @@ def import_drlhp(
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
     `load_drlhp_preferences` reads it and executes nothing in it, and `import_comparisons` stores
-    it. The annotator, who is not in the file,
-    is `name` or else the file's. The errors of both functions are raised.
+    it; the errors of both are raised. The annotator, whom the file does not name, is `name` or
+    else the file's.
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)
@@ -124,14 +124,14 @@ def import_comparisons(
         DataError: other preferences, a clip beside itself, or a name that is empty or the owner's.
         StorageError: the store cannot be written to.
     """
-    project = store.projects.get(project_id)
-    _check(comparisons, annotators)
+    project, segments = store.projects.get(project_id), comparisons.segments
+    names = clip_ids(segments)
+    clips = np.asarray(names, np.str_)[comparisons.pairs]  # [P, 2]
+    _check(comparisons.preference, clips, annotators)
     if not len(comparisons):
         return ImportReport(0, 0, 0, ())
-    segments, names = comparisons.segments, list[str]()
     for start in range(0, len(segments), CLIPS_AT_ONCE):
-        names += store.clips.put(project_id, segments.select(slice(start, start + CLIPS_AT_ONCE)))
-    clips = np.asarray(names, np.str_)[comparisons.pairs]  # [P, 2]
+        store.clips.put(project_id, segments.select(slice(start, start + CLIPS_AT_ONCE)))
     people, person = np.unique(np.asarray(annotators, np.str_), return_inverse=True)
     again = occurrence(np.column_stack([comparisons.pairs, person]))
     identity = [
@@ -154,25 +154,21 @@ def import_comparisons(
         # They are answered: nobody is asked about them, and their clips need no videos.
         settled = {"project_id": project_id, "purpose": "ask", "asked_at": at, "cancelled_at": at}
         settled |= {"priority": 0.0, "quorum": 0, "needed": 0, "detail": {"imported": source}}
+        queries = [
+            settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
+            for a, b in clips[rows[first[in_order]]].tolist()
+        ]
         ids = np.empty(len(first), np.int64)
-        ids[in_order] = add_queries(
-            session,
-            [
-                settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
-                for a, b in clips[rows[first[in_order]]].tolist()
-            ],
-        )
+        ids[in_order] = add_queries(session, queries)
         alike = {"project_id": project_id, "swapped": False, "answered_at": at}
-        add_answers(
-            session,
-            [
-                alike
-                | {"query_id": number, "annotator_id": numbers[annotators[n]], "key": keys[n]}
-                | {"kind": KINDS[preferences[n]], "preference": preferences[n]}
-                | {"detail": {"imported": source, "row": n}}
-                for n, number in zip(rows.tolist(), ids[query].tolist(), strict=True)
-            ],
-        )
+        answers = [
+            alike
+            | {"query_id": number, "annotator_id": numbers[annotators[n]], "key": keys[n]}
+            | {"kind": KINDS[preferences[n]], "preference": preferences[n]}
+            | {"detail": {"imported": source, "row": n}}
+            for n, number in zip(rows.tolist(), ids[query].tolist(), strict=True)
+        ]
+        add_answers(session, answers)
     return ImportReport(len(rows), len(keys) - len(rows), len(set(names)), tuple(people.tolist()))
 
 
@@ -189,23 +185,17 @@ def _digest(*about: object) -> str:
     return blake2b(repr([*about]).encode(), digest_size=16).hexdigest()
 
 
-def _check(comparisons: Comparisons, annotators: Sequence[str]) -> None:
-    if len(annotators) != len(comparisons):
-        expected = f"{len(comparisons)}, one per answer"
-        raise DataError.mismatch("annotators", expected=expected, got=len(annotators))
-    given = comparisons.preference
-    wrong = ~np.isnan(given) & ~np.isin(given, (0.0, 0.5, 1.0))
-    if wrong.any():
-        what = f"preference of answer {int(wrong.argmax())}"
+def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> None:
+    count = len(preference)
+    check(len(annotators) == count, "annotators", f"{count}, one per answer", len(annotators))
+    wrong = np.flatnonzero(~np.isnan(preference) & ~np.isin(preference, (0.0, 0.5, 1.0)))
+    if len(wrong):
+        what, got = f"preference of answer {wrong[0]}", preference[wrong[0]]
         expected = "1, 0, 0.5 or NaN, since a person's answer has no shares"
-        raise DataError.mismatch(what, expected=expected, got=given[wrong][0])
-    used, place = np.unique(comparisons.pairs, return_inverse=True)
-    names = np.asarray(clip_ids(comparisons.segments.select(used)), np.str_)
-    first, second = names[place.reshape(comparisons.pairs.shape)].T
-    same = np.asarray(first == second)
-    if same.any():
-        pair, got = f"pair {int(same.argmax())}", "a clip beside itself"
-        raise DataError.mismatch(pair, expected="two different clips", got=got)
+        raise DataError.mismatch(what, expected=expected, got=got)
+    same, expected = np.flatnonzero(clips[:, 0] == clips[:, 1]), "two different clips"
+    if len(same):
+        raise DataError.mismatch(f"pair {same[0]}", expected=expected, got="a clip beside itself")
     for name in set(annotators):
         require_name(name)
 
@@ -222,10 +212,8 @@ def read_chosen(
     The order of the clips in a pair follows their content and is independent of the answer.
 
     Raises:
-        ConfigError: an unknown format.
         DataError: a cell that is wrong, naming file, row and column; clips of different kinds.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: the file cannot be read.
+            Further errors are those of `read_table`.
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal, people = [], []
@@ -236,8 +224,7 @@ def read_chosen(
             raise wrong_cell(where, "chosen", "what earlier rows hold: steps or references", "both")
         equal.append(bool(cell_of(raw, "equal", "flag", where)))
         people.append(cell_of(raw, "annotator", "text", where))
-    if not clips:
-        raise DataError.mismatch(f"{path}", expected="at least one row", got="none")
+    check(clips, path, "at least one row", "none")
     segments = _segments(path, clips, episodes)
     names = np.asarray(clip_ids(segments))
     kept, row = np.unique(names, return_index=True)
@@ -250,15 +237,10 @@ def _clip(
     raw: Mapping[str, Any], side: str, episodes: Episodes | None, length: int | None, where: str
 ) -> tuple[int, int] | tuple[Array, ...]:
     """Row and length of a clip that a cell refers to, or the three columns of its steps."""
-    value = raw.get(side)
-    if isinstance(value, str):
-        try:
-            value = parse_json(value)
-        except ValueError as error:
-            raise wrong_cell(where, side, "an object of JSON", error) from error
-    if isinstance(value, dict) and value.get("episode") is not None:
+    value = cell_of(raw, side, "json", where) or {}
+    if value.get("episode") is not None:
         return _reference(value, side, episodes, length, where)
-    if isinstance(value, dict) and value.get("observations") is not None:
+    if value.get("observations") is not None:
         return _steps(value, side, where)
     expected = "an object with observations and actions, or with episode and start"
     raise wrong_cell(where, side, expected, repr(value)[:100])
@@ -307,14 +289,11 @@ def _segments(path: Path, clips: Sequence[Any], episodes: Episodes | None) -> Se
     if episodes is not None and len(clips[0]) == 2:
         rows, lengths = np.array(clips, np.int64).T
         found = sorted(set(lengths.tolist()))
-        if len(found) > 1:
-            raise DataError.mismatch(f"{path}", expected="one length", got=found)
+        check(len(found) == 1, path, "one length", found)
         return cut(episodes, rows, int(lengths[0]))
     observations, actions, rewards = zip(*clips, strict=True)
     shapes = {(o.shape[1:], a.shape[1:]) for o, a in zip(observations, actions, strict=True)}
-    if len(shapes) > 1:
-        got = f"shapes {sorted(shapes)}"
-        raise DataError.mismatch(f"{path}", expected="steps of one kind", got=got)
+    check(len(shapes) == 1, path, "steps of one kind", f"shapes {sorted(shapes)}")
     real = np.array([len(column) for column in rewards], np.int64)
     return Segments(
         observations=np.concatenate(observations),

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
+from preferl.data.columns import check
 from preferl.data.segments import Segments
-from preferl.errors import DataError, PreferlError
+from preferl.errors import PreferlError
 from preferl.files import writing
 from preferl.shapes import Array
 from preferl.store.frames import FrameSource, FunctionFrames, frame_source
@@ -103,10 +104,8 @@ class RenderWorker:
         clips = self._store.clips.without_video(project.id, AT_ONCE)
         if clips and self._source is None and project.frames is None:
             if self._is_new(project, "no frames"):
-                logger.warning(
-                    "Project %s has clips to draw, but does not say how: set its `frames`.",
-                    project.slug,
-                )
+                message = "Project %s has clips to draw, but does not say how: set its `frames`."
+                logger.warning(message, project.slug)
             return 0
         for done, clip in enumerate(clips):
             if self.stopped:
@@ -206,12 +205,7 @@ def serve_rendering(
 
 
 def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
-    """Draw one segment to an MP4 that is either whole or not there.
-
-    Raises:
-        DataError: the source did not give one picture per real step.
-        StorageError: the file cannot be written.
-    """
+    """Draw one segment to an MP4 that is either whole or not there; raises as `pictures_of`."""
     _put(encode(pictures_of(source, segments, row), fps), path)
 
 
@@ -226,8 +220,7 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
         count += 1
         if count <= steps:
             yield picture
-    if count != steps:
-        raise DataError.mismatch("pictures of a clip", expected=f"{steps}, its steps", got=count)
+    check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
 
 
 def _put(video: bytes, path: Path) -> None:
@@ -238,13 +231,11 @@ def _put(video: bytes, path: Path) -> None:
 @contextmanager
 def _stopped_by_signals(worker: RenderWorker) -> Iterator[None]:
     """Let SIGTERM and SIGINT stop the worker; only a program's main thread hears signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kinds = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(kind, lambda *_: worker.stop()) for kind in kinds]
+    is_main = threading.current_thread() is threading.main_thread()
+    kinds = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {kind: signal.signal(kind, lambda *_: worker.stop()) for kind in kinds}
     try:
         yield
     finally:
-        for kind, handler in zip(kinds, before, strict=True):
+        for kind, handler in before.items():
             signal.signal(kind, handler)

@@ -28,17 +28,15 @@ BATCH: Final = 5_000
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 """How a text begins that a spreadsheet would run; in CSV an apostrophe goes before it."""
 
-_ARROW: Final[Mapping[Cell, str]] = {
-    "text": "string", "whole": "int64", "number": "float64", "flag": "bool_", "json": "string",
-}  # fmt: skip
-
-_EXPECTED: Final[Mapping[Cell, str]] = {
-    "text": "text", "whole": "a whole number", "number": "a finite number",
-    "flag": "true or false", "json": "an object of JSON",
-}  # fmt: skip
-
-_MOST: Final[Mapping[Cell, float]] = {"whole": 2**53, "number": float_info.max}
-"""Beyond which a number is refused: floats hold no more whole numbers, and databases few more."""
+_CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
+    "text": ("string", "text", 0),
+    "whole": ("int64", "a whole number", 2**53),
+    "number": ("float64", "a finite number", float_info.max),
+    "flag": ("bool_", "true or false", 0),
+    "json": ("string", "an object of JSON", 0),
+}
+"""Arrow's type, what errors expect, and beyond which a number is refused: floats hold no more whole
+numbers, and databases few more."""
 
 
 def table_format(path: Path, wanted: str | None = None) -> Format:
@@ -100,6 +98,7 @@ def cell(kind: Cell, value: Any) -> Any:
     """
     if value is None:
         return None
+    _, expected, most = _CELLS[kind]
     if isinstance(value, str):
         with suppress(ValueError):
             if kind == "text":
@@ -109,12 +108,12 @@ def cell(kind: Cell, value: Any) -> Any:
     if isinstance(value, {"json": dict, "flag": bool}.get(kind, ())):
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and abs(value) < _MOST.get(kind, 0):
+    if is_number and abs(value) < most:
         if kind == "number":
             return float(value)
         if value == int(value):
             return int(value)
-    raise ValueError(_EXPECTED[kind])
+    raise ValueError(expected)
 
 
 def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
@@ -171,7 +170,7 @@ def _csv(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
 def _parquet(draft: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     arrow, parquet = (require(name, extra="parquet") for name in ("pyarrow", "pyarrow.parquet"))
     schema = arrow.schema(
-        [(name, getattr(arrow, _ARROW[kind])()) for name, kind in columns.items()]
+        [(name, getattr(arrow, _CELLS[kind][0])()) for name, kind in columns.items()]
     )
     with parquet.ParquetWriter(draft, schema) as writer:
 

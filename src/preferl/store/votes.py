@@ -61,17 +61,17 @@ class Votes:
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
             if column.shape != (len(self),):
-                raise _wrong(name, f"[{len(self)}]", column.shape)
+                _refuse(name, f"[{len(self)}]", [column.shape])
         if self.swapped.dtype != np.bool_:
-            raise _wrong("swapped", "bool", self.swapped.dtype)
+            _refuse("swapped", "bool", [self.swapped.dtype])
         if len(set(self.names)) != len(self.names):
-            raise _wrong("names", "different names", self.names)
+            _refuse("names", "different names", [self.names])
         last = self.annotators - 1
         ranges = {"annotator": (0, last), "query": (0, None), "repeat_of": (-1, None)}
         for name, (low, high) in ranges.items():
             values = getattr(self, name)
             if not np.issubdtype(values.dtype, np.integer):
-                raise _wrong(name, "whole numbers", values.dtype)
+                _refuse(name, "whole numbers", [values.dtype])
             expected = f"at least {low}" if high is None else f"{low} to {high}"
             _refuse(name, expected, values[np.clip(values, low, high) != values])
         for name in ("preference", "known"):
@@ -81,12 +81,9 @@ class Votes:
         keys, counts = np.unique(self._keys(self.query), return_counts=True)
         if (counts > 1).any():
             query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
-            raise DataError.mismatch(
-                "Votes",
-                expected="one answer of each annotator to a query",
-                got=f"{counts.max()} of {self.names[annotator]!r} to query {query}",
-                fix="Keep the latest answer.",
-            )
+            got = f"{counts.max()} of {self.names[annotator]!r} to query {query}"
+            expected, fix = "one answer of each annotator to a query", "Keep the latest answer."
+            raise DataError.mismatch("Votes", expected=expected, got=got, fix=fix)
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         for name in ("known", "repeat_of"):
             values = np.nan_to_num(getattr(self, name), nan=-1)
@@ -173,7 +170,7 @@ class Votes:
         """Those that count, without repeats: a person who is asked again is not another person."""
         return self[self.counts & ~self.is_repeat]
 
-    def tally(self, rows: BoolArray) -> IntArray:
+    def tally(self, rows: BoolArray | IntArray) -> IntArray:
         """`[A]` how many of these answers each annotator gave."""
         return np.bincount(self.annotator[rows], minlength=self.annotators)
 
@@ -186,17 +183,15 @@ class Votes:
         return unit, value_counts(unit, self.category, 3)
 
     def repeated(self) -> tuple[IntArray, IntArray]:
-        """Rows of repeats, and of the same annotator's answers to the queries that they repeat.
-
-        Repeats whose first answer is not among the votes are left out.
-        """
+        """Rows of repeats and of the same annotator's first answers, where both of them count."""
         keys = self._keys(self.query)
         order = np.argsort(keys)
         repeats = np.flatnonzero(self.is_repeat)
         wanted = self._keys(self.repeat_of)[repeats]
         place = np.searchsorted(keys[order], wanted)
         originals = order[np.minimum(place, len(self) - 1)] if len(self) else repeats
-        found = keys[originals] == wanted
+        both = self.counts[repeats] & self.counts[originals]
+        found = both & (keys[originals] == wanted)
         return repeats[found], originals[found]
 
     def _columns(self) -> dict[str, Any]:
@@ -208,12 +203,9 @@ class Votes:
 
 
 def _refuse(name: str, expected: str, wrong: Sequence[Any] | Array) -> None:
+    """Raise `DataError` about the first of these values, if there is one."""
     if len(wrong):
-        raise _wrong(name, expected, wrong[0])
-
-
-def _wrong(name: str, expected: str, got: object) -> DataError:
-    return DataError.mismatch(f"Votes.{name}", expected=expected, got=got)
+        raise DataError.mismatch(f"Votes.{name}", expected=expected, got=wrong[0])
 
 
 def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
@@ -277,43 +269,6 @@ def nominal_alpha(counts: IntArray) -> float:
     return float(_alpha(_coincidences(counts).sum(0)))
 
 
-def raw_agreement(votes: Votes) -> float:
-    """Share of the pairs of answers to one query that are the same; NaN without such pairs.
-
-    >>> raw_agreement(Votes.of([0, 0, 0], [0, 1, 2], [1, 1, 0]))
-    0.3333333333333333
-    """
-    counts = votes.first_answers.counts_by_query()[1]
-    pairs = _pairs(counts.sum(1)).sum()
-    return float(_pairs(counts).sum() / pairs) if pairs else math.nan
-
-
-def chance_agreement(votes: Votes) -> float:
-    """Share of pairs that would be the same by chance: two answers drawn from all that count."""
-    totals = _coincidences(votes.first_answers.counts_by_query()[1]).sum((0, 1))
-    count = totals.sum()
-    return float(_pairs(totals).sum() / _pairs(count)) if count else math.nan
-
-
-def agreement_matrix(votes: Votes) -> tuple[FloatArray, IntArray]:
-    """`[A, A]` shares of the queries of two annotators that they answered alike, and their number.
-
-    The share is NaN where two have no query in common, and 1 on the diagonal.
-
-    >>> share, queries = agreement_matrix(Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 1]))
-    >>> share.tolist(), queries.tolist()
-    ([[1.0, 0.5], [0.5, 1.0]], [[2, 2], [2, 2]])
-    """
-    first = votes.first_answers
-    unit, counts = first.counts_by_query()
-    given = np.zeros((votes.annotators, len(counts), 3))
-    given[first.annotator, unit, first.category] = 1
-    answered, flat = given.sum(2), given.reshape(votes.annotators, -1)
-    both = answered @ answered.T
-    with np.errstate(invalid="ignore"):
-        return (flat @ flat.T) / both, both.astype(np.int64)
-
-
 def agreement_report(
     votes: Votes, rng: np.random.Generator, *, resamples: int = 2000
 ) -> AgreementReport:
@@ -328,23 +283,17 @@ def agreement_report(
     counts = votes.first_answers.counts_by_query()[1]
     counts = counts[counts.sum(1) > 1]
     queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
-    alpha = nominal_alpha(counts)
+    together = _coincidences(counts).sum(0)
+    alpha, totals = float(_alpha(together)), together.sum(0)
     note = ""
     if queries < FEWEST_QUERIES:
         note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
     elif math.isnan(alpha):
         note = "not enough data: all answers are the same"
     low, high = (None, None) if note else _alpha_interval(counts, rng, resamples)
-    return AgreementReport(
-        alpha=None if note else alpha,
-        low=low,
-        high=high,
-        raw=raw_agreement(votes) if pairs else None,
-        chance=chance_agreement(votes) if pairs else None,
-        queries=queries,
-        pairs=pairs,
-        note=note,
-    )
+    raw = float(_pairs(counts).sum() / pairs / 2) if pairs else None
+    chance = float(_pairs(totals).sum() / _pairs(totals.sum())) if pairs else None
+    return AgreementReport(None if note else alpha, low, high, raw, chance, queries, pairs, note)
 
 
 def _coincidences(counts: IntArray) -> FloatArray:
@@ -376,8 +325,8 @@ def _alpha_interval(
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
     summed = np.tensordot(drawn, _coincidences(kinds), 1)
-    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975])
-    return float(low), float(high)
+    low, high = np.nanquantile(_alpha(summed), [0.025, 0.975]).tolist()
+    return low, high
 
 
 def _pairs(counts: IntArray | FloatArray) -> FloatArray:

@@ -42,10 +42,10 @@ class NotebookQueue:
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
         self.store, self.project = store, project
-        known = {person.name: person for person in store.people.all(project.id)}
         if name == OWNER:
             self.person = store.people.owner(project.id).annotator
         else:
+            known = {person.name: person for person in store.people.all(project.id)}
             self.person = known.get(name) or store.people.invite(project.id, name).annotator
         self.claim = Claim("waiting")
         self.message = ""
@@ -69,10 +69,9 @@ class NotebookQueue:
         if question is None:
             return
         self.message, waited = "", 1000 * (time.monotonic() - self._shown_at)
+        given = self.person.id, question.token, token_hex(16), kind
         try:
-            self.store.queue.answer(
-                self.person.id, question.token, token_hex(16), kind, response_ms=waited
-            )
+            self.store.queue.answer(*given, response_ms=waited)
         except FeedbackError as error:  # it was answered on the page meanwhile
             self.message = escape(str(error))
         self.look()
@@ -86,10 +85,8 @@ class NotebookQueue:
     @property
     def html(self) -> str:
         """Both clips side by side on one screen, or why there are none; with the progress."""
-        question = self.question
-        if question is None:
-            shown = IDLE.get(self.claim.state, "")
-        else:
+        question, shown = self.question, IDLE.get(self.claim.state, "")
+        if question is not None:
             clips = self._clip("left", question.left) + self._clip("right", question.right)
             shown = f"<div>{clips}</div>"
         far = self.store.progress(self.project.id, self.person.id)
