@@ -133,6 +133,5 @@ def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str,
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    tally: Tally = request.app.state.tally
-    own = tally.of(person.project_id, person.id)
-    return {"progress": own} | live_view(store_of(request), person.project_id)
+    own = request.app.state.tally.of(person.project_id, person.id)
+    return {"progress": own, **live_view(store_of(request), person.project_id)}

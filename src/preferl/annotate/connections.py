@@ -137,11 +137,10 @@ class PatientProtocol(H11Protocol):
             self._waiting.pop(self, None)
         elif not self.transport.is_closing():
             self._waiting.setdefault(self)
-        begun = state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0] != b"")
-        if not begun:
-            self._stop("arriving")
-        else:
+        if state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0]):
             self._close_after("arriving", self._request_seconds, self.transport.close)
+        else:
+            self._stop("arriving")
 
     def _close_after(self, name: str, seconds: float, close: Callable[[], None]) -> None:
         if name not in self._timers:

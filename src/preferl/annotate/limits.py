@@ -65,11 +65,9 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
-    found: dict[What, Rate] = {}
-    for what, (share, _) in KINDS.items():
-        rate = share * requests_per_second
-        found[what] = Rate(rate, max(0.0 if what == "request" else FEWEST, rate * BURST))
-    return found
+    each = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
+    least = {"request": 0.0}
+    return {w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in each.items()}
 
 
 @final

@@ -140,22 +140,19 @@ class News:
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self._tally.of(project_id)
-        paused = self._store.projects.get(project_id).paused
         there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
-            "questions": {"paused": paused, **there},
+            "questions": {"paused": self._store.projects.get(project_id).paused, **there},
         }
 
     def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
-        last = self._last.get(project_id, {})
-        self._last[project_id] = found
-        for kind, content in found.items():
-            if last.get(kind) != content:
-                for reader, wanted in self._readers.items():
-                    if wanted == project_id:
-                        _put(reader, (kind, content))
+        last, self._last[project_id] = self._last.get(project_id, {}), found
+        changed = [message for message in found.items() if last.get(message[0]) != message[1]]
+        for reader, wanted in self._readers.items():
+            for message in changed if wanted == project_id else ():
+                _put(reader, message)
 
 
 def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:

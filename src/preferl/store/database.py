@@ -149,11 +149,6 @@ def rows_among(
         yield from session.execute(statement.where(column.in_(some)))
 
 
-def sqlite_url(file: Path) -> URL:
-    """The URL of a SQLite file."""
-    return URL.create("sqlite", database=str(file))
-
-
 def keep_private(file: Path) -> None:
     """Let only its owner read a SQLite file, made empty if it is missing.
 
@@ -218,8 +213,7 @@ def _worded(url: URL) -> Iterator[None]:
         raise  # about the written values, which callers know
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
-        if is_damaged(reason):
-            raise damaged(f"{url.database}", reason) from error
+        _refuse_damage(f"{url.database}", reason)
         raise StorageError.mismatch(
             f"store {url.render_as_string(hide_password=True)}",
             expected="a database that can be reached and written to",
@@ -250,11 +244,10 @@ def require_whole(file: Path, clips: Path) -> None:
                 else:
                     LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
-        if is_damaged(error):
-            raise damaged(f"{file}", error) from error
+        _refuse_damage(f"{file}", error)
         return  # locked or out of reach, which opening it finds as well
     if found != "ok":
-        raise damaged(f"{file}", found)
+        _refuse_damage(f"{file}", found)
     if not tables and clips.is_dir() and any(clips.iterdir()):
         raise StorageError.mismatch(
             f"{file}",
@@ -264,14 +257,9 @@ def require_whole(file: Path, clips: Path) -> None:
         )
 
 
-def is_damaged(error: BaseException | None) -> bool:
-    """Whether SQLite reports a damaged file, not a busy one or one out of reach."""
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def damaged(name: str, got: object) -> StorageError:
-    """The error for a damaged database."""
-    return StorageError.mismatch(
-        name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE
-    )
+def _refuse_damage(name: str, found: object) -> None:
+    """Raise `StorageError`, unless this is an error of a file that is busy or out of reach."""
+    primary = getattr(found, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(found, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        got = f"a damaged one: {found}"
+        raise StorageError.mismatch(name, expected="a whole database", got=got, fix=RESTORE)

@@ -82,7 +82,7 @@ class StoredFeedback:
     @property
     def newest(self) -> int:
         """Number of the latest query; 0 before the first."""
-        return max((number for number, _, _ in self._asked()), default=0)
+        return max((query[0] for query in self.store.questions.asked(self.project.id)), default=0)
 
     def ask(
         self,
@@ -139,7 +139,8 @@ class StoredFeedback:
             FeedbackError, StorageError: as `ask` does.
         """
         pairs = check_pairs(pairs, len(segments))
-        asked = [(first, second) for number, first, second in self._asked() if number > since]
+        earlier = self.store.questions.asked(self.project.id)
+        asked = [(first, second) for number, first, second in earlier if number > since]
         known = set(asked)
         if asked:
             fresh = [pair not in known for pair in named_pairs(segments, pairs)]
@@ -176,9 +177,6 @@ class StoredFeedback:
         from preferl.store.widget import NotebookQueue, queue_widget
 
         return queue_widget(NotebookQueue(self.store, self.project, name))
-
-    def _asked(self) -> list[tuple[int, str, str]]:
-        return self.store.questions.asked(self.project.id)
 
     def _read(self) -> Answered:
         votes = self.store.questions.votes(self.project.id, purposes=["ask"])

@@ -148,10 +148,8 @@ class People:
                 project, or numbers that are not above zero.
         """
         refuse_owner(name)
-        if hours is not None:
-            require_in("hours", hours, 1e-3, 24 * 3650)
-        if uses is not None:
-            require_in("uses", uses, 1, 1_000_000)
+        require_in("hours", 1.0 if hours is None else hours, 1e-3, 24 * 3650)
+        require_in("uses", 1 if uses is None else uses, 1, 1_000_000)
         return self._admit(project_id, name, role, secrets.token_urlsafe(24), hours, uses)
 
     def revoke(self, project_id: int, name: str) -> Annotator:
@@ -161,10 +159,9 @@ class People:
         """
         refuse_owner(name)
         with self._database.write() as session:
-            annotator = session.scalar(_named(project_id, tidy(name)))
+            annotator = session.scalar(_named(project_id, name := tidy(name)))
             if annotator is None:
-                got = repr(tidy(name)[:100])
-                raise ConfigError.mismatch("name", expected="somebody here", got=got)
+                raise ConfigError.mismatch("name", expected="somebody here", got=repr(name[:100]))
             _change_link(session, annotator, secrets.token_urlsafe(24))
         return annotator
 
@@ -217,8 +214,7 @@ class People:
         hours: float | None = None,
         uses: int | None = None,
     ) -> Invitation:
-        name = tidy(name)
-        if not is_name(name):
+        if not is_name(name := tidy(name)):
             expected = f"1 to {LONGEST_NAME} letters"
             raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]))
         require_one_of("role", role, Role)
@@ -229,11 +225,9 @@ class People:
             if annotator is None:
                 annotator = Annotator(project_id=project_id, name=name, created_at=at)
                 session.add(annotator)
-            annotator.role = role
-            annotator.disabled_at = None
-            _change_link(session, annotator, secret)
+            annotator.role, annotator.disabled_at, annotator.link_uses = role, None, uses
             annotator.link_expires_at = None if hours is None else at + 3600 * hours
-            annotator.link_uses = uses
+            _change_link(session, annotator, secret)
             session.flush()
         return Invitation(annotator, secret)
 
@@ -282,11 +276,9 @@ class SignIns:
 
     def person(self, token: str) -> Annotator | None:
         """Whose session this is; None where it has ended, or they may no longer answer."""
-        open_session = select(SignIn.annotator_id).where(
-            SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
-        )
-        person = select(Annotator).where(Annotator.id.in_(open_session))
-        return self._database.first(person.where(Annotator.disabled_at.is_(None)))
+        own = SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
+        people = select(Annotator).where(Annotator.disabled_at.is_(None))
+        return self._database.first(people.join(SignIn).where(*own))
 
     def end(self, token: str) -> None:
         """Sign out of one browser."""

@@ -11,7 +11,6 @@ that a reloaded page shows the same.
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, final
@@ -51,15 +50,11 @@ class Question(NamedTuple):
     expires_at: float
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
-    """The questions that a person holds, or why there are none.
+class Claim(NamedTuple):
+    """The questions that a person holds, oldest first, or why there are none.
 
-    Attributes:
-        state: `"ready"` with questions; without any: `"waiting"` for more, `"done"`, `"paused"`
-            by an admin, or `"unqualified"` by the answers to known pairs.
-        questions: oldest first.
+    The state is `"ready"` with questions; without any it is `"waiting"` for more, `"done"`,
+    `"paused"` by an admin, or `"unqualified"` by the answers to known pairs.
     """
 
     state: State
@@ -141,8 +136,8 @@ class Queue:
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
                 return RecordedAnswer(known.id, False)
-            about = {"token": token, "annotator_id": annotator_id}
-            lease = session.scalar(statements.BY_TOKEN, about)
+            whose = {"token": token, "annotator_id": annotator_id}
+            lease = session.scalar(statements.BY_TOKEN, whose)
             if lease is None:
                 raise FeedbackError.mismatch(
                     "question",
@@ -152,18 +147,10 @@ class Queue:
                 )
             query = session.get_one(Query, lease.query_id, with_for_update=True)
             session.delete(lease)
-            answer = _record(
-                session,
-                query,
-                lease,
-                key=key,
-                kind=kind,
-                preference=schema.preference_of(kind, lease.swapped),
-                strength=strength,
-                response_ms=response_ms,
-                answered_at=clock(session),
-                detail=detail,
-            )
+            given = {"kind": kind, "strength": strength, "response_ms": response_ms}
+            preference, at = schema.preference_of(kind, lease.swapped), clock(session)
+            about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
+            answer = _record(session, query, lease, **given, **about)
         return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
@@ -407,8 +394,7 @@ def _may_not_answer(got: str) -> FeedbackError:
 
 
 def _question(lease: Lease, query: Query) -> Question:
-    first, second = query.first_clip, query.second_clip
-    left, right = (second, first) if lease.swapped else (first, second)
+    left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
     times = lease.granted_at, lease.expires_at
     return Question(lease.token, query.id, left, right, lease.swapped, *times)
 

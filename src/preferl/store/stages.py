@@ -27,11 +27,8 @@ _DOOR = {"lookat": [0.02, -0.07, 0.25], "distance": 1.4, "azimuth": 68.0, "eleva
 CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
 """Ids to views of hand and object where the environment's own hides one behind the other."""
 
-
 PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
 """Arrays of a model through which environments place things without a joint."""
-
-APT = "apt-get install -y libegl1 libgl1-mesa-dri"
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
@@ -197,22 +194,17 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
 
 def no_graphics(error: Exception) -> ConfigError:
     """The error where MuJoCo cannot draw."""
-    return ConfigError.mismatch(
-        "drawing with MuJoCo",
-        expected="a library that draws without a display",
-        got=f"{type(error).__name__}: {error}",
-        fix=f"Run: {APT}. Set MUJOCO_GL=egl if this program imported mujoco before.",
-    )
+    apt = "apt-get install -y libegl1 libgl1-mesa-dri"
+    fix = f"Run: {apt}. Set MUJOCO_GL=egl if this program imported mujoco before."
+    expected, got = "a library that draws without a display", f"{type(error).__name__}: {error}"
+    return ConfigError.mismatch("drawing with MuJoCo", expected=expected, got=got, fix=fix)
 
 
 def _state(stage: Any) -> Any:
     """The state that classic control has once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
-        raise ConfigError.mismatch(
-            "environment",
-            expected="one of MuJoCo, or one with `state` as classic control has it after reset",
-            got=type(stage).__name__,
-            fix="Record pixels, or draw with a function of your own.",
-        )
+        expected = "one of MuJoCo, or one with `state` as classic control has it after reset"
+        fix, got = "Record pixels, or draw with a function of your own.", type(stage).__name__
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix)
     return state
