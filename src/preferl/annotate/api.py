@@ -11,8 +11,7 @@ from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
 from preferl.store.queue import Question
 from preferl.store.schema import Annotator
 
-COUNTED_WITHIN = 1.0
-"""Seconds that everybody's numbers beside an answer may be old; the stream brings newer ones."""
+COUNTED_WITHIN = 1.0  # seconds that numbers beside an answer may be old; the stream brings newer
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:

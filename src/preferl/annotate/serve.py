@@ -29,14 +29,8 @@ from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
 
-DRAWN: Final = "; answer those that are there, the others come up by themselves."
-NOT_DRAWN: Final = ", which this program does not: run `preferl annotate render`."
-"""What becomes of pairs that nobody can see yet."""
-
 REST_SECONDS: Final = 2.0  # pause before a program that draws videos is started again after it died
-
-PER_MINUTE: Final = 30
-"""Messages that are logged in a minute; those of an attack are mostly the same."""
+PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
 
 def serve(
@@ -78,7 +72,9 @@ def serve(
     on_message(f"Overview, once that was opened: {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
         count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
-        on_message(f"{count} still to draw{DRAWN if render else NOT_DRAWN}")
+        drawn = "; answer those that are there, the others come up by themselves."
+        not_drawn = ", which this program does not: run `preferl annotate render`."
+        on_message(f"{count} still to draw{drawn if render else not_drawn}")
     if not settings.only_here:
         on_message("Others need a link of their own: invite them on the page's overview.")
     on_message("Stop with Ctrl-C.")
@@ -143,12 +139,9 @@ def _bind(settings: AnnotateSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError.mismatch(
-            f"{settings.host}:{settings.port}",
-            expected="an address and port that are free",
-            got=error,
-            fix="The page may be served already. Choose another port, or 0 for any.",
-        ) from error
+        what, expected = f"{settings.host}:{settings.port}", "an address and port that are free"
+        fix = "The page may be served already. Choose another port, or 0 for any."
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
 
 
 @final

@@ -76,10 +76,7 @@ _CLOCK: Final = select(now())
 
 @final
 class Database:
-    """Reading and writing transactions on one database.
-
-    Args:
-        url: as SQLAlchemy takes it, of `sqlite` or `postgresql` (psycopg 3).
+    """Reading and writing transactions on one database, of SQLite or PostgreSQL (psycopg 3).
 
     Raises:
         ConfigError: another kind of database, or a URL that is none.
@@ -107,12 +104,9 @@ class Database:
     def write(self, *, durable: bool = True) -> Iterator[Session]:
         """One transaction: on disk when the block has ended, undone if it fails.
 
-        Args:
-            durable: wait for the disk. Without it a loss of power (not of the program) may undo
-                the last writes, which does no harm to leases and heartbeats.
-
-        Raises:
-            StorageError: the database cannot be reached, is locked for long, or is full.
+        One that is not `durable` does not wait for the disk. A loss of power (not of the program)
+        may then undo the last writes, which does no harm to leases and heartbeats. `StorageError`
+        where the database cannot be reached, is locked for long, or is full.
         """
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
@@ -214,23 +208,16 @@ def _worded(url: URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         _refuse_damage(f"{url.database}", reason)
-        raise StorageError.mismatch(
-            f"store {url.render_as_string(hide_password=True)}",
-            expected="a database that can be reached and written to",
-            got=reason,
-            fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
-        ) from error
+        what = f"store {url.render_as_string(hide_password=True)}"
+        expected = "a database that can be reached and written to"
+        fix = "Check that it runs, that its disk has room, and try again: nothing was lost."
+        raise StorageError.mismatch(what, expected=expected, got=reason, fix=fix) from error
 
 
 def require_whole(file: Path, clips: Path) -> None:
-    """Refuse a SQLite file that is damaged, or that lost its tables beside the clips of a store.
+    """Raise `StorageError` for a damaged SQLite file, or one without tables beside a store's clips.
 
-    Args:
-        file: the database, which may be missing where the store is new.
-        clips: the folder of clips that the labels are about.
-
-    Raises:
-        StorageError: a damaged file, or no labels where there are clips already.
+    The file may be missing where the store is new.
     """
     size = file.stat().st_size if file.is_file() else 0
     tables, found = 0, "ok"

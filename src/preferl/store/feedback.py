@@ -128,21 +128,13 @@ class StoredFeedback:
         """Ask those questions that are missing since a query; wait for all as `ask` does.
 
         A program that was killed and comes to the same questions again does not ask them twice.
-        Where it comes to others, it asks only as many as are missing.
-
-        Args:
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
-            since: number of the newest query before the first of these.
-
-        Raises:
-            FeedbackError, StorageError: as `ask` does.
+        Where it comes to others, it asks only as many as are missing. `since` is the number of the
+        newest query before the first of these; errors are those of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
         earlier = self.store.questions.asked(self.project.id)
         asked = [(first, second) for number, first, second in earlier if number > since]
-        known = set(asked)
-        if asked:
+        if known := set(asked):
             fresh = [pair not in known for pair in named_pairs(segments, pairs)]
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
         self.ask(segments, pairs)

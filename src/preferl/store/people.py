@@ -20,11 +20,8 @@ from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.store.database import Database, clock, now
 from preferl.store.schema import Annotator, Project, Role, SignIn
 
-KEPT: Final = 100
-"""Sign-ins of a person that are kept; older ones end, so that no link fills the database."""
-
-LONGEST_NAME: Final = 80
-
+KEPT: Final = 100  # newest sign-ins of a person; older ones end, so that no link fills the database
+LONGEST_NAME: Final = 80  # letters
 OWNER: Final = "owner"  # name of the admin who works on the machine of the store
 
 LOOKS_LIKE: Final = {
@@ -73,12 +70,9 @@ def refuse_owner(name: str) -> None:
     >>> refuse_owner("Owen")
     """
     if looks_like_owner(name):
-        raise ConfigError.mismatch(
-            "name",
-            expected=f'one that nobody takes for "{OWNER}", who runs this server',
-            got=repr(name[:100]),
-            fix="Choose another one. The owner's link is shown by `preferl annotate serve`.",
-        )
+        expected = f'one that nobody takes for "{OWNER}", who runs this server'
+        fix = "Choose another one. The owner's link is shown by `preferl annotate serve`."
+        raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]), fix=fix)
 
 
 def looks_like_owner(name: str) -> bool:
@@ -114,16 +108,11 @@ class Invitation(NamedTuple):
 
 @final
 class People:
-    """The annotators of a store.
-
-    Args:
-        database: keeps them.
-        key: gives the secret of the store, from which the owner's is derived.
-    """
+    """The annotators of a store."""
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
-        self._key = key
+        self._key = key  # gives the secret of the store, from which the owner's is derived
 
     def invite(
         self,
@@ -136,12 +125,8 @@ class People:
     ) -> Invitation:
         """Let a person in; a new link ends the one of an earlier invitation.
 
-        Args:
-            project_id: of the project.
-            name: of the person.
-            role: decides what they may do.
-            hours: for which the link opens; without end if None. It does not cut sessions short.
-            uses: how often it opens; without end if None.
+        The link opens for `hours`, which do not cut sessions short, and so many `uses`; each is
+        without end if None.
 
         Raises:
             ConfigError: a name without letters, of over 80 or like the owner's, an unknown role or
@@ -249,12 +234,8 @@ class SignIns:
     def begin(self, secret: str, *, instead_of: str | None = None) -> Signed | None:
         """Sign in by the secret of a link, which counts as one use of it.
 
-        Args:
-            secret: of the link.
-            instead_of: token of the session that this browser had before, which ends.
-
-        Returns:
-            None where the link opens nothing, or not any more.
+        The session with the token `instead_of` ends, which this browser had before. None where the
+        link opens nothing, or not any more.
         """
         token = secrets.token_urlsafe(24)
         with self._database.write() as session:

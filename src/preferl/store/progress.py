@@ -103,13 +103,8 @@ class Reports:
     ) -> RewardVersion:
         """Announce a reward version, numbered from 1, that was just published.
 
-        Args:
-            project_id: of the project.
-            version: its number.
-            answers: how many it was fitted to.
-            accuracy: on held-out answers; None without any.
-            interval: 95 % interval of that.
-            detail: anything else, as JSON.
+        It was fitted to so many `answers`. Its `accuracy` on held-out answers, None without any,
+        has a 95 % `interval`; `detail` is anything else, as JSON.
         """
         require_in("version", version, 1, inf)
         row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)

@@ -38,7 +38,7 @@ class ProjectSettings:
     pass_share: float = 0.8  # share of them that has to be right
     strength: bool = False  # whether answers tell "clearly" from "slightly" better
     lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
-    budget: int | None = None  # answers after which nothing more is asked
+    budget: int | None = None  # answers after which nothing more is asked; None: no end
     frames: dict[str, Any] | None = None  # how clips become pictures, for `preferl.store.frames`
     paused: bool = False  # whether nothing is asked for now
 
@@ -70,12 +70,9 @@ class Projects:
         self._database = database
 
     def create(self, slug: str, settings: ProjectSettings | None = None, **more: Any) -> Project:
-        """Add a project.
+        """Add a project; it asks by `settings`, or by fields of `ProjectSettings` as keywords.
 
-        Args:
-            slug: its short name: small letters, digits and hyphens.
-            settings: how it asks; or its fields as keywords.
-            **more: fields of `ProjectSettings`.
+        Its short name, `slug`, has small letters, digits and hyphens.
 
         Raises:
             ConfigError: a short name that is taken or malformed, or settings out of range.

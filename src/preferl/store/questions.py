@@ -21,8 +21,7 @@ from preferl.store.votes import Votes
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
-WINDOWS_PER_PAIR: Final = 20
-"""Windows drawn for each known pair, of the best and the worst twentieth of them."""
+WINDOWS_PER_PAIR: Final = 20  # drawn for each known pair: of the best and the worst twentieth
 
 
 class QueryDetails(TypedDict, total=False):
@@ -49,11 +48,7 @@ class Questions:
     ) -> list[int]:
         """Store the clips of these pairs, then the queries that show them; returns their numbers.
 
-        Args:
-            project_id: of the project.
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
-            **details: as `QueryDetails` has them.
+        The `pairs` are `[P, 2]` rows of `segments`; `QueryDetails` has what may come with them.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments` or are one clip beside itself, or
@@ -101,17 +96,14 @@ class Questions:
             session.flush()
             return [query.id for query in queries]
 
-    def cancel(
-        self, project_id: int, *, before_version: int | None = None, ids: Sequence[int] = ()
-    ) -> int:
-        """Cancel queries without answers: those of older rewards, or of `ids`; returns how many."""
+    def cancel(self, project_id: int, *, before_version: int) -> int:
+        """Cancel queries of older rewards that have no answers; returns how many."""
         answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
-        older = Query.model_version < before_version if before_version is not None else None
         cancelled = (
             update(Query)
             .where(Query.project_id == project_id, Query.purpose == "ask")
             .where(Query.cancelled_at.is_(None), ~answered)
-            .where(Query.id.in_(ids) if older is None else older)
+            .where(Query.model_version < before_version)
             .values(cancelled_at=now())
             .returning(Query.id)
             .execution_options(synchronize_session=False)
@@ -242,11 +234,7 @@ def known_pairs(
     They check whether people understand the question. The recorded reward has to mean what the
     question asks, so look at them before you trust them.
 
-    Args:
-        episodes: with the environment's rewards.
-        count: how many pairs.
-        length: `L` steps of each clip.
-        rng: for the draws.
+    Clips have `length` steps, and the episodes the environment's rewards.
 
     Returns:
         `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.
@@ -267,12 +255,10 @@ def known_pairs(
     order = np.argsort(returns, kind="stable")
     worse, better = rng.permutation(order[:count]), rng.permutation(order[len(order) - count :])
     if (returns[worse] >= returns[better]).any():
-        raise DataError.mismatch(
-            "recorded rewards",
-            expected="clips with clearly different returns, for pairs with a known answer",
-            got=f"returns from {returns.min():g} to {returns.max():g}",
-            fix="Ask without known pairs.",
-        )
+        expected = "clips with clearly different returns, for pairs with a known answer"
+        got = f"returns from {returns.min():g} to {returns.max():g}"
+        fix = "Ask without known pairs."
+        raise DataError.mismatch("recorded rewards", expected=expected, got=got, fix=fix)
     first = rng.random(count) < 0.5
     pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))
     return segments, pairs, first.astype(np.float64)

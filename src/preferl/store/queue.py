@@ -26,15 +26,9 @@ from preferl.store.schema import Annotator, Answer, Lease, Project, Query
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MOST_AT_ONCE: Final = 8
-"""Questions that one person may hold: the one on screen and what is fetched ahead."""
-
-REPEAT_AFTER: Final = 10
-"""Answers after which a question may come back, so that people do not recall their answer."""
-
-MOMENT: Final = 1e-6
-"""Seconds between leases of one claim; the least that seconds since the epoch tell apart."""
-
+MOST_AT_ONCE: Final = 8  # questions of one person: the one on screen and what is fetched ahead
+REPEAT_AFTER: Final = 10  # answers until a question may come back, so that people do not recall it
+MOMENT: Final = 1e-6  # seconds between leases of a claim: the least that the epoch tells apart
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
@@ -112,7 +106,7 @@ class Queue:
         """Record an answer; when this returns it is on disk.
 
         Args:
-            annotator_id: of the person.
+            annotator_id: who answers.
             token: of the question, as claimed. It may have expired meanwhile: finished work is
                 never thrown away.
             key: chosen by the sender for this answer; sending it again changes nothing.

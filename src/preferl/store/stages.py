@@ -32,16 +32,12 @@ PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
-    """A camera as MuJoCo's renderer takes it.
+    """A camera of a MuJoCo environment after its reset, as MuJoCo's renderer takes it.
 
-    Args:
-        env: a MuJoCo environment, after a reset.
-        camera: the name of one in the model; or what differs from the environment's own view,
-            `{}` for that view; or None: ours where `CAMERAS` has one, otherwise one that follows
-            the body where the environment has it, so that walkers do not leave the picture.
-
-    Raises:
-        ConfigError: a camera that the model does not have, or an unknown setting.
+    It is named as in the model, or given by what differs from the environment's own view, `{}` for
+    that view. None is ours where `CAMERAS` has one, otherwise one that follows the body where the
+    environment has it, so that walkers do not leave the picture. Raises `ConfigError` for a camera
+    that the model does not have, and for an unknown setting.
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
@@ -71,16 +67,10 @@ def view(env: Environment, camera: Camera | None) -> Any:
 
 @final
 class MujocoStage:
-    """Draws MuJoCo states without shadows, mirrors and smoothed edges.
+    """Draws MuJoCo states in squares of `size` pixels without shadows, mirrors and smoothed edges.
 
-    Args:
-        env: is reset.
-        size: pixels of each side.
-        camera: as `view` takes it.
-        resources: closes the graphics context.
-
-    Raises:
-        ConfigError: no such camera, or a machine that cannot draw.
+    The environment is reset; `resources` closes the graphics context. Raises `ConfigError` for a
+    camera that `view` refuses, and on a machine that cannot draw.
     """
 
     def __init__(
@@ -90,6 +80,8 @@ class MujocoStage:
         stage: Any = env.unwrapped
         self._placed = placed(env)
         self._model, self._data = stage.model, stage.data
+        sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
+        self._ends: list[int] = np.cumsum(sizes).tolist()
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
         draw_plainly(env)
@@ -102,15 +94,13 @@ class MujocoStage:
 
     def widths(self) -> tuple[int, ...]:
         """`qpos, qvel, placed`, and the same after the time."""
-        width = self._model.nq + self._model.nv + sum(len(rows) for _, rows in self._placed)
-        return width, 1 + width
+        return self._ends[-1], 1 + self._ends[-1]
 
     def draw(self, state: Array, action: Array) -> Array:
         """One picture; the action is not seen."""
         del action
-        numbers = state[-self.widths()[0] :]
-        ends = np.cumsum([self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)])
-        self._data.qpos[:], self._data.qvel[:], *parts = np.split(numbers, ends[:-1])
+        parts = np.split(state[-self._ends[-1] :], self._ends[:-1])
+        self._data.qpos[:], self._data.qvel[:], *parts = parts
         for (name, rows), part in zip(self._placed, parts, strict=True):
             getattr(self._model, name).reshape(-1)[rows] = part
         self._forward(self._model, self._data)
