@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from preferl.annotate import AnnotateSettings, serve
-from preferl.annotate.serve import Renderer, Server, address
+from preferl.annotate.serve import Server, address, kept_running
 from preferl.errors import ConfigError
 from preferl.store.status import Status, read_status
 
@@ -27,7 +27,7 @@ assert "torch" not in sys.modules
 with Store.open(sys.argv[1]) as store:
     settings = AnnotateSettings(port=0, secret=None)
     serve(store, store.projects.only(), settings, open_browser=False,
-          say=lambda line: print(line, flush=True))
+          on_message=lambda line: print(line, flush=True))
 """
 
 
@@ -98,7 +98,7 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
     monkeypatch.setattr(serving.Server, "run", lambda self, sockets: None)
     settings = AnnotateSettings(port=0, secret=None)
     told = []
-    serve(study.store, study.project, settings, open_browser=False, say=told.append)
+    serve(study.store, study.project, settings, open_browser=False, on_message=told.append)
     url = study.store.events.last("served")["url"]
     assert told[0] == f"Answer here: {url}/join/{study.owner}"
     assert url.startswith("http://127.0.0.1:")
@@ -132,20 +132,17 @@ def test_where_people_find_the_page():
 
 def test_what_makes_videos_is_started_again_if_it_dies(tmp_path, caplog):
     log = tmp_path / "log"
-    maker = Renderer((), rest=0.05)
     code = f"import os, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
-    maker._command = [sys.executable, "-c", code]
-    maker.start()
     pids = []
     until = time.monotonic() + 20
-    while len(pids) < 2 and time.monotonic() < until:
-        found = log.read_text().split() if log.exists() else []
-        if len(found) > len(pids):
-            pids = [int(pid) for pid in found]
-            if len(pids) == 1:
-                os.kill(pids[0], signal.SIGKILL)
-        time.sleep(0.02)
-    maker.stop()
+    with kept_running([sys.executable, "-c", code], rest=0.05):
+        while len(pids) < 2 and time.monotonic() < until:
+            found = log.read_text().split() if log.exists() else []
+            if len(found) > len(pids):
+                pids = [int(pid) for pid in found]
+                if len(pids) == 1:
+                    os.kill(pids[0], signal.SIGKILL)
+            time.sleep(0.02)
     assert len(pids) == 2
     assert "started again" in caplog.text
     with pytest.raises(ProcessLookupError):

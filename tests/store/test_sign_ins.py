@@ -3,14 +3,16 @@
 import sqlite3
 import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic import command
+from alembic.config import Config
 from sqlalchemy import select, text
 
 from preferl.errors import ConfigError
 from preferl.store import store as whole_store
-from preferl.store.database import Database, sqlite_url
+from preferl.store.database import Database
 from preferl.store.people import KEPT, looks_like_owner
 from preferl.store.schema import SignIn
 from preferl.store.store import Store
@@ -117,8 +119,10 @@ def test_nobody_is_invited_as_the_owner(store, project):
 
 def test_a_store_of_before_is_brought_along_with_its_people(tmp_path):
     (tmp_path / "labels.db").touch()
-    old = Database(sqlite_url(tmp_path / "labels.db"))
-    config = whole_store._config()
+    old = Database(f"sqlite:///{tmp_path}/labels.db")
+    config = Config()
+    migrations = Path(whole_store.__file__).with_name("migrations")
+    config.set_main_option("script_location", str(migrations))
     with old.write() as session:
         config.attributes["connection"] = session.connection()
         command.upgrade(config, "0001")

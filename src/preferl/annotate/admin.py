@@ -190,7 +190,7 @@ def _overview(
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
     """When and what happened besides answers, published rewards included, the newest first."""
     latest = store.events.latest(project_id, LATEST)
-    found = [(event.at, _worded(event.kind, event.detail or {})) for event in latest]
+    found = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-LATEST:]:
         text = f"reward version {reward.version} was published: {reward_words(reward)}"
         found.append((reward.published_at, text))
@@ -199,9 +199,7 @@ def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list
 
 def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]:
     """Everybody with how they answer, why somebody should look, and when they were last here."""
-    described: dict[str, dict[str, Any]] = {
-        str(row["name"]): row for row in annotator_report(votes).rows()
-    }
+    described: dict[Any, Any] = {row["name"]: row for row in annotator_report(votes).rows()}
     last = np.zeros(len(votes.names))
     np.maximum.at(last, votes.annotator, votes.answered_at)
     seen = dict(zip(votes.names, last.tolist(), strict=True))
@@ -209,9 +207,9 @@ def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]
     rows = []
     for person in store.people.all(project_id):
         row = described.get(person.name, {"answers": 0, "reasons": []})
-        words = [REASONS.get(reason, reason).format_map(row) for reason in row["reasons"]]
-        times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
+        words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
         why = [each.replace("%", " %") for each in words]  # as the page writes percentages
+        times = {"last": seen.get(person.name), "signed_in": signed_in.get(person.id)}
         rows.append({**row, **times, "who": person, "why": why})
     return rows
 
@@ -236,7 +234,7 @@ def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
     }
 
 
-def _worded(kind: str, detail: dict[str, Any]) -> str:
+def _words(kind: str, detail: dict[str, Any]) -> str:
     try:
         return EVENTS[kind].format(**detail)
     except KeyError:  # another program's kind of event, or another version's

@@ -11,8 +11,7 @@ from preferl.annotate.sessions import Answering, Anyone, require_csrf, store_of
 from preferl.store.queue import Question
 from preferl.store.schema import Annotator
 
-COUNTED_WITHIN = 1.0
-"""Seconds that everybody's numbers beside an answer may be old; the stream brings newer ones."""
+COUNTED_WITHIN = 1.0  # seconds that numbers beside an answer may be old; the stream brings newer
 
 
 def _meant(request: Request, x_csrf_token: Annotated[str, Header(max_length=100)] = "") -> None:
@@ -133,6 +132,5 @@ def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str,
 @router.get("/progress")
 def progress(request: Request, person: Anyone) -> dict[str, Any]:
     """How far the work is, the reward's versions and the last episode."""
-    tally: Tally = request.app.state.tally
-    own = tally.of(person.project_id, person.id)
-    return {"progress": own} | live_view(store_of(request), person.project_id)
+    own = request.app.state.tally.of(person.project_id, person.id)
+    return {"progress": own, **live_view(store_of(request), person.project_id)}

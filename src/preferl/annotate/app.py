@@ -98,22 +98,18 @@ class AnnotateSettings:
             ("largest_request", 1024, 2**30),
         ):
             require_in(name, getattr(self, name), low, high)
-        if self.public_url is not None and urlsplit(self.public_url).scheme not in (
-            "http",
-            "https",
-        ):
-            raise ConfigError.mismatch(
-                "public_url", expected="http:// or https://", got=self.public_url
-            )
+        scheme = "http" if self.public_url is None else urlsplit(self.public_url).scheme
+        if scheme not in ("http", "https"):
+            expected = "http:// or https://"
+            raise ConfigError.mismatch("public_url", expected=expected, got=self.public_url)
         length = len(self.secret or "")
         if length < SHORTEST and (self.secret is not None or not self.only_here):
             why = "" if self.only_here else f", as {self.host} is open to other machines"
+            expected = f"at least {SHORTEST} characters in the environment"
+            make = "python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            fix = f"Make one: export PREFERL_SECRET=$({make})"
             raise ConfigError.mismatch(
-                f"PREFERL_SECRET{why}",
-                expected=f"at least {SHORTEST} characters in the environment",
-                got=length,
-                fix="Make one: export PREFERL_SECRET=$(python3 -c "
-                "'import secrets; print(secrets.token_urlsafe(32))')",
+                f"PREFERL_SECRET{why}", expected=expected, got=length, fix=fix
             )
 
     @property
@@ -183,7 +179,8 @@ def create_app(
         lifespan=lifespan,
     )
     folder = Path(str(files("preferl.annotate").joinpath("static")))
-    static = f"/static/{_digest_of(folder)}"
+    named = [file.name.encode() + b"\0" + file.read_bytes() for file in sorted(folder.iterdir())]
+    static = f"/static/{hashlib.blake2b(b''.join(named), digest_size=6).hexdigest()}"
     app.state.store = store
     app.state.settings = settings
     app.state.news = news.News(store, settings.poll_seconds)
@@ -218,13 +215,6 @@ class _Static(StaticFiles):
         return response
 
 
-def _digest_of(folder: Path) -> str:
-    digest = hashlib.blake2b(digest_size=6)
-    for file in sorted(folder.iterdir()):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
-
-
 STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
     FeedbackError: (409, "This pair is no longer with you. Here is the next one."),
     StorageError: (503, "The labels cannot be reached at the moment."),
@@ -233,10 +223,7 @@ STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 """The status of our errors and the words for people, by default those of the error."""
 
-PLAIN: Final = {
-    404: "There is nothing at this address.",
-    405: "That is not how to ask for this.",
-}
+PLAIN: Final = {404: "There is nothing at this address.", 405: "That is not how to ask for this."}
 """The words for errors of the framework itself."""
 
 
@@ -259,12 +246,7 @@ async def _refusal(request: Request, error: Exception) -> Response:  # blocks no
 
 
 class Guard:
-    """The outermost layer: checks names, sizes and forms, and adds safe headers.
-
-    Args:
-        app: behind it.
-        settings: have the names that are admitted, and the largest request.
-    """
+    """The outermost layer: checks names, sizes and forms, and adds safe headers."""
 
     def __init__(self, app: ASGIApp, settings: AnnotateSettings) -> None:
         self._app = app

@@ -17,17 +17,11 @@ REQUEST_SECONDS: Final = 10.0
 
 READ_SECONDS: Final = 60.0  # for which a client may read nothing of what is waiting for it
 
-SPREAD: Final = 0.2
-"""Share of these seconds by which some have less, so that many do not end and return at once."""
-
-ACCEPTED_AT_ONCE: Final = 8
-"""Connections that asyncio accepts in a pass of its loop, beside the requests of everybody else."""
-
+SPREAD: Final = 0.2  # share of these by which some have less: many must not return at once
+ACCEPTED_AT_ONCE: Final = 8  # in a pass of asyncio's loop, beside the requests of everybody else
 BACKLOG: Final = 2048  # connections that wait for that in the kernel, less where it permits less
 
-RESERVED_FILES: Final = 320
-"""Open files that connections leave to the database, to videos, and to those of a few passes."""
-
+RESERVED_FILES: Final = 320  # left to the database, to videos, and to connections of a few passes
 FEWEST_CONNECTIONS: Final = 64
 
 
@@ -66,14 +60,8 @@ class PatientProtocol(H11Protocol):
 
     How long the app takes to answer, and streams take to end, does not matter, nor how long a
     connection rests between two requests: that is uvicorn's `timeout_keep_alive`. Beyond `most`
-    connections the one that has waited longest for a request gives way to the newest.
-
-    Args:
-        request_seconds: until a request has arrived, headers and body.
-        read_seconds: for which a client may read nothing of what waits for it.
-        most: connections at a time.
-        waiting: those of the same server that wait for a request, in this order.
-        uvicorn: what uvicorn gives its protocols.
+    connections at a time, the one of `waiting` that has waited longest for a request gives way to
+    the newest. `REQUEST_SECONDS` and `READ_SECONDS` say what the two limits are about.
     """
 
     def __init__(
@@ -137,11 +125,10 @@ class PatientProtocol(H11Protocol):
             self._waiting.pop(self, None)
         elif not self.transport.is_closing():
             self._waiting.setdefault(self)
-        begun = state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0] != b"")
-        if not begun:
-            self._stop("arriving")
-        else:
+        if state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0]):
             self._close_after("arriving", self._request_seconds, self.transport.close)
+        else:
+            self._stop("arriving")
 
     def _close_after(self, name: str, seconds: float, close: Callable[[], None]) -> None:
         if name not in self._timers:

@@ -26,9 +26,7 @@ KINDS: Final[dict[What, tuple[float, str]]] = {
 BURST: Final = 8.0  # seconds of the lasting rate that may come at once
 FEWEST: Final = 4.0  # requests that may come at once however slow the lasting rate is
 
-STREAMS: Final = 4
-"""News streams of one person; browsers keep six connections to a server over plain HTTP."""
-
+STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
 MOST_KNOWN: Final = 10_000
 """People and addresses that are counted; beyond, the ones that asked longest ago are dropped."""
 
@@ -65,21 +63,16 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
-    found: dict[What, Rate] = {}
-    for what, (share, _) in KINDS.items():
-        rate = share * requests_per_second
-        found[what] = Rate(rate, max(0.0 if what == "request" else FEWEST, rate * BURST))
-    return found
+    each = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
+    least = {"request": 0.0}
+    return {w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in each.items()}
 
 
 @final
 class MemoryLimits:
     """Limits that this process counts: buckets that fill steadily, and places in order of age.
 
-    Args:
-        rates: of each kind.
-        places: how many of a kind one person may have at a time.
-        clock: seconds; for tests.
+    One person may have so many `places` of a kind at a time.
 
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
     >>> [limits.allows("request", "a") for _ in range(10)].count(True)

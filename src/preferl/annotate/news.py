@@ -27,14 +27,10 @@ there, and nothing in between hangs up."""
 
 BACKLOG: Final = 32  # messages that a slow reader may be behind before the oldest are dropped
 HELD: Final = 1024  # refused pages that wait for their answer at the same time
-
-HOLD_SECONDS: Final = 5.0
-"""For which these wait; each a half more or less, so that not all of them return at once."""
+HOLD_SECONDS: Final = 5.0  # for which they do, each a half more or less: not all return at once
 
 Message = tuple[str, dict[str, Any]]
-
-GIVE_WAY: Final[Message] = ("elsewhere", {})
-"""The last message to a page whose person has opened too many newer ones."""
+GIVE_WAY: Final[Message] = ("elsewhere", {})  # the last one to a page beside too many newer ones
 
 
 @final
@@ -71,16 +67,14 @@ class News:
     ) -> AsyncIterator[Message | None]:
         """Messages about a project as they come; None now and then when there are none.
 
-        Args:
-            project_id: of the project.
-            enter: takes a place among the streams of a person, as `Limits.enter` does for an `end`.
+        `enter` takes a place among the streams of a person, as `Limits.enter` does for an `end`.
         """
         if self._closed:
             return
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
         self._loop = loop = asyncio.get_running_loop()
 
-        def give_way() -> None:  # from any thread
+        def give_way() -> None:  # to newer pages of this person, from any thread
             for message in (GIVE_WAY, None):
                 loop.call_soon_threadsafe(_put, reader, message)
 
@@ -140,22 +134,19 @@ class News:
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self._tally.of(project_id)
-        paused = self._store.projects.get(project_id).paused
         there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
-            "questions": {"paused": paused, **there},
+            "questions": {"paused": self._store.projects.get(project_id).paused, **there},
         }
 
     def _send(self, project_id: int, found: dict[str, dict[str, Any]]) -> None:
-        last = self._last.get(project_id, {})
-        self._last[project_id] = found
-        for kind, content in found.items():
-            if last.get(kind) != content:
-                for reader, wanted in self._readers.items():
-                    if wanted == project_id:
-                        _put(reader, (kind, content))
+        last, self._last[project_id] = self._last.get(project_id, {}), found
+        changed = [message for message in found.items() if last.get(message[0]) != message[1]]
+        for reader, wanted in self._readers.items():
+            for message in changed if wanted == project_id else ():
+                _put(reader, message)
 
 
 def _put(reader: asyncio.Queue[Message | None], message: Message | None) -> None:

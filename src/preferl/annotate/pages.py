@@ -94,9 +94,8 @@ def answering(request: Request) -> Response:
     for query in store.questions.examples(project.id):
         clips, known = (query.first_clip, query.second_clip), float(query.known or 0.0)
         better, worse = clips if known >= 0.5 else reversed(clips)
-        note = str((query.detail or {}).get("note", ""))
-        example = {"better": better, "worse": worse, "equal": known == 0.5, "note": note}
-        examples.append(example)
+        about = {"equal": known == 0.5, "note": str((query.detail or {}).get("note", ""))}
+        examples.append({"better": better, "worse": worse, **about})
     read = repr((project.question, project.instructions, examples, project.qualification))
     settled = person.role == "admin" or person.qualified_at is not None
     context = {
@@ -119,26 +118,20 @@ def join(request: Request, secret: str) -> Response:
     if person is not None and person.link_uses is not None:
         project = store_of(request).projects.get(person.project_id)
         return page(request, "join.html", {"project": project, "name": person.name})
-    return _sign_in(request, secret)
+    return begin_session(request, secret)
 
 
 @router.post("/join/{secret}", dependencies=[Depends(limited("request"))])
 def join_once(request: Request, secret: str) -> RedirectResponse:
     """Sign in by a personal link that asked before."""
     require_own_page(request)
-    return _sign_in(request, secret)
-
-
-def _sign_in(request: Request, secret: str) -> RedirectResponse:
-    begin_session(request, secret)
-    return RedirectResponse("/", 303)
+    return begin_session(request, secret)
 
 
 @router.post("/leave", dependencies=[Depends(form_csrf)])
 def leave(request: Request) -> RedirectResponse:
     """Sign out: the session of this browser ends, for anybody else who has its cookie, too."""
-    end_session(request)
-    return RedirectResponse("/", 303)
+    return end_session(request)
 
 
 @router.get("/episode")

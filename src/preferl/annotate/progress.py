@@ -12,9 +12,6 @@ from preferl.store.schema import RewardVersion
 from preferl.store.status import AGENT, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 
-REWARD_COLUMNS: Final = ("version", "accuracy", "low", "high", "answers")
-"""What the page's scripts draw of a reward version."""
-
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 DOES: Final = {
@@ -43,24 +40,17 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     asking = any(service.status.state != "stopped" for service in services)
     goal = store.projects.get(project_id).budget or (None if asking else progress.wanted or None)
     rewards = store.reports.rewards(project_id)
-    until, share = None, min(progress.answered / goal, 1.0) if goal else None
+    until, newest, share = None, None, min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
         until = _until("next", service, (service.next_at or 0) - progress.revision)
+        newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
     elif service is not None:
         decided, needed = store.reports.decided(project_id), service.first_at or 0
         until = _until("first", service, needed - decided)
         share = min(decided / needed, 1.0) if needed and share is None else share
-    newest = None
-    if service is not None and rewards:
-        newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
-    return {
-        "answered": progress.answered,
-        "goal": goal,
-        "words": f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered),
-        "until": until,
-        "share": share,
-        "newest": newest,
-    }
+    words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
+    found = {"answered": progress.answered, "goal": goal, "words": words}
+    return found | {"until": until, "share": share, "newest": newest}
 
 
 @final
@@ -100,10 +90,7 @@ def _until(which: str, service: Status, more: int) -> str | None:
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
     """Each program that has worked for a project, and what it does now."""
     names = {REWARD_SERVICE: "Reward service", AGENT: "Agent"}
-    return [
-        {"name": names.get(service.name, service.name), "words": _service_words(service)}
-        for service in services
-    ]
+    return [{"name": names.get(s.name, s.name), "words": _service_words(s)} for s in services]
 
 
 def _service_words(service: ServiceState) -> str:
@@ -186,10 +173,9 @@ def media_url(clip: str) -> str:
 
 def live_view(store: Store, project_id: int) -> dict[str, Any]:
     """The reward's versions and the agent's last episode."""
-    rewards = [
-        {name: getattr(reward, name) for name in REWARD_COLUMNS}
-        for reward in store.reports.rewards(project_id)
-    ]
+    drawn = ("version", "accuracy", "low", "high", "answers")  # by the page's scripts
+    versions = store.reports.rewards(project_id)
+    rewards = [{name: getattr(reward, name) for name in drawn} for reward in versions]
     return {"rewards": rewards, "episode": episode_view(store, project_id)}
 
 
@@ -206,5 +192,4 @@ def episode_view(store: Store, project_id: int) -> dict[str, Any] | None:
 def _short(value: object) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return f"{value:,}" if whole else str(value)[:40]
+    return f"{value:,}" if type(value) is int else str(value)[:40]

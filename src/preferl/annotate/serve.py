@@ -7,7 +7,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,14 +29,8 @@ from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
 
-DRAWN: Final = "; answer those that are there, the others come up by themselves."
-NOT_DRAWN: Final = ", which this program does not: run `preferl annotate render`."
-"""What becomes of pairs that nobody can see yet."""
-
 REST_SECONDS: Final = 2.0  # pause before a program that draws videos is started again after it died
-
-PER_MINUTE: Final = 30
-"""Messages that are logged in a minute; those of an attack are mostly the same."""
+PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
 
 def serve(
@@ -46,7 +40,7 @@ def serve(
     *,
     render: Sequence[str] = (),
     open_browser: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    on_message: Callable[[str], None] = lambda _: None,
     status_file: Path | None = None,
 ) -> None:
     """Serve the page until Ctrl-C.
@@ -59,7 +53,7 @@ def serve(
             `("annotate", "render", "--store", "labels")`; it runs beside the server and is started
             again if it dies. Empty where another machine draws them.
         open_browser: whether to open the owner's link on this machine.
-        say: called with each line that people should read.
+        on_message: called with each line that people should read.
         status_file: where the page reports its status and link to the program that started it.
 
     Raises:
@@ -71,34 +65,28 @@ def serve(
     secret = store.people.owner(project.id).secret
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
-    config = configured(app)
     store.events.add(None, "served", detail={"url": page})  # where invitations lead from now on
-    renderer = Renderer(render) if render else None
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
-    say(f"Answer here: {link}")
-    say(f"Overview, once that was opened: {page}/admin")
+    on_message(f"Answer here: {link}")
+    on_message(f"Overview, once that was opened: {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
         count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
-        say(f"{count} still to draw{DRAWN if render else NOT_DRAWN}")
+        drawn = "; answer those that are there, the others come up by themselves."
+        not_drawn = ", which this program does not: run `preferl annotate render`."
+        on_message(f"{count} still to draw{drawn if render else not_drawn}")
     if not settings.only_here:
-        say("Others need a link of their own: invite them on the page's overview.")
-    say("Stop with Ctrl-C.")
-    try:
-        if renderer:
-            renderer.start()
-        with bounded(), private_redirect(link) if open_browser else nullcontext() as redirect:
-            if redirect is not None:
-                threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
-            Server(config, app).run(sockets=[listening])
-    except KeyboardInterrupt:  # uvicorn has ended already, and passes on what it caught
-        pass
-    finally:
-        if renderer:
-            renderer.stop()
-        listening.close()
+        on_message("Others need a link of their own: invite them on the page's overview.")
+    on_message("Stop with Ctrl-C.")
+    drawing = kept_running(preferl_program(*render)) if render else nullcontext()
+    opening = private_redirect(link) if open_browser else nullcontext()
+    # At Ctrl-C uvicorn ends by itself, and passes on what it caught.
+    with suppress(KeyboardInterrupt), listening, drawing, bounded(), opening as redirect:
+        if redirect is not None:
+            threading.Timer(0.5, webbrowser.open, [redirect.as_uri()]).start()
+        Server(configured(app), app).run(sockets=[listening])
     answered = store.progress(project.id).answered
-    say(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
+    on_message(f"Stopped. Everything is saved: {answered:,} answers in {store.files}.")
 
 
 @contextmanager
@@ -151,12 +139,9 @@ def _bind(settings: AnnotateSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError.mismatch(
-            f"{settings.host}:{settings.port}",
-            expected="an address and port that are free",
-            got=error,
-            fix="The page may be served already. Choose another port, or 0 for any.",
-        ) from error
+        what, expected = f"{settings.host}:{settings.port}", "an address and port that are free"
+        fix = "The page may be served already. Choose another port, or 0 for any."
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
 
 
 @final
@@ -184,46 +169,39 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-@final
-class Renderer:
-    """The program that draws videos, in a process of its own that is started again if it dies.
+@contextmanager
+def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator[None]:
+    """Run a program beside the block, in a process of its own that is started again if it dies.
 
-    Args:
-        arguments: of `preferl`.
-        rest: seconds of pause after it died; a lasting fault must not keep the machine busy.
+    After it died there are `rest` seconds of pause: a lasting fault must not keep the machine busy.
     """
+    stopping = threading.Event()
+    thread = threading.Thread(target=_watch, args=(command, stopping, rest), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(10)
 
-    def __init__(self, arguments: Sequence[str], rest: float = REST_SECONDS) -> None:
-        self._rest = rest
-        self._command = preferl_program(*arguments)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the process, by force where it does not end by itself."""
-        self._stopping.set()
-        self._thread.join(10)
-
-    def _watch(self) -> None:
-        while not self._stopping.is_set():
-            process = subprocess.Popen(self._command, start_new_session=True)
-            while process.poll() is None and not self._stopping.wait(0.2):
-                pass
-            if self._stopping.is_set():
-                process.terminate()
-                try:
-                    process.wait(5)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-                return
-            words = "The program that draws videos ended with status %s and is started again."
-            log.warning(words, process.returncode)
-            self._stopping.wait(self._rest)
+def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> None:
+    """Restart a program until it has to stop; then end it, by force where it does not end."""
+    while not stopping.is_set():
+        process = subprocess.Popen(command, start_new_session=True)
+        while process.poll() is None and not stopping.wait(0.2):
+            pass
+        if stopping.is_set():
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            return
+        words = "The program that draws videos ended with status %s and is started again."
+        log.warning(words, process.returncode)
+        stopping.wait(rest)
 
 
 @final

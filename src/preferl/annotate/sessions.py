@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, final
 from fastapi import Depends, Form, HTTPException, Request
 from itsdangerous import TimestampSigner
 from starlette.middleware.sessions import SessionMiddleware
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
 from preferl.store.schema import Annotator
@@ -35,10 +36,7 @@ class Sessions(SessionMiddleware):
 @final
 class _Signer(TimestampSigner):
     def unsign(
-        self,
-        signed_value: str | bytes,
-        max_age: int | None = None,
-        return_timestamp: bool = False,
+        self, signed_value: str | bytes, max_age: int | None = None, return_timestamp: bool = False
     ) -> Any:
         """Accept a signature from the future as if it were made now."""
         value, signed_at = super().unsign(signed_value, return_timestamp=True)
@@ -53,8 +51,8 @@ def store_of(request: Request) -> Store:
     return store
 
 
-def begin_session(request: Request, secret: str) -> None:
-    """Sign this browser in by the secret of a link; 401 where the link opens nothing."""
+def begin_session(request: Request, secret: str) -> RedirectResponse:
+    """Sign this browser in by the secret of a link, then show the page; 401 if it opens nothing."""
     signed = store_of(request).sign_ins.begin(secret, instead_of=_token(request))
     if signed is None:
         words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
@@ -62,13 +60,15 @@ def begin_session(request: Request, secret: str) -> None:
     csrf = secrets.token_urlsafe(24)
     request.session.clear()
     request.session.update(annotator=signed.annotator.id, token=signed.token, csrf=csrf)
+    return RedirectResponse("/", 303)
 
 
-def end_session(request: Request) -> None:
-    """Sign this browser out; its cookie is good for nothing any more."""
+def end_session(request: Request) -> RedirectResponse:
+    """Sign this browser out, then show the page; its cookie is good for nothing any more."""
     if (token := _token(request)) is not None:
         store_of(request).sign_ins.end(token)
     request.session.clear()
+    return RedirectResponse("/", 303)
 
 
 def whoever(request: Request) -> Annotator | None:

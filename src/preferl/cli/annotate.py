@@ -182,7 +182,7 @@ def run_serve(config: ServeConfig) -> None:
             settings,
             render=(*drawing, *trust_options(config.trust)) if config.render else (),
             open_browser=config.browser,
-            say=echo,
+            on_message=echo,
             status_file=Path(reported) if reported else None,
         )
 

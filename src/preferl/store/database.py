@@ -76,10 +76,7 @@ _CLOCK: Final = select(now())
 
 @final
 class Database:
-    """Reading and writing transactions on one database.
-
-    Args:
-        url: as SQLAlchemy takes it, of `sqlite` or `postgresql` (psycopg 3).
+    """Reading and writing transactions on one database, of SQLite or PostgreSQL (psycopg 3).
 
     Raises:
         ConfigError: another kind of database, or a URL that is none.
@@ -107,12 +104,9 @@ class Database:
     def write(self, *, durable: bool = True) -> Iterator[Session]:
         """One transaction: on disk when the block has ended, undone if it fails.
 
-        Args:
-            durable: wait for the disk. Without it a loss of power (not of the program) may undo
-                the last writes, which does no harm to leases and heartbeats.
-
-        Raises:
-            StorageError: the database cannot be reached, is locked for long, or is full.
+        One that is not `durable` does not wait for the disk. A loss of power (not of the program)
+        may then undo the last writes, which does no harm to leases and heartbeats. `StorageError`
+        where the database cannot be reached, is locked for long, or is full.
         """
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
@@ -147,11 +141,6 @@ def rows_among(
     for start in range(0, len(values), MOST_PARAMETERS):
         some = values[start : start + MOST_PARAMETERS]
         yield from session.execute(statement.where(column.in_(some)))
-
-
-def sqlite_url(file: Path) -> URL:
-    """The URL of a SQLite file."""
-    return URL.create("sqlite", database=str(file))
 
 
 def keep_private(file: Path) -> None:
@@ -218,25 +207,17 @@ def _worded(url: URL) -> Iterator[None]:
         raise  # about the written values, which callers know
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
-        if is_damaged(reason):
-            raise damaged(f"{url.database}", reason) from error
-        raise StorageError.mismatch(
-            f"store {url.render_as_string(hide_password=True)}",
-            expected="a database that can be reached and written to",
-            got=reason,
-            fix="Check that it runs, that its disk has room, and try again: nothing was lost.",
-        ) from error
+        _refuse_damage(f"{url.database}", reason)
+        what = f"store {url.render_as_string(hide_password=True)}"
+        expected = "a database that can be reached and written to"
+        fix = "Check that it runs, that its disk has room, and try again: nothing was lost."
+        raise StorageError.mismatch(what, expected=expected, got=reason, fix=fix) from error
 
 
 def require_whole(file: Path, clips: Path) -> None:
-    """Refuse a SQLite file that is damaged, or that lost its tables beside the clips of a store.
+    """Raise `StorageError` for a damaged SQLite file, or one without tables beside a store's clips.
 
-    Args:
-        file: the database, which may be missing where the store is new.
-        clips: the folder of clips that the labels are about.
-
-    Raises:
-        StorageError: a damaged file, or no labels where there are clips already.
+    The file may be missing where the store is new.
     """
     size = file.stat().st_size if file.is_file() else 0
     tables, found = 0, "ok"
@@ -250,11 +231,10 @@ def require_whole(file: Path, clips: Path) -> None:
                 else:
                     LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
-        if is_damaged(error):
-            raise damaged(f"{file}", error) from error
+        _refuse_damage(f"{file}", error)
         return  # locked or out of reach, which opening it finds as well
     if found != "ok":
-        raise damaged(f"{file}", found)
+        _refuse_damage(f"{file}", found)
     if not tables and clips.is_dir() and any(clips.iterdir()):
         raise StorageError.mismatch(
             f"{file}",
@@ -264,14 +244,9 @@ def require_whole(file: Path, clips: Path) -> None:
         )
 
 
-def is_damaged(error: BaseException | None) -> bool:
-    """Whether SQLite reports a damaged file, not a busy one or one out of reach."""
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def damaged(name: str, got: object) -> StorageError:
-    """The error for a damaged database."""
-    return StorageError.mismatch(
-        name, expected="a whole database", got=f"a damaged one: {got}", fix=RESTORE
-    )
+def _refuse_damage(name: str, found: object) -> None:
+    """Raise `StorageError`, unless this is an error of a file that is busy or out of reach."""
+    primary = getattr(found, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(found, str) or primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        got = f"a damaged one: {found}"
+        raise StorageError.mismatch(name, expected="a whole database", got=got, fix=RESTORE)

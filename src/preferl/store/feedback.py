@@ -82,7 +82,7 @@ class StoredFeedback:
     @property
     def newest(self) -> int:
         """Number of the latest query; 0 before the first."""
-        return max((number for number, _, _ in self._asked()), default=0)
+        return max((query[0] for query in self.store.questions.asked(self.project.id)), default=0)
 
     def ask(
         self,
@@ -128,20 +128,13 @@ class StoredFeedback:
         """Ask those questions that are missing since a query; wait for all as `ask` does.
 
         A program that was killed and comes to the same questions again does not ask them twice.
-        Where it comes to others, it asks only as many as are missing.
-
-        Args:
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
-            since: number of the newest query before the first of these.
-
-        Raises:
-            FeedbackError, StorageError: as `ask` does.
+        Where it comes to others, it asks only as many as are missing. `since` is the number of the
+        newest query before the first of these; errors are those of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
-        asked = [(first, second) for number, first, second in self._asked() if number > since]
-        known = set(asked)
-        if asked:
+        earlier = self.store.questions.asked(self.project.id)
+        asked = [(first, second) for number, first, second in earlier if number > since]
+        if known := set(asked):
             fresh = [pair not in known for pair in named_pairs(segments, pairs)]
             pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
         self.ask(segments, pairs)
@@ -176,9 +169,6 @@ class StoredFeedback:
         from preferl.store.widget import NotebookQueue, queue_widget
 
         return queue_widget(NotebookQueue(self.store, self.project, name))
-
-    def _asked(self) -> list[tuple[int, str, str]]:
-        return self.store.questions.asked(self.project.id)
 
     def _read(self) -> Answered:
         votes = self.store.questions.votes(self.project.id, purposes=["ask"])

@@ -20,11 +20,8 @@ from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.store.database import Database, clock, now
 from preferl.store.schema import Annotator, Project, Role, SignIn
 
-KEPT: Final = 100
-"""Sign-ins of a person that are kept; older ones end, so that no link fills the database."""
-
-LONGEST_NAME: Final = 80
-
+KEPT: Final = 100  # newest sign-ins of a person; older ones end, so that no link fills the database
+LONGEST_NAME: Final = 80  # letters
 OWNER: Final = "owner"  # name of the admin who works on the machine of the store
 
 LOOKS_LIKE: Final = {
@@ -73,12 +70,9 @@ def refuse_owner(name: str) -> None:
     >>> refuse_owner("Owen")
     """
     if looks_like_owner(name):
-        raise ConfigError.mismatch(
-            "name",
-            expected=f'one that nobody takes for "{OWNER}", who runs this server',
-            got=repr(name[:100]),
-            fix="Choose another one. The owner's link is shown by `preferl annotate serve`.",
-        )
+        expected = f'one that nobody takes for "{OWNER}", who runs this server'
+        fix = "Choose another one. The owner's link is shown by `preferl annotate serve`."
+        raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]), fix=fix)
 
 
 def looks_like_owner(name: str) -> bool:
@@ -114,16 +108,11 @@ class Invitation(NamedTuple):
 
 @final
 class People:
-    """The annotators of a store.
-
-    Args:
-        database: keeps them.
-        key: gives the secret of the store, from which the owner's is derived.
-    """
+    """The annotators of a store."""
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
-        self._key = key
+        self._key = key  # gives the secret of the store, from which the owner's is derived
 
     def invite(
         self,
@@ -136,22 +125,16 @@ class People:
     ) -> Invitation:
         """Let a person in; a new link ends the one of an earlier invitation.
 
-        Args:
-            project_id: of the project.
-            name: of the person.
-            role: decides what they may do.
-            hours: for which the link opens; without end if None. It does not cut sessions short.
-            uses: how often it opens; without end if None.
+        The link opens for `hours`, which do not cut sessions short, and so many `uses`; each is
+        without end if None.
 
         Raises:
             ConfigError: a name without letters, of over 80 or like the owner's, an unknown role or
                 project, or numbers that are not above zero.
         """
         refuse_owner(name)
-        if hours is not None:
-            require_in("hours", hours, 1e-3, 24 * 3650)
-        if uses is not None:
-            require_in("uses", uses, 1, 1_000_000)
+        require_in("hours", 1.0 if hours is None else hours, 1e-3, 24 * 3650)
+        require_in("uses", 1 if uses is None else uses, 1, 1_000_000)
         return self._admit(project_id, name, role, secrets.token_urlsafe(24), hours, uses)
 
     def revoke(self, project_id: int, name: str) -> Annotator:
@@ -161,10 +144,9 @@ class People:
         """
         refuse_owner(name)
         with self._database.write() as session:
-            annotator = session.scalar(_named(project_id, tidy(name)))
+            annotator = session.scalar(_named(project_id, name := tidy(name)))
             if annotator is None:
-                got = repr(tidy(name)[:100])
-                raise ConfigError.mismatch("name", expected="somebody here", got=got)
+                raise ConfigError.mismatch("name", expected="somebody here", got=repr(name[:100]))
             _change_link(session, annotator, secrets.token_urlsafe(24))
         return annotator
 
@@ -217,8 +199,7 @@ class People:
         hours: float | None = None,
         uses: int | None = None,
     ) -> Invitation:
-        name = tidy(name)
-        if not is_name(name):
+        if not is_name(name := tidy(name)):
             expected = f"1 to {LONGEST_NAME} letters"
             raise ConfigError.mismatch("name", expected=expected, got=repr(name[:100]))
         require_one_of("role", role, Role)
@@ -229,11 +210,9 @@ class People:
             if annotator is None:
                 annotator = Annotator(project_id=project_id, name=name, created_at=at)
                 session.add(annotator)
-            annotator.role = role
-            annotator.disabled_at = None
-            _change_link(session, annotator, secret)
+            annotator.role, annotator.disabled_at, annotator.link_uses = role, None, uses
             annotator.link_expires_at = None if hours is None else at + 3600 * hours
-            annotator.link_uses = uses
+            _change_link(session, annotator, secret)
             session.flush()
         return Invitation(annotator, secret)
 
@@ -255,12 +234,8 @@ class SignIns:
     def begin(self, secret: str, *, instead_of: str | None = None) -> Signed | None:
         """Sign in by the secret of a link, which counts as one use of it.
 
-        Args:
-            secret: of the link.
-            instead_of: token of the session that this browser had before, which ends.
-
-        Returns:
-            None where the link opens nothing, or not any more.
+        The session with the token `instead_of` ends, which this browser had before. None where the
+        link opens nothing, or not any more.
         """
         token = secrets.token_urlsafe(24)
         with self._database.write() as session:
@@ -282,11 +257,9 @@ class SignIns:
 
     def person(self, token: str) -> Annotator | None:
         """Whose session this is; None where it has ended, or they may no longer answer."""
-        open_session = select(SignIn.annotator_id).where(
-            SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
-        )
-        person = select(Annotator).where(Annotator.id.in_(open_session))
-        return self._database.first(person.where(Annotator.disabled_at.is_(None)))
+        own = SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
+        people = select(Annotator).where(Annotator.disabled_at.is_(None))
+        return self._database.first(people.join(SignIn).where(*own))
 
     def end(self, token: str) -> None:
         """Sign out of one browser."""

@@ -1,11 +1,12 @@
 """What people see besides clips: progress, heartbeats, reward versions, and what else happened."""
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final, final
 
 from sqlalchemy import Select, select
 
-from preferl.errors import ConfigError
+from preferl.errors import require_in
 from preferl.store import statements
 from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
@@ -19,29 +20,17 @@ LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as 
 @final
 @dataclass(frozen=True)
 class Progress:
-    """How far a project is, for one person or for none in particular.
+    """How far a project is, for one person or for none in particular."""
 
-    Attributes:
-        answered: answers that count, of everybody, to what a reward learns from.
-        wanted: the budget, or all answers that the queries so far need.
-        open: queries that still need answers, with or without videos.
-        pairs_undrawn: pairs that cannot be shown yet, since a video of theirs is missing.
-        clips_failed: clips that could not be drawn.
-        people_active: people with a heartbeat within a minute.
-        mine: this person's answers that count.
-        mine_per_hour: at the pace of their last ten minutes; None with less than three answers.
-        revision: grows with every answer, skips aside.
-    """
-
-    answered: int
-    wanted: int
-    open: int
-    pairs_undrawn: int
-    clips_failed: int
-    people_active: int
-    mine: int
-    mine_per_hour: float | None
-    revision: int
+    answered: int  # answers that count, of everybody, to what a reward learns from
+    wanted: int  # the budget, or all answers that the queries so far need
+    open: int  # queries that still need answers, with or without videos
+    pairs_undrawn: int  # pairs that cannot be shown yet, since a video of theirs is missing
+    clips_failed: int  # clips that could not be drawn
+    people_active: int  # people with a heartbeat within a minute
+    revision: int  # grows with every answer, skips aside
+    mine: int = 0  # this person's answers that count
+    mine_per_hour: float | None = None  # by their last ten minutes; None below three answers
 
 
 @final
@@ -54,8 +43,7 @@ class Reports:
     def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
         """How far a project is, and this person in it."""
         with self._database.read() as session:
-            about: dict[str, Any] = {"project_id": project_id}
-            about["at"] = clock(session) - ACTIVE_SECONDS
+            about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
 
             def count(statement: Select[Any]) -> int:
                 return int(session.scalar(statement, about) or 0)
@@ -68,8 +56,6 @@ class Reports:
                 pairs_undrawn=count(statements.UNDRAWN),
                 clips_failed=count(statements.FAILED),
                 people_active=count(statements.ACTIVE_PEOPLE),
-                mine=0,
-                mine_per_hour=None,
                 revision=count(statements.REVISION),
             )
         return everybody if annotator_id is None else replace(everybody, **self.own(annotator_id))
@@ -117,16 +103,10 @@ class Reports:
     ) -> RewardVersion:
         """Announce a reward version, numbered from 1, that was just published.
 
-        Args:
-            project_id: of the project.
-            version: its number.
-            answers: how many it was fitted to.
-            accuracy: on held-out answers; None without any.
-            interval: 95 % interval of that.
-            detail: anything else, as JSON.
+        It was fitted to so many `answers`. Its `accuracy` on held-out answers, None without any,
+        has a 95 % `interval`; `detail` is anything else, as JSON.
         """
-        if version < 1:
-            raise ConfigError.mismatch("version", expected="at least 1", got=version)
+        require_in("version", version, 1, inf)
         row = RewardVersion(project_id=project_id, version=version, answers=answers, detail=detail)
         row.accuracy, (row.low, row.high) = accuracy, interval or (None, None)
         with self._database.write() as session:

@@ -20,43 +20,27 @@ SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 class ProjectSettings:
     """How a project asks; each setting can change later.
 
-    Attributes:
-        title: the project's name on its pages.
-        question: the one question that every pair is shown with.
-        instructions: plain text: what counts as better, and what breaks ties.
-        fps: frames per second at which clips play.
-        quorum: answers by different people that a query needs.
-        repeat_share: share of questions that ask a person again what they have answered; 0.05
-            measures self-consistency from a few hundred answers at little cost.
-        swap_share: share of those repeats with sides swapped.
-        known_share: share of questions with a known answer, where there are such.
-        qualification: known pairs that a new annotator has to answer first; 0 for none.
-        pass_share: share of them that has to be right.
-        strength: whether answers tell "clearly" from "slightly" better.
-        lease_seconds: how long a question stays with a person after their last heartbeat.
-        budget: answers after which nothing more is asked; None asks as long as there are queries.
-        frames: how clips become pictures, as `preferl.store.frames` reads it; None: not yet known.
-        paused: whether nothing is asked for now.
-
     Raises:
         ConfigError: a number out of its range, or an empty question.
     """
 
-    title: str = ""
-    question: str = "Which clip is better?"
-    instructions: str = ""
-    fps: int = 30
-    quorum: int = 1
+    title: str = ""  # the project's name on its pages; its slug by default
+    question: str = "Which clip is better?"  # the one that every pair is shown with
+    instructions: str = ""  # plain text: what counts as better, and what breaks ties
+    fps: int = 30  # frames per second at which clips play
+    quorum: int = 1  # answers by different people that a query needs
+    # Share of questions that ask a person again what they have answered; 0.05 measures
+    # self-consistency from a few hundred answers at little cost.
     repeat_share: float = 0.05
-    swap_share: float = 0.5
-    known_share: float = 0.05
-    qualification: int = 0
-    pass_share: float = 0.8
-    strength: bool = False
-    lease_seconds: float = 120.0
-    budget: int | None = None
-    frames: dict[str, Any] | None = None
-    paused: bool = False
+    swap_share: float = 0.5  # share of those repeats with sides swapped
+    known_share: float = 0.05  # share of questions with a known answer, where there are such
+    qualification: int = 0  # known pairs that a new annotator has to answer first
+    pass_share: float = 0.8  # share of them that has to be right
+    strength: bool = False  # whether answers tell "clearly" from "slightly" better
+    lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
+    budget: int | None = None  # answers after which nothing more is asked; None: no end
+    frames: dict[str, Any] | None = None  # how clips become pictures, for `preferl.store.frames`
+    paused: bool = False  # whether nothing is asked for now
 
     def __post_init__(self) -> None:
         shares = {f"{name}_share": (0.0, 1.0) for name in ("repeat", "swap", "known", "pass")}
@@ -86,32 +70,26 @@ class Projects:
         self._database = database
 
     def create(self, slug: str, settings: ProjectSettings | None = None, **more: Any) -> Project:
-        """Add a project.
+        """Add a project; it asks by `settings`, or by fields of `ProjectSettings` as keywords.
 
-        Args:
-            slug: its short name: small letters, digits and hyphens.
-            settings: how it asks; or its fields as keywords.
-            **more: fields of `ProjectSettings`.
+        Its short name, `slug`, has small letters, digits and hyphens.
 
         Raises:
             ConfigError: a short name that is taken or malformed, or settings out of range.
         """
         settings = ProjectSettings(**more) if settings is None else settings
         if not SLUG.fullmatch(slug) or len(slug) > 60:
-            raise ConfigError.mismatch(
-                "project", expected="small letters, digits and hyphens, as in door-1", got=slug
-            )
+            expected = "small letters, digits and hyphens, as in door-1"
+            raise ConfigError.mismatch("project", expected=expected, got=slug)
         columns = asdict(settings) | {"title": settings.title or slug}
         try:
             with self._database.write() as session:
                 project = Project(slug=slug, created_at=clock(session), **columns)
                 session.add(project)
         except IntegrityError as error:
+            fix, got = "Choose another one, or go on with that project.", f"{slug}, which exists"
             raise ConfigError.mismatch(
-                "project",
-                expected="a new name",
-                got=f"{slug}, which exists",
-                fix="Choose another one, or go on with the project that is there.",
+                "project", expected="a new name", got=got, fix=fix
             ) from error
         return project
 
@@ -143,10 +121,8 @@ class Projects:
         Raises `ConfigError` for settings out of range, or unknown ones.
         """
         known = {item.name for item in fields(ProjectSettings)}
-        if not set(changes) <= known:
-            raise ConfigError.mismatch(
-                "settings", expected=sorted(known), got=sorted(set(changes) - known)
-            )
+        if unknown := sorted(set(changes) - known):
+            raise ConfigError.mismatch("settings", expected=sorted(known), got=unknown)
         with self._database.write() as session:
             project = session.get_one(Project, project_id)
             for name, value in changes.items():

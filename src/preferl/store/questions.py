@@ -21,29 +21,18 @@ from preferl.store.votes import Votes
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 
-WINDOWS_PER_PAIR: Final = 20
-"""Windows drawn for each known pair, of the best and the worst twentieth of them."""
+WINDOWS_PER_PAIR: Final = 20  # drawn for each known pair: of the best and the worst twentieth
 
 
 class QueryDetails(TypedDict, total=False):
-    """What a program may give with the pairs that it asks about.
+    """What a program may give with the pairs that it asks about."""
 
-    Attributes:
-        purpose: why they are asked, to learn from by default; `"known"` and `"example"` need
-            `known`.
-        priority: queries of higher priority come first, then older ones; 0 by default.
-        scores: `[P]` numbers by which the sampler chose them, for the record.
-        model_version: the reward that chose them, by which stale ones can be cancelled.
-        known: `[P]` the right answers, as probabilities that the first is preferred.
-        details: `[P]` anything else to remember.
-    """
-
-    purpose: Purpose
-    priority: float
-    scores: FloatArray | None
-    model_version: int | None
-    known: FloatArray | None
-    details: Sequence[dict[str, Any]] | None
+    purpose: Purpose  # "ask" by default; "known" and "example" need `known`
+    priority: float  # queries of a higher one come first, then older ones; 0 by default
+    scores: FloatArray | None  # [P] by which the sampler chose them, for the record
+    model_version: int | None  # the reward that chose them, by which stale ones can be cancelled
+    known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
+    details: Sequence[dict[str, Any]] | None  # [P] anything else to remember
 
 
 @final
@@ -55,19 +44,11 @@ class Questions:
         self._clips = clips
 
     def ask(
-        self,
-        project_id: int,
-        segments: Segments,
-        pairs: IntArray,
-        **details: Unpack[QueryDetails],
+        self, project_id: int, segments: Segments, pairs: IntArray, **details: Unpack[QueryDetails]
     ) -> list[int]:
         """Store the clips of these pairs, then the queries that show them; returns their numbers.
 
-        Args:
-            project_id: of the project.
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
-            **details: as `QueryDetails` has them.
+        The `pairs` are `[P, 2]` rows of `segments`; `QueryDetails` has what may come with them.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments` or are one clip beside itself, or
@@ -115,17 +96,14 @@ class Questions:
             session.flush()
             return [query.id for query in queries]
 
-    def cancel(
-        self, project_id: int, *, before_version: int | None = None, ids: Sequence[int] = ()
-    ) -> int:
-        """Cancel queries without answers: those of older rewards, or of `ids`; returns how many."""
+    def cancel(self, project_id: int, *, before_version: int) -> int:
+        """Cancel queries of older rewards that have no answers; returns how many."""
         answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
-        older = Query.model_version < before_version if before_version is not None else None
         cancelled = (
             update(Query)
             .where(Query.project_id == project_id, Query.purpose == "ask")
             .where(Query.cancelled_at.is_(None), ~answered)
-            .where(Query.id.in_(ids) if older is None else older)
+            .where(Query.model_version < before_version)
             .values(cancelled_at=now())
             .returning(Query.id)
             .execution_options(synchronize_session=False)
@@ -225,30 +203,27 @@ def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
 
 def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
     purpose, known = details.get("purpose", "ask"), details.get("known")
-    if purpose not in ("ask", "known", "example"):
-        expected = "ask, known or example; repeats are planned by the queue"
-        raise FeedbackError.mismatch("purpose", expected=expected, got=repr(purpose))
-    if (known is None) != (purpose == "ask"):
-        raise FeedbackError.mismatch(
-            "known answers",
-            expected="for purposes known and example, and only then",
-            got=f"{'none' if known is None else 'some'} for {purpose}",
-        )
+
+    def require(what: str, good: object, expected: str, got: object, fix: str = "") -> None:
+        if not good:
+            raise FeedbackError.mismatch(what, expected=expected, got=got, fix=fix)
+
+    kinds = "ask, known or example; repeats are planned by the queue"
+    require("purpose", purpose in ("ask", "known", "example"), kinds, repr(purpose))
+    when, given = (
+        "for purposes known and example, and only then",
+        "none" if known is None else "some",
+    )
+    require("known answers", (known is None) == (purpose == "ask"), when, f"{given} for {purpose}")
     for name in ("known", "scores", "details"):
         column: Any = details.get(name)
-        if column is not None and len(column) != len(pairs):
-            expected = f"{len(pairs)}, one per pair"
-            raise FeedbackError.mismatch(name, expected=expected, got=len(column))
-    if known is not None and not np.isin(known, (0.0, 0.5, 1.0)).all():
-        raise FeedbackError.mismatch("known answers", expected="0, 0.5 or 1", got=known)
-    same = [first for first, second in pairs if first == second]
-    if same:
-        raise FeedbackError.mismatch(
-            "pairs",
-            expected="two clips each",
-            got=f"clip {same[0]} with itself",
-            fix="Windows with the same steps are one clip: pair those of `distinct_clips`.",
-        )
+        size = len(pairs) if column is None else len(column)
+        require(name, size == len(pairs), f"{len(pairs)}, one per pair", size)
+    right = known is None or np.isin(known, (0.0, 0.5, 1.0)).all()
+    require("known answers", right, "0, 0.5 or 1", known)
+    fix = "Windows with the same steps are one clip: pair those of `distinct_clips`."
+    same = next((first for first, second in pairs if first == second), None)
+    require("pairs", same is None, "two clips each", f"clip {same} with itself", fix)
 
 
 def known_pairs(
@@ -259,11 +234,7 @@ def known_pairs(
     They check whether people understand the question. The recorded reward has to mean what the
     question asks, so look at them before you trust them.
 
-    Args:
-        episodes: with the environment's rewards.
-        count: how many pairs.
-        length: `L` steps of each clip.
-        rng: for the draws.
+    Clips have `length` steps, and the episodes the environment's rewards.
 
     Returns:
         `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.
@@ -284,12 +255,10 @@ def known_pairs(
     order = np.argsort(returns, kind="stable")
     worse, better = rng.permutation(order[:count]), rng.permutation(order[len(order) - count :])
     if (returns[worse] >= returns[better]).any():
-        raise DataError.mismatch(
-            "recorded rewards",
-            expected="clips with clearly different returns, for pairs with a known answer",
-            got=f"returns from {returns.min():g} to {returns.max():g}",
-            fix="Ask without known pairs.",
-        )
+        expected = "clips with clearly different returns, for pairs with a known answer"
+        got = f"returns from {returns.min():g} to {returns.max():g}"
+        fix = "Ask without known pairs."
+        raise DataError.mismatch("recorded rewards", expected=expected, got=got, fix=fix)
     first = rng.random(count) < 0.5
     pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))
     return segments, pairs, first.astype(np.float64)

@@ -11,7 +11,6 @@ that a reloaded page shows the same.
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, final
@@ -27,15 +26,9 @@ from preferl.store.schema import Annotator, Answer, Lease, Project, Query
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MOST_AT_ONCE: Final = 8
-"""Questions that one person may hold: the one on screen and what is fetched ahead."""
-
-REPEAT_AFTER: Final = 10
-"""Answers after which a question may come back, so that people do not recall their answer."""
-
-MOMENT: Final = 1e-6
-"""Seconds between leases of one claim; the least that seconds since the epoch tell apart."""
-
+MOST_AT_ONCE: Final = 8  # questions of one person: the one on screen and what is fetched ahead
+REPEAT_AFTER: Final = 10  # answers until a question may come back, so that people do not recall it
+MOMENT: Final = 1e-6  # seconds between leases of a claim: the least that the epoch tells apart
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
@@ -51,15 +44,11 @@ class Question(NamedTuple):
     expires_at: float
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
-    """The questions that a person holds, or why there are none.
+class Claim(NamedTuple):
+    """The questions that a person holds, oldest first, or why there are none.
 
-    Attributes:
-        state: `"ready"` with questions; without any: `"waiting"` for more, `"done"`, `"paused"`
-            by an admin, or `"unqualified"` by the answers to known pairs.
-        questions: oldest first.
+    The state is `"ready"` with questions; without any it is `"waiting"` for more, `"done"`,
+    `"paused"` by an admin, or `"unqualified"` by the answers to known pairs.
     """
 
     state: State
@@ -117,7 +106,7 @@ class Queue:
         """Record an answer; when this returns it is on disk.
 
         Args:
-            annotator_id: of the person.
+            annotator_id: who answers.
             token: of the question, as claimed. It may have expired meanwhile: finished work is
                 never thrown away.
             key: chosen by the sender for this answer; sending it again changes nothing.
@@ -141,8 +130,8 @@ class Queue:
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
                 return RecordedAnswer(known.id, False)
-            about = {"token": token, "annotator_id": annotator_id}
-            lease = session.scalar(statements.BY_TOKEN, about)
+            whose = {"token": token, "annotator_id": annotator_id}
+            lease = session.scalar(statements.BY_TOKEN, whose)
             if lease is None:
                 raise FeedbackError.mismatch(
                     "question",
@@ -152,18 +141,10 @@ class Queue:
                 )
             query = session.get_one(Query, lease.query_id, with_for_update=True)
             session.delete(lease)
-            answer = _record(
-                session,
-                query,
-                lease,
-                key=key,
-                kind=kind,
-                preference=schema.preference_of(kind, lease.swapped),
-                strength=strength,
-                response_ms=response_ms,
-                answered_at=clock(session),
-                detail=detail,
-            )
+            given = {"kind": kind, "strength": strength, "response_ms": response_ms}
+            preference, at = schema.preference_of(kind, lease.swapped), clock(session)
+            about = {"key": key, "preference": preference, "answered_at": at, "detail": detail}
+            answer = _record(session, query, lease, **given, **about)
         return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
@@ -407,8 +388,7 @@ def _may_not_answer(got: str) -> FeedbackError:
 
 
 def _question(lease: Lease, query: Query) -> Question:
-    first, second = query.first_clip, query.second_clip
-    left, right = (second, first) if lease.swapped else (first, second)
+    left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
     times = lease.granted_at, lease.expires_at
     return Question(lease.token, query.id, left, right, lease.swapped, *times)
 

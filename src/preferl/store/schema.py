@@ -31,8 +31,6 @@ Role = Literal["annotator", "admin", "spectator"]
 """Annotators answer, admins also see and change everything, spectators only look."""
 
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-PURPOSES: Final[tuple[str, ...]] = get_args(Purpose)
-ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 """Kinds that settle a query for the person who gave them."""
@@ -155,7 +153,7 @@ class Annotator(Base):
     link_expires_at: Mapped[float | None]
     link_uses: Mapped[int | None]
 
-    __table_args__ = (UniqueConstraint("project_id", "name"), _one_of("role", ROLES))
+    __table_args__ = (UniqueConstraint("project_id", "name"), _one_of("role", get_args(Role)))
 
 
 class SignIn(Base):
@@ -193,7 +191,7 @@ class Query(Base):
     __table_args__ = (
         ForeignKeyConstraint(["project_id", "first_clip"], ["clip.project_id", "clip.id"]),
         ForeignKeyConstraint(["project_id", "second_clip"], ["clip.project_id", "clip.id"]),
-        _one_of("purpose", PURPOSES),
+        _one_of("purpose", get_args(Purpose)),
         _probability("known"),
         _queue_index("ix_query_open", sqlite="needed > 0", postgresql="needed > 0"),
         _queue_index("ix_query_undrawn", sqlite="ready IS 0", postgresql="ready IS false"),

@@ -27,24 +27,17 @@ _DOOR = {"lookat": [0.02, -0.07, 0.25], "distance": 1.4, "azimuth": 68.0, "eleva
 CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
 """Ids to views of hand and object where the environment's own hides one behind the other."""
 
-
 PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
 """Arrays of a model through which environments place things without a joint."""
 
-APT = "apt-get install -y libegl1 libgl1-mesa-dri"
-
 
 def view(env: Environment, camera: Camera | None) -> Any:
-    """A camera as MuJoCo's renderer takes it.
+    """A camera of a MuJoCo environment after its reset, as MuJoCo's renderer takes it.
 
-    Args:
-        env: a MuJoCo environment, after a reset.
-        camera: the name of one in the model; or what differs from the environment's own view,
-            `{}` for that view; or None: ours where `CAMERAS` has one, otherwise one that follows
-            the body where the environment has it, so that walkers do not leave the picture.
-
-    Raises:
-        ConfigError: a camera that the model does not have, or an unknown setting.
+    It is named as in the model, or given by what differs from the environment's own view, `{}` for
+    that view. None is ours where `CAMERAS` has one, otherwise one that follows the body where the
+    environment has it, so that walkers do not leave the picture. Raises `ConfigError` for a camera
+    that the model does not have, and for an unknown setting.
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
@@ -74,16 +67,10 @@ def view(env: Environment, camera: Camera | None) -> Any:
 
 @final
 class MujocoStage:
-    """Draws MuJoCo states without shadows, mirrors and smoothed edges.
+    """Draws MuJoCo states in squares of `size` pixels without shadows, mirrors and smoothed edges.
 
-    Args:
-        env: is reset.
-        size: pixels of each side.
-        camera: as `view` takes it.
-        resources: closes the graphics context.
-
-    Raises:
-        ConfigError: no such camera, or a machine that cannot draw.
+    The environment is reset; `resources` closes the graphics context. Raises `ConfigError` for a
+    camera that `view` refuses, and on a machine that cannot draw.
     """
 
     def __init__(
@@ -93,6 +80,8 @@ class MujocoStage:
         stage: Any = env.unwrapped
         self._placed = placed(env)
         self._model, self._data = stage.model, stage.data
+        sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
+        self._ends: list[int] = np.cumsum(sizes).tolist()
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
         draw_plainly(env)
@@ -105,15 +94,13 @@ class MujocoStage:
 
     def widths(self) -> tuple[int, ...]:
         """`qpos, qvel, placed`, and the same after the time."""
-        width = self._model.nq + self._model.nv + sum(len(rows) for _, rows in self._placed)
-        return width, 1 + width
+        return self._ends[-1], 1 + self._ends[-1]
 
     def draw(self, state: Array, action: Array) -> Array:
         """One picture; the action is not seen."""
         del action
-        numbers = state[-self.widths()[0] :]
-        ends = np.cumsum([self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)])
-        self._data.qpos[:], self._data.qvel[:], *parts = np.split(numbers, ends[:-1])
+        parts = np.split(state[-self._ends[-1] :], self._ends[:-1])
+        self._data.qpos[:], self._data.qvel[:], *parts = parts
         for (name, rows), part in zip(self._placed, parts, strict=True):
             getattr(self._model, name).reshape(-1)[rows] = part
         self._forward(self._model, self._data)
@@ -197,22 +184,17 @@ def placed(env: Environment) -> list[tuple[str, IntArray]]:
 
 def no_graphics(error: Exception) -> ConfigError:
     """The error where MuJoCo cannot draw."""
-    return ConfigError.mismatch(
-        "drawing with MuJoCo",
-        expected="a library that draws without a display",
-        got=f"{type(error).__name__}: {error}",
-        fix=f"Run: {APT}. Set MUJOCO_GL=egl if this program imported mujoco before.",
-    )
+    apt = "apt-get install -y libegl1 libgl1-mesa-dri"
+    fix = f"Run: {apt}. Set MUJOCO_GL=egl if this program imported mujoco before."
+    expected, got = "a library that draws without a display", f"{type(error).__name__}: {error}"
+    return ConfigError.mismatch("drawing with MuJoCo", expected=expected, got=got, fix=fix)
 
 
 def _state(stage: Any) -> Any:
     """The state that classic control has once an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
-        raise ConfigError.mismatch(
-            "environment",
-            expected="one of MuJoCo, or one with `state` as classic control has it after reset",
-            got=type(stage).__name__,
-            fix="Record pixels, or draw with a function of your own.",
-        )
+        expected = "one of MuJoCo, or one with `state` as classic control has it after reset"
+        fix, got = "Record pixels, or draw with a function of your own.", type(stage).__name__
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix)
     return state

@@ -35,7 +35,6 @@ KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANC
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
 """That the person holds a query, or did until it expired."""
 
-
 _COUNTS: Final = (Answer.kind.in_(COUNTED), LATEST)
 _DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
 

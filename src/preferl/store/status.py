@@ -29,94 +29,55 @@ Record = TypeVar("Record", "Status", "FitMetrics")
 class Status:
     """How a program is, and how far; None where it has nothing to report.
 
-    Attributes:
-        state: a word, such as `"starting"`, `"waiting"`, `"fitting"`, `"healthy"`, `"paused"`,
-            `"failed"`, `"stuck"` or `"stopped"`; other programs have words of their own.
-        problem: why its work cannot go on now.
-        idle: seconds since its work last went on.
-        version: newest version of the reward service; 0 before the first.
-        behind: answers that are not in that version.
-        looked_at: revision of the answers at which the service last decided whether to fit.
-        first_at: answers that the first version takes.
-        next_at: revision at which the service fits the next version.
-        answers: in the newest version.
-        accuracy: of the newest version on held-out answers.
-        judged: held-out answers behind that accuracy.
-        seconds: that the newest version took to fit.
-        steps: that the agent has recorded, exploration included.
-        reward_version: that the agent uses; 0 for none.
-        asked: queries by the agent.
-        answered: answers that the agent's script gave.
-        dropped_episodes: that left the experience buffer before a query could be drawn from them.
-        dropped_segments: whole clips in those.
-        waiting_steps: in the experience buffer.
-        link: the owner's link to the annotation page; never in the store.
+    `state` is a word, such as `"starting"`, `"waiting"`, `"fitting"`, `"healthy"`, `"paused"`,
+    `"failed"`, `"stuck"` or `"stopped"`; other programs have words of their own. The reward service
+    reports `version` to `seconds`, the agent `steps` to `waiting_steps`.
     """
 
     state: str = "starting"
-    problem: str | None = None
-    idle: float | None = None
-    version: int | None = None
-    behind: int | None = None
-    looked_at: int | None = None
-    first_at: int | None = None
-    next_at: int | None = None
-    answers: int | None = None
-    accuracy: float | None = None
-    judged: int | None = None
-    seconds: float | None = None
-    steps: int | None = None
-    reward_version: int | None = None
-    asked: int | None = None
-    answered: int | None = None
-    dropped_episodes: int | None = None
-    dropped_segments: int | None = None
-    waiting_steps: int | None = None
-    link: str | None = None
+    problem: str | None = None  # why its work cannot go on now
+    idle: float | None = None  # seconds since its work last went on
+    version: int | None = None  # newest one; 0 before the first
+    behind: int | None = None  # answers that are not in that version
+    looked_at: int | None = None  # revision of the answers at which it last decided whether to fit
+    first_at: int | None = None  # answers that the first version takes
+    next_at: int | None = None  # revision at which it fits the next version
+    answers: int | None = None  # in the newest version
+    accuracy: float | None = None  # of the newest version on held-out answers
+    judged: int | None = None  # held-out answers behind that accuracy
+    seconds: float | None = None  # that the newest version took to fit
+    steps: int | None = None  # that it has recorded, exploration included
+    reward_version: int | None = None  # that it uses; 0 for none
+    asked: int | None = None  # queries
+    answered: int | None = None  # answers that its script gave
+    dropped_episodes: int | None = None  # that left the experience buffer before any query
+    dropped_segments: int | None = None  # whole clips in those
+    waiting_steps: int | None = None  # in the experience buffer
+    link: str | None = None  # the owner's, to the annotation page; never in the store
 
 
 @final
 @dataclass(frozen=True)
 class FitMetrics:
-    """The outcome of a fit of the reward service, published beside the version.
+    """The outcome of a fit of the reward service, published beside the version."""
 
-    Attributes:
-        answers: that there were.
-        trained_on: how many of them the model was fitted to; None in early versions.
-        left_out: answers neither trained on nor held out.
-        train_accuracy: share of the training answers that the model gives as well.
-        train_loss: cross-entropy of the training answers, in nats.
-        epochs: passes over them.
-        seconds: of the fit.
-        noise: share of answers that the likelihood takes to be random.
-        scale: by which the likelihood multiplies differences of returns.
-        held_out: answers in the validation set.
-        judged: of these, how many are no ties.
-        accuracy: share of the judged ones that the model gives as well; None without any.
-        low: lower end of its 95 % interval.
-        high: upper end.
-        loss: cross-entropy of the held-out answers, in nats.
-        revision: of the answers when the fit began.
-        data: digest of the answers.
-    """
-
-    answers: int = 0
-    trained_on: int | None = None
-    left_out: int = 0
-    train_accuracy: float | None = None
-    train_loss: float | None = None
-    epochs: int = 0
-    seconds: float = 0.0
-    noise: float | None = None
-    scale: float | None = None
-    held_out: int = 0
-    judged: int = 0
-    accuracy: float | None = None
-    low: float | None = None
-    high: float | None = None
-    loss: float | None = None
-    revision: int = 0
-    data: str | None = None
+    answers: int = 0  # that there were
+    trained_on: int | None = None  # how many of them; None in early versions
+    left_out: int = 0  # neither trained on nor held out
+    train_accuracy: float | None = None  # share of the training answers that the model gives, too
+    train_loss: float | None = None  # cross-entropy of the training answers, in nats
+    epochs: int = 0  # passes over them
+    seconds: float = 0.0  # of the fit
+    noise: float | None = None  # share of answers that the likelihood takes to be random
+    scale: float | None = None  # by which the likelihood multiplies differences of returns
+    held_out: int = 0  # answers in the validation set
+    judged: int = 0  # of these, how many are no ties
+    accuracy: float | None = None  # share of those that the model gives, too; None without any
+    low: float | None = None  # lower end of its 95 % interval
+    high: float | None = None  # upper end
+    loss: float | None = None  # cross-entropy of the held-out answers, in nats
+    revision: int = 0  # of the answers when the fit began
+    data: str | None = None  # digest of the answers
 
 
 @final
@@ -124,20 +85,15 @@ class FitMetrics:
 class ServiceState:
     """The last heartbeat of a program.
 
-    Attributes:
-        name: of the program.
-        status: as it reported then.
-        age: seconds since then.
-        alive: false where three heartbeats are overdue, and where the last one is from the future:
-            the clock was set back since, and a running program soon sends another.
-        every: seconds between two heartbeats.
+    A program is not `alive` where three heartbeats are overdue, and where the last one is from the
+    future: the clock was set back since, and a running program soon sends another.
     """
 
     name: str
     status: Status
-    age: float
+    age: float  # seconds since then
     alive: bool
-    every: float = 5.0
+    every: float  # seconds between two heartbeats
 
     @property
     def works(self) -> bool:

@@ -16,13 +16,13 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import URL, text
 
 from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
 from preferl.store.clips import ClipStore
-from preferl.store.database import Database, keep_private, require_whole, sqlite_url
+from preferl.store.database import Database, keep_private, require_whole
 from preferl.store.people import People, SignIns
 from preferl.store.progress import Events, Progress, Reports
 from preferl.store.projects import Projects
@@ -44,31 +44,19 @@ class Store:
     """Labels, the clips they are about, and the people who give them.
 
     Open one with `Store.open`; any number of programs may have the same store open.
-
-    Attributes:
-        database: transactions.
-        files: the folder of clips, videos and the secret.
-        projects: what is asked, and by which rules.
-        people: who answers.
-        sign_ins: in which browsers they are.
-        clips: what is shown.
-        questions: queries and their answers.
-        queue: leases of queries to people.
-        reports: progress, heartbeats, reward versions, the last episode.
-        events: what else happened.
     """
 
     def __init__(self, database: Database, files: Path) -> None:
         self.database = database
-        self.files = files
-        self.projects = Projects(database)
-        self.people = People(database, self.key)
-        self.sign_ins = SignIns(database)
-        self.clips = ClipStore(database, files)
-        self.questions = Questions(database, self.clips)
-        self.queue = Queue(database)
-        self.reports = Reports(database)
-        self.events = Events(database)
+        self.files = files  # the folder of clips, videos and the secret
+        self.projects = Projects(database)  # what is asked, and by which rules
+        self.people = People(database, self.key)  # who answers
+        self.sign_ins = SignIns(database)  # in which browsers they are
+        self.clips = ClipStore(database, files)  # what is shown
+        self.questions = Questions(database, self.clips)  # queries and their answers
+        self.queue = Queue(database)  # leases of queries to people
+        self.reports = Reports(database)  # progress, heartbeats, reward versions, last episode
+        self.events = Events(database)  # what else happened
 
     @classmethod
     def open(cls, location: str | Path, files: str | Path | None = None) -> Self:
@@ -90,16 +78,17 @@ class Store:
         ...         store.people.invite(project.id, "Ann").annotator.name
         'Ann'
         """
-        is_url = "://" in str(location)
-        database = Database(str(location) if is_url else sqlite_url(Path(location) / LABELS))
+        file_url = URL.create("sqlite", database=str(Path(location) / LABELS))
+        database = Database(str(location) if "://" in str(location) else file_url)
         if files is None and not database.is_sqlite:
             expected = "a folder for clips and videos beside a PostgreSQL database"
             raise ConfigError.mismatch("files", expected=expected, got="none")
         file = Path(str(database.url.database))
         folder = Path(files or file.parent)
-        _make(folder)
+        for needed in (folder, file.parent) if database.is_sqlite else (folder,):
+            with reading(needed, expected="a folder that can be made", error=StorageError):
+                needed.mkdir(parents=True, exist_ok=True)
         if database.is_sqlite:
-            _make(file.parent)
             require_whole(file, folder / CLIPS)
             keep_private(file)
         try:
@@ -134,18 +123,12 @@ class Store:
         if secret is None:
             return stored_key(self.files / KEY)
         if len(secret) < SHORTEST:
+            expected = f"at least {SHORTEST} letters"
+            fix = "Make one with: python -c 'import secrets; print(secrets.token_hex(32))'"
             raise ConfigError.mismatch(
-                "PREFERL_SECRET",
-                expected=f"at least {SHORTEST} letters",
-                got=len(secret),
-                fix="Make one with: python -c 'import secrets; print(secrets.token_hex(32))'",
+                "PREFERL_SECRET", expected=expected, got=len(secret), fix=fix
             )
         return secret.encode()
-
-
-def _make(folder: Path) -> None:
-    with reading(folder, expected="a folder that can be made", error=StorageError):
-        folder.mkdir(parents=True, exist_ok=True)
 
 
 def stored_key(file: Path) -> bytes:
@@ -177,14 +160,15 @@ def upgrade(database: Database) -> None:
 
     Raises `StorageError` where a newer version has written the database.
     """
-    config = _config()
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
     scripts = ScriptDirectory.from_config(config)
     newest = scripts.get_current_head()
     with database.read() as session:
         found = MigrationContext.configure(session.connection()).get_current_revision()
     if found == newest:
         return
-    if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
+    if found not in {None, *(script.revision for script in scripts.walk_revisions())}:
         raise StorageError.mismatch(
             "schema of the store",
             expected=f"at most {newest}, which this version of preferl knows",
@@ -203,9 +187,3 @@ def upgrade(database: Database) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": PG_LOCK})
         config.attributes["connection"] = connection
         command.upgrade(config, "head")  # from what is there now: another may have been first
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    return config
