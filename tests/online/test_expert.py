@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.expert import TrainedPolicy, evaluated, expert, medium
+from preferl.online.dataset import TrainedPolicy, evaluated, expert, medium
 
 
 def way(*means: float) -> list[TrainedPolicy]:

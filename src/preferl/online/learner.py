@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -223,18 +224,16 @@ class SB3Learner:
         if steps <= 0:
             return
         self._callback.stopped = False
-        in_place = False
-        try:
+        with ExitStack() as unless_whole:
+            unless_whole.callback(require_reset, self.algorithm)
             self.algorithm.learn(
                 steps,
                 callback=self._callback,
                 reset_num_timesteps=False,
                 progress_bar=self.progress_bar,
             )
-            in_place = not self._callback.stopped
-        finally:
-            if not in_place:
-                require_reset(self.algorithm)
+            if not self._callback.stopped:
+                unless_whole.pop_all()
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
@@ -274,11 +273,7 @@ class _WholeRunSchedule:
 
     def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
         """Save the schedule inside, so that a saved algorithm does not hold on to the run."""
-        return _itself, (self.schedule,)
-
-
-def _itself(schedule: Schedule) -> Schedule:
-    return schedule
+        return copy, (self.schedule,)
 
 
 def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float]) -> None:

@@ -218,7 +218,7 @@ class PreferenceLoop:
         )
 
     def _save(self, seconds: float) -> None:
-        """Write all that later iterations depend on; answers leave the journal."""
+        """Write what later iterations depend on; answers leave the journal."""
         if self.journal is None:
             return
         scaler = None if self.reward is None else self.reward.scaler
@@ -266,7 +266,7 @@ class PreferenceLoop:
         episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
         self._remember(episodes)
         fit = self._ask_and_fit(planned, first=number == 0) if planned.queries else None
-        whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else np.zeros(0, bool)
+        whole = episodes.lengths >= self.longest
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
@@ -303,11 +303,10 @@ class PreferenceLoop:
         if comparisons is None:  # every query was declined, or is answered later
             return None
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
-        answers = config.reference == "answers"
+        by_answers = config.reference == "answers"
+        reference = comparisons.segments.episodes() if by_answers else self.experience
         self.reward = self._reward(report.likelihood).scaled(
-            comparisons.segments.episodes() if answers else self.experience,
-            target=config.reward_deviation,
-            centre=config.centre,
+            reference, target=config.reward_deviation, centre=config.centre
         )
         switch = getattr(self.learner, "set_reward", None) or self.learner.pay  # its former name
         switch(self.reward)
@@ -315,10 +314,9 @@ class PreferenceLoop:
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
         """The trainer's model as it is now, as a reward."""
-        combine = lower_bound(self.config.pessimism) if self.config.pessimism else mean
-        return RewardFunction(
-            self.trainer.model, combine=combine, scaler=scaler, likelihood=likelihood
-        )
+        model, pessimism = self.trainer.model, self.config.pessimism
+        combine = lower_bound(pessimism) if pessimism else mean
+        return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:
         if not len(episodes):

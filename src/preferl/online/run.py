@@ -155,12 +155,10 @@ def _filmable(
 def _learn(
     loop: PreferenceLoop, folder: RunFolder, on_iteration: OnIteration | None
 ) -> OnlineReport:
-    sink = Sinks(
-        JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
-    )
-    loop.sink, loop.on_iteration = sink, on_iteration
-    loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-    with closing(sink):
+    board = TensorBoardSink(folder.path("tensorboard"))
+    with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
+        loop.sink, loop.on_iteration = sink, on_iteration
+        loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
         loop.keep_in(folder.path(CHECKPOINTS))
         return loop.through()
 
@@ -177,10 +175,10 @@ def _evaluate(
     on_stage: OnStage,
 ) -> Evaluation:
     seed, taught = config.seed, report.learner.algorithm
-    policies: dict[str, Policy] = {"random": RandomPolicy(taught.action_space, seed)}
-    policies["taught"] = taught
+    random = RandomPolicy(taught.action_space, seed)
+    policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
-    clips = _clips(config, judge, {"before": policies["random"], "after": taught})
+    clips = _clips(config, judge, before=random, after=taught)
     if judge.oracle:
         on_stage(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
@@ -190,19 +188,15 @@ def _evaluate(
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
-    fresh = join(
-        [
-            record(policies[name], config.env, 2_000, seed=seed + 20_000 + i)
-            for i, name in enumerate(("random", "taught"))
-        ]
+    acted = (
+        record(p, config.env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught))
     )
+    fresh = join(list(acted))
     if report.reward is None:
         return Evaluation(reports, None, {}, fresh, clips)
+    held_out = _held_out(config, fresh, judge.questions)
     evaluate = partial(
-        evaluate_reward,
-        comparisons=_held_out(config, fresh, judge.questions),
-        episodes=fresh,
-        true_reward=true_reward,
+        evaluate_reward, comparisons=held_out, episodes=fresh, true_reward=true_reward
     )
     controls = {name: evaluate(r) for name, r in control_rewards(report.reward, seed).items()}
     return Evaluation(reports, evaluate(report.reward), controls, fresh, clips)
@@ -223,9 +217,7 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
 
 
-def _clips(
-    config: OnlineConfig, judge: EvaluationConfig, policies: dict[str, Policy]
-) -> dict[str, bytes]:
+def _clips(config: OnlineConfig, judge: EvaluationConfig, **policies: Policy) -> dict[str, bytes]:
     if not judge.clip_steps:
         return {}
     from preferl.video import encode

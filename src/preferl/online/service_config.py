@@ -74,11 +74,10 @@ class ServiceConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        optional = [
-            n for n in ("context", "cancel_after", "threads") if getattr(self, n) is not None
-        ]
-        for name in ("initial_epochs", "min_answers", "min_new_answers", "keep", *optional):
-            require_in(name, getattr(self, name), 1, float("inf"))
+        counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
+        for name in (*counts, "context", "cancel_after", "threads"):
+            if (value := getattr(self, name)) is not None:
+                require_in(name, value, 1, float("inf"))
         for name in ("max_wait", "pessimism"):
             require_in(name, getattr(self, name), 0, float("inf"))
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):

@@ -3,14 +3,20 @@
 import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.supervisor import Program, Say, SuperviseConfig, Supervisor, say_on_terminal
+from preferl.online.supervisor import (
+    OnMessage,
+    Program,
+    SuperviseConfig,
+    Supervisor,
+    write_to_terminal,
+)
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -41,7 +47,7 @@ def launch(
     stale_answers: int = 50,
     stale_seconds: float = 600.0,
     config: SuperviseConfig | None = None,
-    say: Say = say_on_terminal,
+    on_message: OnMessage = write_to_terminal,
 ) -> Iterator[Supervisor]:
     """Run the annotation page and the reward service while a block trains an agent.
 
@@ -64,7 +70,7 @@ def launch(
             or while a fit takes far longer than the last one.
         stale_seconds: report a reward that is behind by any answer for so long.
         config: how they are looked after; the defaults if None.
-        say: called with one line at a time; writes to the terminal by default.
+        on_message: called with one line at a time; writes to the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
@@ -73,9 +79,8 @@ def launch(
         StorageError: a program does not come up, with its last line; or another launch uses the
             same folder.
     """
-    say(f"Starting {'the page and ' if page else ''}the reward service ...")
-    opened = Store.open(store, files)
-    try:
+    on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
+    with closing(Store.open(store, files)) as opened:
         number = opened.projects.get(project).id
         service = _RewardService(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
@@ -86,18 +91,19 @@ def launch(
         programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
-            programs.append(page_program(shared, more, say))
+            programs.append(page_program(shared, more, on_message))
         complaints = (service.failing, service.stale)
         logs = Path(rewards) / LOGS
-        with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
+        with Supervisor(
+            programs, logs, config, complaints=complaints, on_message=on_message
+        ) as supervisor:
             yield supervisor
-    finally:
-        opened.close()
 
 
-def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
+def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
     """The annotation page of a store and project, with options of `preferl annotate serve`."""
-    command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
+    command = preferl_program("annotate", "serve", *shared, *options)
+    probe = PageProbe(on_message)
     return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
 
 
@@ -109,7 +115,7 @@ class PageProbe:
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
     """
 
-    say: Say
+    on_message: OnMessage
     every: float = 5.0  # seconds between two probes
     patience: float = 30.0  # seconds without an answer after which the page counts as lost
     timeout: float = 2.0  # seconds to wait for one answer
@@ -124,8 +130,8 @@ class PageProbe:
             return False
         if link != self._link:
             self._link = link
-            self.say(f"Answer here: {link}")
-            self.say(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
+            self.on_message(f"Answer here: {link}")
+            self.on_message(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
         self._answered = time.monotonic()
         return True
 
@@ -144,14 +150,11 @@ class PageProbe:
         """Whether anything comes back, be it an error."""
         host = address.hostname or ""
         there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
-        try:
+        with closing(there), suppress(OSError, http.client.HTTPException):
             there.request("GET", "/healthz")
             there.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            there.close()
-        return True
+            return True
+        return False
 
 
 @final

@@ -1,6 +1,7 @@
 """Run programs beside this one: start them, restart each that dies or hangs, end them at last."""
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from preferl.store.status import STATUS_FILE, Status, read_status
 
 LOGGER = logging.getLogger(__name__)
 
-Say = Callable[[str], None]
+OnMessage = Callable[[str], None]
 """Called with one line for people."""
 
 Complaint = Callable[[], str | None]
@@ -56,9 +57,12 @@ class SuperviseConfig:
     def __post_init__(self) -> None:
         for name in ("start_seconds", "stop_seconds", "look_seconds", "first_pause"):
             require_in(name, getattr(self, name), 0.001, 86_400)
-        require_in("longest_pause", self.longest_pause, self.first_pause, float("inf"))
-        require_in("restarts", self.restarts, 0, float("inf"))
-        require_in("steady_seconds", self.steady_seconds, 0, float("inf"))
+        for name, low in (
+            ("longest_pause", self.first_pause),
+            ("restarts", 0),
+            ("steady_seconds", 0),
+        ):
+            require_in(name, getattr(self, name), low, float("inf"))
 
 
 @final
@@ -89,8 +93,7 @@ class RunningProgram:
         self._process: subprocess.Popen[bytes] | None = None
         self._began, self._log_begins, self._was_up = 0.0, 0, False
         self.failures = 0  # in a row
-        self.restart_at: float | None = None  # by `time.monotonic`
-        self.given_up = False
+        self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
         self.problem: str | None = None  # of now, in words
 
     @property
@@ -182,13 +185,13 @@ class RunningProgram:
                 got=f"{self.name} of process {launcher.split()[1]}, which works",
                 fix="End that one, or use another folder.",
             )
-        number = int(process.split()[1])
+        number, until = int(process.split()[1]), time.monotonic() + seconds
         os.kill(number, signal.SIGTERM)
-        until = time.monotonic() + seconds
-        while is_running(process) and time.monotonic() < until:
+        while is_running(process):
+            if time.monotonic() >= until:
+                _kill(number)
+                break
             time.sleep(0.05)
-        if is_running(process):
-            _kill(number)
         return True
 
 
@@ -217,7 +220,7 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)  # what it has started, too
 
 
-def say_on_terminal(line: str) -> None:
+def write_to_terminal(line: str) -> None:
     """Write one line where people see it, whatever becomes of logs."""
     sys.stderr.write(f"preferl: {line}\n")
     sys.stderr.flush()
@@ -235,7 +238,7 @@ class Supervisor:
         folder: of logs and marks.
         config: how; the defaults if None.
         complaints: what else to look at.
-        say: called with one line at a time.
+        on_message: called with one line at a time.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -251,12 +254,12 @@ class Supervisor:
         config: SuperviseConfig | None = None,
         *,
         complaints: Sequence[Complaint] = (),
-        say: Say = say_on_terminal,
+        on_message: OnMessage = write_to_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
         self._programs = [RunningProgram(program, folder) for program in programs]
         self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
-        self._say = say
+        self._on_message = on_message
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
@@ -316,8 +319,6 @@ class Supervisor:
 
     def _look_after(self, running: RunningProgram) -> None:
         """Start what has to be started again; report what was found."""
-        if running.given_up:
-            return
         if running.restart_at is not None:
             if time.monotonic() >= running.restart_at:
                 running.start()
@@ -346,7 +347,7 @@ class Supervisor:
         running.end(config.stop_seconds)
         running.failures += 1
         if running.failures > config.restarts:
-            running.given_up = True
+            running.restart_at = math.inf
             running.problem = f"{what}. It is given up after {config.restarts} restarts in a row"
         else:
             pause = min(config.first_pause * 2.0 ** (running.failures - 1), config.longest_pause)
@@ -362,4 +363,4 @@ class Supervisor:
 
     def _report(self, line: str) -> None:
         LOGGER.info("%s", line)
-        self._say(line)
+        self._on_message(line)
