@@ -14,7 +14,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
-from preferl.errors import CheckpointError, ConfigError, DataError
+from preferl.errors import CheckpointError, ConfigError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
@@ -22,7 +22,7 @@ from preferl.online.feedback_controls import stack_states
 from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.recording import Recording
 from preferl.online.saving import load_policy, read_vecnormalize, spaces_alone
-from preferl.reading import parse_json
+from preferl.reading import parse_json, reading
 from preferl.simulators import Environment, is_mujoco
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
@@ -106,10 +106,9 @@ def act(
             again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
         recording.begin(which=again)
         acting, ended = (acting & ~step.dones) | again, ended + len(over)
-        if on_progress and episodes is None:
-            on_progress(min(recording.steps, steps), steps)
-        elif on_progress:
-            on_progress(ended, wanted)
+        if on_progress:
+            by_steps = (min(recording.steps, steps), steps)
+            on_progress(*(by_steps if episodes is None else (ended, wanted)))
     return join([part for part in (recording.take(unfinished="cut"),) if part is not None])
 
 
@@ -169,19 +168,14 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
                 fix="Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=).",
             )
         return actor
-    try:
+    expected = f"those of the observations of {path}"
+    fix = "Name another file with --vecnormalize (vecnormalize=)."
+    with reading(f"statistics {file}", expected=expected, fix=fix):
         normalisation = read_vecnormalize(file)
         if normalisation is None:
             return actor
         env = spaces_alone(actor.observation_space, actor.action_space)
         return NormalisedPolicy(actor, normalisation.around(env))
-    except (DataError, ValueError, LookupError) as error:
-        raise CheckpointError.mismatch(
-            f"statistics {file}",
-            expected=f"those of the observations of {path}",
-            got=error,
-            fix="Name another file with --vecnormalize (vecnormalize=).",
-        ) from error
 
 
 def _algorithm(path: Path) -> Any:

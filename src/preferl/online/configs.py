@@ -260,13 +260,12 @@ class DatasetConfig:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        amounts = self.amounts
         require_one_of("unit", self.unit, Unit)
         _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
         if self.training_environments is not None:
             _require(self, ("training_environments",), 1)
-        for tier in amounts:
-            require_in(f"mix, {tier}", amounts[tier], 1, inf)
+        for tier, amount in self.amounts.items():
+            require_in(f"mix, {tier}", amount, 1, inf)
         if self.policy is not None:
             self.require_no_training()
 
@@ -277,13 +276,9 @@ class DatasetConfig:
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")
             if name not in get_args(Tier) or name in found or not amount.isdecimal():
-                tiers = ", ".join(get_args(Tier))
-                raise ConfigError.mismatch(
-                    "mix",
-                    expected=f"TIER:AMOUNT between commas, each of {tiers} once",
-                    got=repr(part),
-                    fix="For example random:200,medium:200,expert:200.",
-                )
+                expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
+                fix = "For example random:200,medium:200,expert:200."
+                raise ConfigError.mismatch("mix", expected=expected, got=repr(part), fix=fix)
             found[cast("Tier", name)] = int(amount)
         return found
 

@@ -8,9 +8,9 @@ Learning", mix their locomotion data in this manner.
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -76,9 +76,9 @@ def record_dataset(
 
     The folder has the data set in `episodes` (see `load_episodes`), tier after tier as they are
     mixed, and in `result.json` where each tier begins, its returns, and the mean returns of random
-    actions and of the expert, for scores. Checkpoints, the episodes of training and all versions
-    stay beside it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the
-    last checkpoint or tier. No folder is touched before settings and environment are checked.
+    actions and of the expert, for scores. Checkpoints and the episodes of training stay beside it.
+    Ctrl-C keeps what there is, and the same call with `resume` goes on from the last checkpoint or
+    tier. No folder is touched before settings and environment are checked.
 
     Args:
         config: what is recorded.
@@ -93,8 +93,8 @@ def record_dataset(
 
     Raises:
         CheckpointError: a policy, or what is there of a training, that is damaged.
-        ConfigError: a setting out of range, an unknown environment, a run to resume that has
-            other settings, or no checkpoint that could be medium.
+        ConfigError: an unknown environment, a run to resume that has other settings, or no
+            checkpoint that could be medium.
         DataError: a Minari id that is malformed or taken.
         MissingExtraError: minari or the package of the environment is not installed.
         ResumeError: the recording to resume is finished, or there is none; nothing was changed.
@@ -129,44 +129,33 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
     return episodes[evenly(min(count, len(episodes)))]
 
 
-@final
-@dataclass(frozen=True)
-class TrainedPolicy:
-    """A policy on the way to the expert."""
-
-    step: int  # environment steps before it
-    mean: float  # return of its most likely actions
-    policy: Path  # its folder, for `load_policy`
-
-
-def evaluated(folder: Path) -> tuple[TrainedPolicy, ...]:
-    """The checkpoints of a run that were evaluated, in their order."""
-    found = []
+def evaluated(folder: Path) -> dict[int, float]:
+    """Mean returns of a run's checkpoints, by their steps, in their order."""
+    means = {}
     for file in sorted((folder / "judged").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
-            mean = PolicyReport.from_json(read_object(file)).mean
-        found.append(TrainedPolicy(int(file.stem), mean, folder / "checkpoints" / file.stem))
-    return tuple(found)
+            means[int(file.stem)] = PolicyReport.from_json(read_object(file)).mean
+    return means
 
 
-def expert(checkpoints: Sequence[TrainedPolicy]) -> TrainedPolicy:
-    """The one with the best mean return, the earlier one of equals."""
-    return max(checkpoints, key=lambda checkpoint: checkpoint.mean)
+def expert(means: Mapping[int, float]) -> int:
+    """The checkpoint with the best mean return, the earlier one of equals."""
+    return max(means, key=means.__getitem__)
 
 
-def medium(checkpoints: Sequence[TrainedPolicy], random: float) -> TrainedPolicy:
+def medium(means: Mapping[int, float], random: float) -> int:
     """The one nearest to a third of the way from random returns to the expert's, before it."""
-    best = expert(checkpoints)
-    before = [checkpoint for checkpoint in checkpoints if checkpoint.step < best.step]
+    best = expert(means)
+    before = [step for step in means if step < best]
     if not before:
         raise ConfigError.mismatch(
             "medium policy",
             expected="a checkpoint before the expert's",
-            got=f"the best one at the first, after {best.step:,} steps",
+            got=f"the best one at the first, after {best:,} steps",
             fix="Keep more of them (checkpoint_every), train longer, or leave medium out.",
         )
-    wanted = random + MEDIUM * (best.mean - random)
-    return min(before, key=lambda checkpoint: abs(checkpoint.mean - wanted))
+    wanted = random + MEDIUM * (means[best] - random)
+    return min(before, key=lambda step: abs(means[step] - wanted))
 
 
 @final
@@ -207,7 +196,7 @@ class _Recording:
         self._folder, config = folder, self._config
         began = time.perf_counter()
         if not self._has_policies():
-            self._take_up(self._train())
+            self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
         references = {name: self._reference(name, tiers) for name in ("random", "expert")}
         about = {"env": config.env, "seed": config.seed, "references": references}
@@ -256,10 +245,10 @@ class _Recording:
             else:
                 require_own(kept, 0)
             while agent.num_timesteps < config.train_steps:
-                known = evaluated(folder.folder)
-                if wanted is not None and known and known[-1].mean >= wanted:
+                known = [*evaluated(folder.folder).values()]
+                if wanted is not None and known and known[-1] >= wanted:
                     break
-                self._learn(agent, f", best return {expert(known).mean:,.0f}" if known else "")
+                self._learn(agent, f", best return {max(known):,.0f}" if known else "")
                 # In this order, so that a crash between two of them loses nothing that counts.
                 if (episodes := recorder.take()) is not None:
                     save_episodes(folder.path(f"experience/{agent.num_timesteps:09d}"), episodes)
@@ -297,16 +286,16 @@ class _Recording:
         sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
         write_json(file, report.to_json())
 
-    def _take_up(self, steps: int) -> None:
+    def _choose_policies(self, steps: int) -> None:
         """Take policies and episodes from a training of so many steps."""
         folder = self._folder.folder
         found = evaluated(folder)
-        trained = {"expert": expert(found)}
+        self._steps = trained = {"expert": expert(found)}
         if "medium" in self._config.amounts:
             trained["medium"] = medium(found, self._mean_return("random"))
-        for name, checkpoint in trained.items():
-            self._steps[name] = checkpoint.step
-            self._policies[name] = load_policy(checkpoint.policy, device=self._config.device)
+        for name, step in trained.items():
+            path = folder / f"checkpoints/{step:09d}"
+            self._policies[name] = load_policy(path, device=self._config.device)
         paths = sorted((folder / "experience").glob("*"))
         whole = [load_episodes(path) for path in paths if int(path.name) <= steps]
         self._experience = join(whole) if whole else None

@@ -58,21 +58,18 @@ class PolicyLearner(Protocol):
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
 
-    It puts a recording `FeedbackVecEnv` without a store around the algorithm's environment, inside
-    `VecNormalize` and SB3's own `VecTransposeImage` if there are any. It learns in slices, as one
-    run would:
+    Its `env`, a `FeedbackVecEnv` without a store, records the environments' own rewards and gives
+    the learned one; it lies inside `VecNormalize` and `VecTransposeImage` if there are any. The
+    algorithm learns in slices, as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are counted in environment steps, exploration included. What a rollout takes beyond
-      the steps asked for is taken off the next calls.
+    - Steps are environment steps, exploration included. What a rollout takes beyond the steps
+      asked for is taken off the next calls.
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
-    Its `env` records with the environments' own rewards, and gives the learned one.
-
     Args:
-        algorithm: on- or off-policy, with its environment set; save it, log with it, or evaluate it
-            as usual.
+        algorithm: on- or off-policy, with its environment set.
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then and nothing is learned. .05 shows a few unusual clips per round.
@@ -82,9 +79,8 @@ class SB3Learner:
         callback, progress_bar: passed to every `algorithm.learn`.
 
     Raises:
-        ConfigError: a number out of its range, no environment, an environment that has a learned
-            reward already or normalises rewards further inside, or a replay buffer that cannot be
-            relabelled.
+        ConfigError: a number out of its range, no environment, one that has a learned reward
+            already or normalises further inside, or a replay buffer that cannot be relabelled.
     """
 
     def __init__(
@@ -135,10 +131,7 @@ class SB3Learner:
         Returns:
             The episodes that ended in this call, with the environments' rewards. If they hold
             half of its steps or less, those under way as well, cut here, so that there is
-            something to compare; no episodes at all if the call had nothing to do.
-
-        Raises:
-            ConfigError: less than no steps.
+            something to compare; none if the call had nothing to do.
         """
         before = self.steps
         with self._asking(steps):

@@ -78,25 +78,24 @@ def learn_from_preferences(
         config: the whole run.
         teacher: answers instead of the config's scripted one.
         feedback: takes queries instead of an `InstantFeedback` around the teacher.
-        learner: the agent, instead of the config's algorithm.
-        trainer: fits the reward, instead of the config's model and trainer.
-        sampler: chooses queries, instead of the config's.
-        schedule: how densely to ask after each share of the run, instead of the config's.
+        learner: the agent.
+        trainer: fits the reward.
+        sampler: chooses queries.
+        schedule: how densely to ask after each share of the run.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_turn: its former name.
         on_answers: called with all answers when there are new ones, to keep them safe.
-        checkpoints: folder in which the whole run is kept after each iteration. A run of the same
-            settings goes on from there as if it had never stopped. Answers of the iteration under
-            way are kept at once and not asked for again; feedback of one's own keeps its answers
-            itself, and is not asked again either if it is a `LastingFeedback`.
+        checkpoints: folder in which the run is kept after each iteration. A run of the same
+            settings resumes from there as if it had never stopped. Answers of the iteration under
+            way are kept at once and not asked for again. Feedback of your own keeps its answers
+            itself; if it is a `LastingFeedback`, it is not asked again either.
 
     Raises:
         CheckpointError: what is there is damaged, of other settings, or of an older version.
-        ConfigError: settings that do not go together, or a learner of one's own without
-            `snapshot` and `restore` where there are to be checkpoints.
-        DataError: no episode long enough for a clip, or episodes of different length where the
-            config refuses them.
+        ConfigError: settings that do not go together, or a learner without `snapshot` and
+            `restore` where there are to be checkpoints.
+        DataError: no episode is long enough for a clip, or lengths differ and the config refuses.
     """
     run = PreferenceLoop(config, teacher, feedback, learner, trainer, sampler, schedule)
     run.sink = sink or run.sink
@@ -123,8 +122,8 @@ class Resumable(Protocol):
 class PreferenceLoop:
     """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
 
-    Building it makes the environments and all networks, and writes nothing, so that settings that
-    do not go together are refused before a folder is touched.
+    Building it makes environments and networks, so that settings that do not go together are
+    refused before a folder is touched.
     """
 
     def __init__(
@@ -327,7 +326,7 @@ class PreferenceLoop:
         self.experience = known if recent.all() else known[recent]
 
     def _check_lengths(self, episodes: Episodes) -> None:
-        """A learner of one's own returns whole episodes, but for the last one."""
+        """A learner of your own returns whole episodes, except for the last one."""
         self.longest = max(self.longest, int(episodes.lengths.max()))
         ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
@@ -366,8 +365,8 @@ def _require_format(folder: Path) -> None:
 class AnswerJournal:
     """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
 
-    Answers lie in one folder per iteration, in the order in which they were given, each on the disk
-    before the next query is put. Those of another `run`, as JSON, are refused.
+    Answers lie in a folder per iteration, in their order, each on the disk before the next query
+    is put. Those of another `run`, as JSON, are refused.
     """
 
     folder: Path

@@ -32,7 +32,7 @@ from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
-from preferl.runs import RunFolder, open_run, require_openable, versions
+from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward
 
 LOGGER = logging.getLogger(__name__)
@@ -99,8 +99,7 @@ def run_online(
         What `result.json` holds.
 
     Raises:
-        ConfigError: settings that do not go together, or the run in `out` has other ones; the
-            message names them.
+        ConfigError: settings that do not go together, or others than those of the run in `out`.
         CheckpointError: its checkpoint is damaged.
         ResumeError: the run to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
@@ -110,7 +109,12 @@ def run_online(
     loop = PreferenceLoop(config, teacher, feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        report = _learn(loop, folder, on_iteration or on_turn)
+        board = TensorBoardSink(folder.path("tensorboard"))
+        with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
+            loop.sink, loop.on_iteration = sink, on_iteration or on_turn
+            loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
+            loop.keep_in(folder.path(CHECKPOINTS))
+            report = loop.through()
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
             save_reward(folder.path("reward"), report.reward)
@@ -141,26 +145,11 @@ def _filmable(
     config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
-    if not judge.clip_steps:
-        return judge
-    if not draws(config.env):
+    if judge.clip_steps and not draws(config.env):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env)
         return replace(judge, clip_steps=0)
-    from preferl.video import encode
-
-    encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
+    _clips(config, min(1, judge.clip_steps), before=RandomPolicy(actions, 0))
     return judge
-
-
-def _learn(
-    loop: PreferenceLoop, folder: RunFolder, on_iteration: OnIteration | None
-) -> OnlineReport:
-    board = TensorBoardSink(folder.path("tensorboard"))
-    with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
-        loop.sink, loop.on_iteration = sink, on_iteration
-        loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-        loop.keep_in(folder.path(CHECKPOINTS))
-        return loop.through()
 
 
 def _count(report: OnlineReport) -> int:
@@ -178,7 +167,7 @@ def _evaluate(
     random = RandomPolicy(taught.action_space, seed)
     policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
-    clips = _clips(config, judge, before=random, after=taught)
+    clips = _clips(config, judge.clip_steps, before=random, after=taught)
     if judge.oracle:
         on_stage(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
@@ -217,13 +206,13 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
 
 
-def _clips(config: OnlineConfig, judge: EvaluationConfig, **policies: Policy) -> dict[str, bytes]:
-    if not judge.clip_steps:
+def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:
+    if not steps:
         return {}
     from preferl.video import encode
 
     rate = frame_rate(config.env)
-    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=judge.clip_steps)
+    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=steps)
     return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
 
 

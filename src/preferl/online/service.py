@@ -48,9 +48,9 @@ def serve_reward(
 ) -> int:
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
-    It may be killed at any time: answers are in the store, and a version lies with all that it
-    takes to go on from it, whole or not at all. What cannot be done now, because a disk is full
-    or a database locked, is reported with its heartbeats and tried again.
+    It may be killed at any time: answers are in the store, and each version is whole and holds what
+    it takes to go on. What cannot be done now, because a disk is full or a database locked, is
+    reported with the heartbeats and tried again.
 
     Args:
         config: what to fit, when, and where to publish.

@@ -53,9 +53,9 @@ def launch(
 
     Each is a process with a log in `rewards/logs`. One that dies, or gives no heartbeat, is
     reported within seconds and started again, each time after a longer pause. A reward that falls
-    behind the answers is reported, too. On leaving, both are asked to end, then ended by force. If
-    this program is killed they stay, and people may go on answering; the next launch ends them and
-    starts its own. The agent's reward stays the latest that was published.
+    behind the answers is reported, too; the agent keeps the latest one. On leaving, both are asked
+    to end, then ended by force. If this program is killed they stay, and people may go on
+    answering; the next launch ends them and starts its own.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -69,15 +69,14 @@ def launch(
         stale_answers: report a reward that is so many answers behind while none is being fitted,
             or while a fit takes far longer than the last one.
         stale_seconds: report a reward that is behind by any answer for so long.
-        config: how they are looked after; the defaults if None.
+        config: how they are looked after.
         on_message: called with one line at a time; writes to the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
 
     Raises:
-        StorageError: a program does not come up, with its last line; or another launch uses the
-            same folder.
+        StorageError: a program does not come up, or another launch uses the same folder.
     """
     on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
     with closing(Store.open(store, files)) as opened:
@@ -104,7 +103,7 @@ def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMe
     """The annotation page of a store and project, with options of `preferl annotate serve`."""
     command = preferl_program("annotate", "serve", *shared, *options)
     probe = PageProbe(on_message)
-    return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
+    return Program(PAGE, command, probe.is_up, probe.lost)
 
 
 @final
@@ -135,7 +134,7 @@ class PageProbe:
         self._answered = time.monotonic()
         return True
 
-    def lost(self) -> str | None:
+    def lost(self, _age: float = 0.0) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
         if address.hostname not in HERE or time.monotonic() - self._asked < self.every:
