@@ -69,12 +69,9 @@ def make_environments(
     try:
         return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError.mismatch(
-            "environment",
-            expected="an id that gymnasium knows",
-            got=f"{env!r} ({error})",
-            fix="List them with gymnasium.pprint_registry().",
-        ) from error
+        expected, got = "an id that gymnasium knows", f"{env!r} ({error})"
+        fix = "List them with gymnasium.pprint_registry()."
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
 
 
 def use_threads(count: int) -> None:

@@ -51,10 +51,8 @@ EVALUATION_SEED: Final = 30_000
 """Of the first episode by which a checkpoint is evaluated, beyond the seed of the run."""
 
 REFERENCE_SEED: Final = 40_000
-"""Of the first episode by which a reference is measured whose tier is not recorded."""
-
 REFERENCE_EPISODES: Final = 20
-"""By which it is measured."""
+"""Episodes by which a reference is measured whose tier is not recorded."""
 
 REPORT_EVERY: Final = 100
 """Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
@@ -148,12 +146,10 @@ def medium(means: Mapping[int, float], random: float) -> int:
     best = expert(means)
     before = [step for step in means if step < best]
     if not before:
-        raise ConfigError.mismatch(
-            "medium policy",
-            expected="a checkpoint before the expert's",
-            got=f"the best one at the first, after {best:,} steps",
-            fix="Keep more of them (checkpoint_every), train longer, or leave medium out.",
-        )
+        expected = "a checkpoint before the expert's"
+        got = f"the best one at the first, after {best:,} steps"
+        fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
+        raise ConfigError.mismatch("medium policy", expected=expected, got=got, fix=fix)
     wanted = random + MEDIUM * (means[best] - random)
     return min(before, key=lambda step: abs(means[step] - wanted))
 
@@ -258,15 +254,15 @@ class _Recording:
 
     def _learn(self, agent: BaseAlgorithm, more: str) -> None:
         """Learn until the next checkpoint."""
-        before, total, every = agent.num_timesteps, self._config.train_steps, REPORT_EVERY
-        progress = partial(self._report, f"training{more}")
+        before, total = agent.num_timesteps, self._config.train_steps
+        progress = partial(self._report, f"training{more}", total=total)
 
         def on_step(*_: Any) -> bool:
-            if agent.num_timesteps % every == 0:
-                progress(agent.num_timesteps, total)
+            if agent.num_timesteps % REPORT_EVERY == 0:
+                progress(agent.num_timesteps)
             return True
 
-        progress(before, total)
+        progress(before)
         ahead = self._config.checkpoint_every - before % self._config.checkpoint_every
         agent.learn(min(ahead, total - before), callback=on_step, reset_num_timesteps=False)
 
@@ -325,12 +321,9 @@ class _Recording:
     def _replay(self) -> Episodes:
         known, amount, unit = self._experience, self._config.amounts["replay"], self._config.unit
         if known is None:
-            raise ConfigError.mismatch(
-                "replay",
-                expected="episodes that ended while training",
-                got="none",
-                fix="Train for longer than an episode, or leave replay out of the mix.",
-            )
+            expected = "episodes that ended while training"
+            fix = "Train for longer than an episode, or leave replay out of the mix."
+            raise ConfigError.mismatch("replay", expected=expected, got="none", fix=fix)
         found = spread(known, count=amount if unit == "episodes" else None, steps=amount)
         if (len(found) if unit == "episodes" else found.steps) < amount:
             warnings.warn(
@@ -341,7 +334,7 @@ class _Recording:
         return found
 
     def _reference(self, name: str, tiers: dict[str, Episodes]) -> float | None:
-        """Mean return: of the tier, or of a few episodes where that is not recorded."""
+        """Mean return of the tier, or of a few episodes where that is not recorded."""
         if name in tiers:
             return float(tiers[name].returns.mean())
         return self._mean_return(name) if name in self._policies else None

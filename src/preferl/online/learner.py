@@ -152,8 +152,8 @@ class SB3Learner:
     def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
-        It may be a plain function of observations and actions. Call it between calls of `learn`,
-        so that no rollout mixes two rewards.
+        A plain function of observations and actions will do. Call it between calls of `learn`, so
+        that no rollout mixes two rewards.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -179,10 +179,7 @@ class SB3Learner:
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        Its replay buffer was relabelled by that already.
-
-        Raises:
-            CheckpointError: it was built otherwise.
+        Its replay buffer was relabelled already. One built otherwise is a `CheckpointError`.
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
@@ -232,15 +229,9 @@ class SB3Learner:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
         if episodes is not None:
             return episodes
-        nothing = zeros_of(self.env.observation_space, (0,))
-        return Episodes(
-            observations=nothing,
-            actions=np.asarray(zeros_of(self.env.action_space, (0,))),
-            rewards=np.zeros(0, np.float32),
-            terminated=np.zeros(0, bool),
-            final_observations=nothing,
-            lengths=np.zeros(0, int),
-        )
+        nothing, rewards = zeros_of(self.env.observation_space, (0,)), np.zeros(0, np.float32)
+        actions = np.asarray(zeros_of(self.env.action_space, (0,)))
+        return Episodes(nothing, actions, rewards, np.zeros(0, bool), nothing, np.zeros(0, int))
 
 
 class _Watch(CallbackList):
@@ -339,12 +330,10 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """The reward model and trainer that a config describes, for the learner's spaces."""
     if not isinstance(learner, SB3Learner):
-        raise ConfigError.mismatch(
-            "trainer",
-            expected="a RewardTrainer beside a learner of your own",
-            got=f"none beside a {type(learner).__name__}",
-            fix="Build its model for the learner's spaces and pass trainer=.",
-        )
+        expected = "a RewardTrainer beside a learner of your own"
+        got = f"none beside a {type(learner).__name__}"
+        fix = "Build its model for the learner's spaces and pass trainer=."
+        raise ConfigError.mismatch("trainer", expected=expected, got=got, fix=fix)
     known = (learner.env.observation_space, learner.env.action_space)
     model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
@@ -176,11 +177,9 @@ class PreferenceLoop:
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
         if not isinstance(self.learner, Resumable):
-            raise ConfigError.mismatch(
-                "learner",
-                expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
-                got=type(self.learner).__name__,
-            )
+            expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
+            got = type(self.learner).__name__
+            raise ConfigError.mismatch("learner", expected=expected, got=got)
         run, feedback = to_json(self.config), self.feedback
         if has_run(folder):
             _require_format(folder)
@@ -340,10 +339,9 @@ class PreferenceLoop:
         )
 
     def _comparisons(self) -> Comparisons | None:
-        try:
+        with suppress(FeedbackError):
             return self.feedback.comparisons()
-        except FeedbackError:
-            return None
+        return None
 
 
 def _require_format(folder: Path) -> None:
@@ -352,12 +350,9 @@ def _require_format(folder: Path) -> None:
     with reading(newest, expected="a whole checkpoint", fix=RESTORE):
         found = read_object(newest / ABOUT)["run"].get("format", 1)
     if found != FORMAT:
-        raise CheckpointError.mismatch(
-            f"format of the run in {folder}",
-            expected=FORMAT,
-            got=found,
-            fix="Go on with the version of preferl that began it, or begin another run.",
-        )
+        what = f"format of the run in {folder}"
+        fix = "Go on with the version of preferl that began it, or begin another run."
+        raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
 
 
 @final

@@ -100,18 +100,15 @@ class OngoingFit:
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
         """A trainer for these clips, and whether it has learned nothing yet."""
-        trainer = self._trainer or self._resumed(preset)
-        fresh = trainer is None or not _suits(trainer, comparisons, agent)
-        if trainer is None or fresh:
-            if trainer is not None:
-                LOGGER.warning(
-                    "New clips do not suit the model; a new one learns from all answers."
-                )
-            segments = comparisons.segments
-            own = agent or infer_spaces(segments.observations, segments.actions)
-            trainer, self._place = self._fresh(preset, own), {}
-        self._trainer = trainer
-        return trainer, fresh
+        self._trainer = self._trainer or self._resumed(preset)
+        if self._trainer is not None and _suits(self._trainer, comparisons, agent):
+            return self._trainer, False
+        if self._trainer is not None:
+            LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
+        segments = comparisons.segments
+        own = agent or infer_spaces(segments.observations, segments.actions)
+        self._trainer, self._place = self._fresh(preset, own), {}
+        return self._trainer, True
 
     def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
         """The trainer that was saved beside a reward, where the settings still are those of it."""

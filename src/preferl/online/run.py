@@ -121,7 +121,7 @@ def run_online(
         result = {
             "env": config.env,
             "seed": config.seed,
-            "comparisons": _count(report),
+            "comparisons": 0 if report.comparisons is None else len(report.comparisons),
             "env_steps": report.env_steps,
             "seconds": round(report.seconds, 2),
             "interrupted": report.interrupted,
@@ -150,10 +150,6 @@ def _filmable(
         return replace(judge, clip_steps=0)
     _clips(config, min(1, judge.clip_steps), before=RandomPolicy(actions, 0))
     return judge
-
-
-def _count(report: OnlineReport) -> int:
-    return 0 if report.comparisons is None else len(report.comparisons)
 
 
 def _evaluate(
@@ -223,13 +219,21 @@ def _write_report(
     from preferl.evaluation.report import Fact, Report, Section, Video, write_report
     from preferl.evaluation.summary import reward_figure, run_report
 
-    title = f"{config.env}, taught by {_count(report)} comparisons"
+    answers = 0 if report.comparisons is None else len(report.comparisons)
+    title = f"{config.env}, taught by {answers} comparisons"
     if evaluation.reward is None or report.reward is None:
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
     steps = np.array([one.env_steps for one in report.iterations])
     returns = np.array([one.mean_return for one in report.iterations])
+    figure = reward_figure(
+        report.reward,
+        evaluation.fresh[len(evaluation.fresh) - 1 :],
+        "The learned reward of each step of an episode beside the true one.",
+        "One episode of the taught agent; the band is the range of the members.",
+    )
+    learning = f"{report.seconds:.0f} s of learning"
     page = run_report(
         title,
         policies=evaluation.policies,
@@ -241,21 +245,12 @@ def _write_report(
             Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
             for when, mp4 in evaluation.clips.items()
         ],
-        reward_figures=[
-            reward_figure(
-                report.reward,
-                evaluation.fresh[len(evaluation.fresh) - 1 :],
-                "The learned reward of each step of an episode beside the true one.",
-                "One episode of the taught agent; the band is the range of the members.",
-            )
-        ],
+        reward_figures=[figure],
         lead="The agent never saw the environment's reward: its rewards came from a model of "
         "answers to the question which of two clips is better.",
         facts=(
-            Fact("Comparisons", f"{_count(report):,}", f"{config.segment_length} steps each"),
-            Fact(
-                "Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"
-            ),
+            Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
+            Fact("Environment steps", f"{report.env_steps:,}", learning),
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )

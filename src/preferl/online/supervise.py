@@ -84,19 +84,15 @@ def launch(
         service = _RewardService(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
-        serving = preferl_program(
-            "reward", "serve", *shared, "--out", str(rewards), *reward_options
-        )
+        own = ("--out", str(rewards), *reward_options)
+        serving = preferl_program("reward", "serve", *shared, *own)
         programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, on_message))
-        complaints = (service.failing, service.stale)
-        logs = Path(rewards) / LOGS
-        with Supervisor(
-            programs, logs, config, complaints=complaints, on_message=on_message
-        ) as supervisor:
-            yield supervisor
+        logs, watched = Path(rewards) / LOGS, (service.failing, service.stale)
+        with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
+            yield both
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
@@ -161,8 +157,8 @@ class PageProbe:
 class _RewardService:
     """The reward service as the store knows it; while that cannot be read it never counts as lost.
 
-    Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
-    longer than the last one lets expect.
+    Where answers come fast, many wait for each fit; that is fine while the fit takes no longer than
+    the last one lets expect.
     """
 
     store: Store
@@ -176,11 +172,10 @@ class _RewardService:
         self._behind_since: dict[tuple[int, bool], float] = {}  # by version, and whether by many
 
     def _beat(self) -> ServiceState | None:
-        try:
+        with suppress(StorageError):
             services = self.store.reports.services(self.project)
-        except StorageError:
-            return None
-        return next((service for service in services if service.name == REWARD_SERVICE), None)
+            return next((service for service in services if service.name == REWARD_SERVICE), None)
+        return None
 
     def is_up(self, _status: Status | None, age: float) -> bool:
         """Whether it has given a heartbeat that is younger than its process."""

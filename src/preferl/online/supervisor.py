@@ -39,8 +39,7 @@ class SuperviseConfig:
         start_seconds: until a program has to be up, on a crowded machine too.
         stop_seconds: until a program that was asked to end is ended by force.
         look_seconds: between two looks at all of them.
-        first_pause: seconds before a program that died is started again; doubled with each
-            failure in a row.
+        first_pause: seconds before a restart; doubled with each failure in a row.
         longest_pause: but never more than this.
         restarts: failures in a row after which it is given up.
         steady_seconds: after which a program that runs counts as well again.
@@ -57,11 +56,8 @@ class SuperviseConfig:
     def __post_init__(self) -> None:
         for name in ("start_seconds", "stop_seconds", "look_seconds", "first_pause"):
             require_in(name, getattr(self, name), 0.001, 86_400)
-        for name, low in (
-            ("longest_pause", self.first_pause),
-            ("restarts", 0),
-            ("steady_seconds", 0),
-        ):
+        lows = {"longest_pause": self.first_pause, "restarts": 0, "steady_seconds": 0}
+        for name, low in lows.items():
             require_in(name, getattr(self, name), low, float("inf"))
 
 
@@ -70,9 +66,9 @@ class SuperviseConfig:
 class Program:
     """What to run, and how to find out whether it is up or lost.
 
-    `is_up` gets the status that the program has written since it was started into the file named by
-    `PREFERL_STATUS_FILE`, if any, and the seconds since then. `lost` gets these seconds; it returns
-    why a program counts as lost though it runs and was up, or None.
+    `is_up` gets the status that the program has written into the file that `PREFERL_STATUS_FILE`
+    names, if any, and the seconds since its start. `lost` gets these seconds; it returns why a
+    program counts as lost though it runs and was up, or None.
     """
 
     name: str
@@ -143,9 +139,8 @@ class RunningProgram:
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
         except OSError as error:
-            raise StorageError.mismatch(
-                f"program {self.name}", expected="one that starts", got=error
-            ) from error
+            what = f"program {self.name}"
+            raise StorageError.mismatch(what, expected="one that starts", got=error) from error
         self._began = time.monotonic()
         mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
         write_json(self._mark, mark)
@@ -179,12 +174,10 @@ class RunningProgram:
         if not process or not is_running(process):
             return False
         if launcher and is_running(launcher):
-            raise StorageError.mismatch(
-                f"{self._mark.parent}",
-                expected="programs of nobody else",
-                got=f"{self.name} of process {launcher.split()[1]}, which works",
-                fix="End that one, or use another folder.",
-            )
+            what, expected = f"{self._mark.parent}", "programs of nobody else"
+            got = f"{self.name} of process {launcher.split()[1]}, which works"
+            fix = "End that one, or use another folder."
+            raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
         number, until = int(process.split()[1]), time.monotonic() + seconds
         os.kill(number, signal.SIGTERM)
         while is_running(process):
@@ -280,12 +273,9 @@ class Supervisor:
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
                     if (problem := self._problem_of(running)) is not None:
-                        raise StorageError.mismatch(
-                            f"program {running.name}",
-                            expected="to be up",
-                            got=f"that it {problem}",
-                            fix=f"Its log is {running.log}.",
-                        )
+                        what, fix = f"program {running.name}", f"Its log is {running.log}."
+                        got = f"that it {problem}"
+                        raise StorageError.mismatch(what, expected="to be up", got=got, fix=fix)
                 time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
             self._end_all()
