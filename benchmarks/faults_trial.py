@@ -74,7 +74,7 @@ class Trial:
             page_options=("--no-render", "--port", self.port),
             reward_options=SERVICE,
             config=PATIENT,
-            say=self._say,
+            on_message=self._say,
         )
         self._open.enter_context(services)
         for work in (self._draw, lambda: asyncio.run(self._answer())):

@@ -183,7 +183,12 @@ def test_what_the_launcher_starts(with_project, trust, tmp_path):
     lines = []
     options = ("--port", "0")
     with supervise.launch(
-        "labels", "door", tmp_path / "rewards", page_options=options, trust=trust, say=lines.append
+        "labels",
+        "door",
+        tmp_path / "rewards",
+        page_options=options,
+        trust=trust,
+        on_message=lines.append,
     ):
         log = tmp_path / "rewards" / "logs" / "page.log"
         for _ in range(600):

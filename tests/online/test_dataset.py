@@ -12,8 +12,8 @@ from preferl.data import Episodes, load_episodes
 from preferl.data.arrays import load_arrays
 from preferl.data.sources import load_source
 from preferl.errors import ConfigError, PreferlError, ResumeError, StorageError
-from preferl.evaluation.policy import PolicyReport
-from preferl.online import DatasetConfig, PPOConfig, SACConfig, expert, record_dataset
+from preferl.evaluation.policy import PolicyReport, evaluate_policy
+from preferl.online import DatasetConfig, PPOConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import spread
 
 SMALL = DatasetConfig(
@@ -32,12 +32,14 @@ def rising(monkeypatch):
     """Every checkpoint is judged better than the one before, from -1000 in steps of 300."""
     count = 0
 
-    def judge(*_args, **_kwargs):
+    def evaluate(*args, seed, **settings):
         nonlocal count
+        if seed != SMALL.seed + dataset.EVALUATION_SEED:  # a reference, not a checkpoint
+            return evaluate_policy(*args, seed=seed, **settings)
         count += 1
         return PolicyReport(np.array([-1300.0 + 300 * count]), np.array([200]))
 
-    monkeypatch.setattr(expert, "evaluate_policy", judge)
+    monkeypatch.setattr(dataset, "evaluate_policy", evaluate)
 
 
 def stop_at(word: str, when: int = 0):

@@ -1,20 +1,19 @@
 """Which checkpoint is the expert, and which is medium."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.expert import TrainedPolicy, evaluated, expert, medium
+from preferl.online.dataset import evaluated, expert, medium
 
 
-def way(*means: float) -> list[TrainedPolicy]:
-    return [TrainedPolicy(10 * k, mean, Path(f"{k}")) for k, mean in enumerate(means, 1)]
+def way(*means: float) -> dict[int, float]:
+    return {10 * k: mean for k, mean in enumerate(means, 1)}
 
 
 def test_the_expert_is_the_best_and_the_earlier_of_equals():
-    assert expert(way(1, 9, 9, 4)).step == 20
+    assert expert(way(1, 9, 9, 4)) == 20
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ def test_the_expert_is_the_best_and_the_earlier_of_equals():
     ],
 )
 def test_medium_is_a_third_of_the_way_from_random(random, means, step):
-    assert medium(way(*means), random).step == step
+    assert medium(way(*means), random) == step
 
 
 def test_without_a_checkpoint_before_the_expert_nobody_is_medium():
@@ -40,8 +39,7 @@ def test_judgements_are_read_in_the_order_of_training(tmp_path):
         report = {"returns": [value, value + 1], "lengths": [5, 5], "success": None}
         (tmp_path / "judged" / f"{step}.json").write_text(json.dumps(report))
     found = evaluated(tmp_path)
-    assert [(one.step, one.mean) for one in found] == [(100, 1.5), (200, 2.5), (1000, 3.5)]
-    assert found[2].policy == tmp_path / "checkpoints" / "000001000"
+    assert list(found.items()) == [(100, 1.5), (200, 2.5), (1000, 3.5)]
     (tmp_path / "judged" / "000000100.json").write_text("{")
     with pytest.raises(StorageError, match="evaluation of a checkpoint"):
         evaluated(tmp_path)

@@ -63,7 +63,7 @@ def test_programs_run_while_the_block_does(tmp_path):
         [program(SLEEPS, is_up=up), program(SLEEPS, name="other", is_up=up)],
         tmp_path,
         FAST,
-        say=lines.append,
+        on_message=lines.append,
     ) as supervisor:
         running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
         assert all(is_running(known) for known in running)
@@ -76,7 +76,9 @@ def test_programs_run_while_the_block_does(tmp_path):
 
 def test_one_that_is_killed_is_said_within_seconds_and_started_again(tmp_path):
     lines = []
-    with Supervisor([program(SLEEPS, is_up=up)], tmp_path, FAST, say=lines.append) as supervisor:
+    with Supervisor(
+        [program(SLEEPS, is_up=up)], tmp_path, FAST, on_message=lines.append
+    ) as supervisor:
         first = process_of(supervisor)
         first.kill()
         wait_for(lambda: lines, seconds=3)
@@ -90,7 +92,9 @@ def test_one_that_is_killed_is_said_within_seconds_and_started_again(tmp_path):
 def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
     lines, config = [], SuperviseConfig(**{**vars(FAST), "restarts": 3})
     code = UP + "time.sleep(0.05)\nprint('no room', flush=True)\nraise SystemExit(3)"
-    with Supervisor([program(code, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
+    with Supervisor(
+        [program(code, is_up=up)], tmp_path, config, on_message=lines.append
+    ) as supervisor:
         wait_for(lambda: "given up" in "".join(supervisor.problems))
         told = [line for line in lines if "ended with status 3: no room" in line]
         assert [line.split("again in ")[1].split(";")[0] for line in told[:3]] == [
@@ -107,7 +111,9 @@ def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
 def test_a_steady_program_is_forgiven(tmp_path):
     config = SuperviseConfig(**{**vars(FAST), "restarts": 1, "steady_seconds": 0.1})
     lines = []
-    with Supervisor([program(SLEEPS, is_up=up)], tmp_path, config, say=lines.append) as supervisor:
+    with Supervisor(
+        [program(SLEEPS, is_up=up)], tmp_path, config, on_message=lines.append
+    ) as supervisor:
         for times in range(1, 4):
             wait_for(lambda: supervisor._programs[0].failures == 0)
             process_of(supervisor).kill()
@@ -123,7 +129,7 @@ def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_pat
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
     config = SuperviseConfig(**{**vars(FAST), "stop_seconds": 0.3})
     hangs = program(code, is_up=up, lost=lost)
-    with Supervisor([hangs], tmp_path, config, say=lines.append) as supervisor:
+    with Supervisor([hangs], tmp_path, config, on_message=lines.append) as supervisor:
         first = process_of(supervisor)
         hanging.set()
         wait_for(lambda: lines)
@@ -166,7 +172,9 @@ def test_one_that_is_up_says_so_while_another_is_still_starting(tmp_path):
 
 def test_complaints_are_said_once_until_they_change(tmp_path):
     lines, now = [], [None]
-    with Supervisor([], tmp_path, FAST, complaints=[lambda: now[0]], say=lines.append) as watching:
+    with Supervisor(
+        [], tmp_path, FAST, complaints=[lambda: now[0]], on_message=lines.append
+    ) as watching:
         for text in ("stale", None, "stale", "staler"):
             now[0] = text
             wait_for(lambda text=text: watching.problems == ([text] if text else []))
@@ -183,7 +191,7 @@ def test_a_complaint_that_fails_ends_nothing(tmp_path):
             raise ZeroDivisionError
         return "well said"
 
-    with Supervisor([], tmp_path, FAST, complaints=[complaint], say=lines.append):
+    with Supervisor([], tmp_path, FAST, complaints=[complaint], on_message=lines.append):
         wait_for(lambda: lines == ["well said"])
 
 
@@ -206,7 +214,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
         launcher.wait()
     assert is_running(left)
     lines = []
-    with Supervisor([worker], tmp_path, FAST, say=lines.append):
+    with Supervisor([worker], tmp_path, FAST, on_message=lines.append):
         assert not is_running(left)
         assert lines == ["worker of a run that was killed is ended."]
 
@@ -344,7 +352,7 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             rewards,
             page_options=("--port", "0", "--no-render"),
             reward_options=quick,
-            say=lines.append,
+            on_message=lines.append,
         ) as supervisor:
             link = next(line for line in lines if "Answer here: http" in line)
             assert link.startswith("Answer here: http://127.0.0.1:")

@@ -120,7 +120,7 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
     project of its own.
     """
     from preferl.online.supervise import page_program
-    from preferl.online.supervisor import Supervisor, say_on_terminal
+    from preferl.online.supervisor import Supervisor, write_to_terminal
     from preferl.store import Store, StoredFeedback
 
     folder = config.out.with_name(f"{config.out.name}-labels")
@@ -137,8 +137,8 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
         )
         shared = ("--store", str(folder), "--project", project.slug)
         options = ("--port", "0", "--browser" if config.browser else "--no-browser")
-        page = page_program(shared, options, say_on_terminal)
-        with Supervisor([page], folder / "logs", say=say_on_terminal):
+        page = page_program(shared, options, write_to_terminal)
+        with Supervisor([page], folder / "logs", on_message=write_to_terminal):
             yield StoredFeedback(store, project.id, patience=inf)
 
 

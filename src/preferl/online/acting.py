@@ -3,6 +3,7 @@
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
-from preferl.errors import CheckpointError, ConfigError, DataError
+from preferl.errors import CheckpointError, ConfigError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
@@ -22,7 +23,7 @@ from preferl.online.feedback_controls import stack_states
 from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
 from preferl.online.recording import Recording
 from preferl.online.saving import load_policy, read_vecnormalize, spaces_alone
-from preferl.reading import parse_json
+from preferl.reading import parse_json, reading
 from preferl.simulators import Environment, is_mujoco
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
@@ -55,11 +56,8 @@ def record(policy: Policy, env: str, steps: int, *, seed: int, environments: int
 
     The policy is anything with `predict`; it acts as it was trained to, not greedily.
     """
-    venv = make_environments(env, environments, seed=seed)
-    try:
+    with closing(make_environments(env, environments, seed=seed)) as venv:
         return act(policy, venv, steps=steps, whole=False)
-    finally:
-        venv.close()
 
 
 def act(
@@ -76,11 +74,10 @@ def act(
     """Let a policy act, and keep all that it did.
 
     It acts in `V` environments with their own observations, which are reset here; `predict` gets
-    `[V, *obs]`. Every episode that was begun counts, whichever end first: the first ones to end
-    would be short ones more often than is true. Without `episodes`, they are begun until so many
-    `steps` are recorded over all environments, and those under way then end if `whole`, and are cut
-    off there if not. With `states`, `info["state"]` is recorded. `on_progress` is called with how
-    much has been recorded, and how much is to be.
+    `[V, *obs]`. Every episode that was begun counts: the first ones to end are short more often
+    than is true. Without `episodes`, they are begun until so many `steps` are recorded over all
+    environments; those under way then end if `whole`, and are cut off if not. `states` records
+    `info["state"]`. `on_progress` is called with how much is recorded, and how much is to be.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
@@ -106,10 +103,9 @@ def act(
             again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
         recording.begin(which=again)
         acting, ended = (acting & ~step.dones) | again, ended + len(over)
-        if on_progress and episodes is None:
-            on_progress(min(recording.steps, steps), steps)
-        elif on_progress:
-            on_progress(ended, wanted)
+        if on_progress:
+            by_steps = (min(recording.steps, steps), steps)
+            on_progress(*(by_steps if episodes is None else (ended, wanted)))
     return join([part for part in (recording.take(unfinished="cut"),) if part is not None])
 
 
@@ -129,19 +125,15 @@ def load_actor(
     path = Path(path)
     if not path.is_file():
         if vecnormalize is not None:
-            raise ConfigError.mismatch(
-                "vecnormalize",
-                expected="a .zip that it belongs to",
-                got=f"{path}, which has statistics of its own if it needs them",
-            )
+            expected = "a .zip that it belongs to"
+            got = f"{path}, which has statistics of its own if it needs them"
+            raise ConfigError.mismatch("vecnormalize", expected=expected, got=got)
         return on_raw_observations(load_policy(path, device=device))
     if not trust_pickle:
-        raise ConfigError.mismatch(
-            f"policy {path}",
-            expected="a policy folder of a preferl run",
-            got="a file, which holds pickles if it is of stable-baselines3",
-            fix="If you trust its maker, pass --trust-pickle (trust_pickle=True).",
-        )
+        what, expected = f"policy {path}", "a policy folder of a preferl run"
+        got = "a file, which holds pickles if it is of stable-baselines3"
+        fix = "If you trust its maker, pass --trust-pickle (trust_pickle=True)."
+        raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
         stacklevel=2,
@@ -149,9 +141,8 @@ def load_actor(
     try:
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
     except Exception as error:  # a foreign pickle fails in whichever way it likes
-        raise CheckpointError.mismatch(
-            f"policy {path}", expected="a whole .zip of stable-baselines3", got=error
-        ) from error
+        expected = "a whole .zip of stable-baselines3"
+        raise CheckpointError.mismatch(f"policy {path}", expected=expected, got=error) from error
     return _normalised(path, actor, vecnormalize)
 
 
@@ -162,26 +153,19 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     if file is None:
         # SB3 keeps what was seen before it was normalised, if that was done, for these alone.
         if isinstance(actor, OnPolicyAlgorithm) and actor._last_original_obs is not None:
-            raise CheckpointError.mismatch(
-                f"statistics of observations for {path}",
-                expected=f"a file {BESIDE[0]}, since it learned in a VecNormalize",
-                got="none beside it",
-                fix="Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=).",
-            )
+            what = f"statistics of observations for {path}"
+            expected = f"a file {BESIDE[0]} beside it, since it learned in a VecNormalize"
+            fix = "Name what VecNormalize.save wrote: --vecnormalize (vecnormalize=)."
+            raise CheckpointError.mismatch(what, expected=expected, got="none", fix=fix)
         return actor
-    try:
+    expected = f"those of the observations of {path}"
+    fix = "Name another file with --vecnormalize (vecnormalize=)."
+    with reading(f"statistics {file}", expected=expected, fix=fix):
         normalisation = read_vecnormalize(file)
         if normalisation is None:
             return actor
         env = spaces_alone(actor.observation_space, actor.action_space)
         return NormalisedPolicy(actor, normalisation.around(env))
-    except (DataError, ValueError, LookupError) as error:
-        raise CheckpointError.mismatch(
-            f"statistics {file}",
-            expected=f"those of the observations of {path}",
-            got=error,
-            fix="Name another file with --vecnormalize (vecnormalize=).",
-        ) from error
 
 
 def _algorithm(path: Path) -> Any:

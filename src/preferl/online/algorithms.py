@@ -38,26 +38,21 @@ def build_algorithm(
     Raises:
         ConfigError: actions that the algorithm cannot take.
     """
-    settings: dict[str, Any] = asdict(config)
+    settings, seen = asdict(config), env.observation_space
     hidden = settings.pop("hidden", None)
-    kwargs: dict[str, Any] = {} if hidden is None else {"net_arch": list(hidden)}
-    keyed = isinstance(env.observation_space, spaces.Dict)
-    policy = "MultiInputPolicy" if keyed else "MlpPolicy"
-    pictures = picture_policy(env.observation_space)
-    if pictures is not None:
-        policy, kwargs = "CnnPolicy", kwargs | pictures
+    pictures = picture_policy(seen)
+    policy = "MultiInputPolicy" if isinstance(seen, spaces.Dict) else "MlpPolicy"
+    policy = policy if pictures is None else "CnnPolicy"
+    network = ({} if hidden is None else {"net_arch": list(hidden)}) | (pictures or {})
     cls: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
     try:
         algorithm: BaseAlgorithm = cls(
-            policy, env, seed=seed, device=device, policy_kwargs=kwargs, **settings
+            policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
     except AssertionError as error:  # so stable-baselines3 refuses a space
-        raise ConfigError.mismatch(
-            f"actions for {cls.__name__}",
-            expected="a space that it takes",
-            got=error,
-            fix="Use PPO.",
-        ) from error
+        expected = "a space that it takes"
+        what = f"actions for {cls.__name__}"
+        raise ConfigError.mismatch(what, expected=expected, got=error, fix="Use PPO.") from error
     return algorithm
 
 
@@ -74,12 +69,9 @@ def make_environments(
     try:
         return make_vec_env(env, count, seed=seed, wrapper_class=wrap)
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError.mismatch(
-            "environment",
-            expected="an id that gymnasium knows",
-            got=f"{env!r} ({error})",
-            fix="List them with gymnasium.pprint_registry().",
-        ) from error
+        expected, got = "an id that gymnasium knows", f"{env!r} ({error})"
+        fix = "List them with gymnasium.pprint_registry()."
+        raise ConfigError.mismatch("environment", expected=expected, got=got, fix=fix) from error
 
 
 def use_threads(count: int) -> None:

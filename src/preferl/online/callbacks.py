@@ -35,7 +35,7 @@ from preferl.online.replay import (
     require_relabelling,
     require_spaces_held,
 )
-from preferl.online.supervisor import Say, say_on_terminal
+from preferl.online.supervisor import OnMessage, write_to_terminal
 from preferl.shapes import FloatArray
 from preferl.training.checkpoint_folder import require_own
 
@@ -238,7 +238,7 @@ class SaveRunCallback(BaseCallback):
         folder: Path | str,
         *,
         every: int = 10_000,
-        say: Say = say_on_terminal,
+        say: OnMessage = write_to_terminal,
         verbose: int = 0,
     ) -> None:
         super().__init__(verbose)

@@ -105,8 +105,7 @@ class OnlineConfig(QueryConfig):
         initial_steps: of the untrained policy, about which the first queries are.
         initial_fraction: share of the queries that are put then.
         initial_epochs: passes of the first fit, which has the most to learn; None as any other.
-        schedule: how the other queries are spread over the run; `learn_from_preferences` also
-            takes a function.
+        schedule: how the other queries are spread; `learn_from_preferences` takes functions, too.
         algorithm: what improves the policy.
         exploration_fraction: share of steps in which a random policy takes over now and then.
         random_probability: of taking over, whenever it is drawn who acts.
@@ -117,15 +116,13 @@ class OnlineConfig(QueryConfig):
         max_comparisons: answers kept, the newest; None keeps all.
         pessimism: deviations over members taken off the mean; 0 is the mean.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
-            about, which change little from one iteration to the next, or of all recent
-            "experience", which follows the agent.
+            about, which change slowly, or of all recent "experience", which follows the agent.
         reward_deviation: of the rewards, for each member before they are combined.
         centre: whether rewards have zero mean. A shift matters where episodes end early.
         device: of all networks: "cpu", "cuda" or "auto".
 
     Raises:
-        ConfigError: a number out of its range, a word that is none of those above, or settings that
-            do not go together.
+        ConfigError: a setting out of its range, or settings that do not go together.
     """
 
     env: str = "Pendulum-v1"
@@ -157,12 +154,9 @@ class OnlineConfig(QueryConfig):
         require_one_of("reference", self.reference, Reference)
         members = members_of(self.model)
         if self.sampler == "informative" and self.acquisition != "entropy" and members < 2:
-            raise ConfigError.mismatch(
-                "sampler",
-                expected='"informative" with several members, which disagree',
-                got="one network",
-                fix='Give the model several members, ask by acquisition="entropy", or "uniform".',
-            )
+            expected = '"informative" with several members, which disagree'
+            fix = 'Give the model several members, ask by acquisition="entropy", or "uniform".'
+            raise ConfigError.mismatch("sampler", expected=expected, got="one network", fix=fix)
         require_validation(self.trainer, members=members)
 
 
@@ -172,10 +166,10 @@ class EvaluationConfig:
 
     Attributes:
         episodes: per policy, by the environment's own reward.
-        oracle: whether the same algorithm is trained on the true reward beside it, with as many
-            steps, to see what the comparisons cost.
-        questions: held-out queries about fresh experience, answered by the true return. They
-            evaluate the reward and are never learned from.
+        oracle: whether the same algorithm is trained on the true reward for as many steps, to see
+            what the comparisons cost.
+        questions: held-out queries about fresh experience, answered by the true return, which
+            evaluate the reward.
         clip_steps: length of the clips before and after; 0 films nothing. Environments that draw
             no pictures, by their `render_modes`, are not filmed.
     """
@@ -217,21 +211,19 @@ class DatasetConfig:
         target_return: training ends with the first checkpoint that is at least as good; None
             trains to the end.
         checkpoint_every: steps between two checkpoints, from which training can go on and among
-            which tiers are chosen. Ten thousand is ten episodes of locomotion.
+            which tiers are chosen. Ten thousand are ten episodes of locomotion.
         judge_episodes: by which each checkpoint is evaluated, with its most likely actions.
         algorithm: None takes soft actor-critic where actions are continuous and PPO elsewhere,
             with stable-baselines3's settings.
-        training_environments: that act side by side while training; None takes one for soft
-            actor-critic, which updates after each step of all of them, and eight for PPO.
-        environments: that act side by side while recording.
-        deterministic: record the most likely actions in place of drawn ones. Off, so that a tier
-            covers more than one path.
+        training_environments: side by side while training; None takes one for soft actor-critic,
+            which updates after each step of all of them, and eight for PPO.
+        environments: side by side while recording.
+        deterministic: record the most likely actions, not drawn ones; a tier then covers one path.
         policy: the expert, in place of training one: a policy folder of a preferl run, or a
             `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
         trust_pickle: open a `.zip`, which can run whatever its maker put into it.
-        vecnormalize: statistics of observations that belong to a `.zip`, as `VecNormalize.save`
-            writes them; nothing in that file is run. None takes a `vecnormalize.pkl` or
-            `vec_normalize.pkl` beside it.
+        vecnormalize: statistics of observations for a `.zip`, as `VecNormalize.save` writes them;
+            nothing in it is run. None takes `vecnormalize.pkl` or `vec_normalize.pkl` beside it.
         seed: of networks, actions and environments.
         device: where networks are.
 
@@ -260,13 +252,12 @@ class DatasetConfig:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        amounts = self.amounts
         require_one_of("unit", self.unit, Unit)
         _require(self, ("train_steps", "checkpoint_every", "judge_episodes", "environments"), 1)
         if self.training_environments is not None:
             _require(self, ("training_environments",), 1)
-        for tier in amounts:
-            require_in(f"mix, {tier}", amounts[tier], 1, inf)
+        for tier, amount in self.amounts.items():
+            require_in(f"mix, {tier}", amount, 1, inf)
         if self.policy is not None:
             self.require_no_training()
 
@@ -277,25 +268,18 @@ class DatasetConfig:
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")
             if name not in get_args(Tier) or name in found or not amount.isdecimal():
-                tiers = ", ".join(get_args(Tier))
-                raise ConfigError.mismatch(
-                    "mix",
-                    expected=f"TIER:AMOUNT between commas, each of {tiers} once",
-                    got=repr(part),
-                    fix="For example random:200,medium:200,expert:200.",
-                )
+                expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
+                fix = "For example random:200,medium:200,expert:200."
+                raise ConfigError.mismatch("mix", expected=expected, got=repr(part), fix=fix)
             found[cast("Tier", name)] = int(amount)
         return found
 
     def require_no_training(self) -> None:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
         if {"medium", "replay"} & self.amounts.keys():
-            raise ConfigError.mismatch(
-                "mix of a policy that is there",
-                expected="random and expert alone, since its training is not",
-                got=self.mix,
-                fix="Leave out medium and replay, or train a policy here.",
-            )
+            what, expected = "mix of a policy that is there", "random and expert alone"
+            fix = "It has no training here: leave out medium and replay, or train a policy."
+            raise ConfigError.mismatch(what, expected=expected, got=self.mix, fix=fix)
 
 
 def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:

@@ -1,49 +1,64 @@
 """A data set of mixed quality, recorded here: train or load an expert, act, write.
 
-Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", whose locomotion data
-are mixed in this manner.
+A policy is kept at each checkpoint of training. Some stand for a quality of behaviour: the best,
+and one a third of the way to it. Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement
+Learning", mix their locomotion data in this manner.
 """
 
 import shutil
 import time
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.data.arrays import load_episodes, save_episodes
 from preferl.data.episodes import Episodes, join
 from preferl.data.to_minari import require_new_minari, save_minari
-from preferl.errors import ConfigError
+from preferl.errors import ConfigError, StorageError
 from preferl.evaluation.policies import Policy, RandomPolicy
-from preferl.evaluation.policy import evaluate_policy
+from preferl.evaluation.policy import PolicyReport, evaluate_policy
 from preferl.evaluation.rollout import task_env
+from preferl.files import write_json
 from preferl.online.acting import act, has_states, load_actor, task_environments
-from preferl.online.configs import DatasetConfig, Tier
-from preferl.online.expert import (
-    OnProgress,
-    algorithm_for,
-    expert,
-    medium,
-    require_trainable,
-    train_expert,
-)
-from preferl.online.saving import load_policy
-from preferl.reporting import JsonlSink
+from preferl.online.algorithms import build_algorithm
+from preferl.online.checkpoint import resume_run, save_run
+from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig, Tier
+from preferl.online.feedback_env import EpisodeRecorder
+from preferl.online.saving import load_policy, save_policy
+from preferl.reading import read_object, reading
+from preferl.reporting import JsonlSink, MetricSink
 from preferl.runs import RunFolder, open_run, require_openable, versions
 from preferl.shapes import IntArray
+from preferl.training.checkpoint_folder import has_run, require_own
+
+OnProgress = Callable[[str, int, int], None]
+"""Called with what is being done, in a few words, how much of it is done, and how much there is."""
 
 SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}
 """Of the first episode of each tier, beyond the seed of the run: others than those of training."""
 
-REFERENCE_EPISODES: Final = 20
-"""By which a reference is measured whose tier is not recorded."""
+EVALUATION_SEED: Final = 30_000
+"""Of the first episode by which a checkpoint is evaluated, beyond the seed of the run."""
 
 REFERENCE_SEED: Final = 40_000
-"""Of the first of them, beyond the seed of the run."""
+REFERENCE_EPISODES: Final = 20
+"""Episodes by which a reference is measured whose tier is not recorded."""
+
+REPORT_EVERY: Final = 100
+"""Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
+
+MEDIUM: Final = 1 / 3
+"""How far a medium policy is on the way from random returns to those of the expert."""
 
 
 def record_dataset(
@@ -59,9 +74,9 @@ def record_dataset(
 
     The folder has the data set in `episodes` (see `load_episodes`), tier after tier as they are
     mixed, and in `result.json` where each tier begins, its returns, and the mean returns of random
-    actions and of the expert, for scores. Checkpoints, the episodes of training and all versions
-    stay beside it. Ctrl-C keeps what there is, and the same call with `resume` goes on from the
-    last checkpoint or tier. No folder is touched before settings and environment are checked.
+    actions and of the expert, for scores. Checkpoints and the episodes of training stay beside it.
+    Ctrl-C keeps what there is, and the same call with `resume` goes on from the last checkpoint or
+    tier. No folder is touched before settings and environment are checked.
 
     Args:
         config: what is recorded.
@@ -76,8 +91,8 @@ def record_dataset(
 
     Raises:
         CheckpointError: a policy, or what is there of a training, that is damaged.
-        ConfigError: a setting out of range, an unknown environment, a run to resume that has
-            other settings, or no checkpoint that could be medium.
+        ConfigError: an unknown environment, a run to resume that has other settings, or no
+            checkpoint that could be medium.
         DataError: a Minari id that is malformed or taken.
         MissingExtraError: minari or the package of the environment is not installed.
         ResumeError: the recording to resume is finished, or there is none; nothing was changed.
@@ -112,6 +127,33 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
     return episodes[evenly(min(count, len(episodes)))]
 
 
+def evaluated(folder: Path) -> dict[int, float]:
+    """Mean returns of a run's checkpoints, by their steps, in their order."""
+    means = {}
+    for file in sorted((folder / "judged").glob("*.json")):
+        with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
+            means[int(file.stem)] = PolicyReport.from_json(read_object(file)).mean
+    return means
+
+
+def expert(means: Mapping[int, float]) -> int:
+    """The checkpoint with the best mean return, the earlier one of equals."""
+    return max(means, key=means.__getitem__)
+
+
+def medium(means: Mapping[int, float], random: float) -> int:
+    """The one nearest to a third of the way from random returns to the expert's, before it."""
+    best = expert(means)
+    before = [step for step in means if step < best]
+    if not before:
+        expected = "a checkpoint before the expert's"
+        got = f"the best one at the first, after {best:,} steps"
+        fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
+        raise ConfigError.mismatch("medium policy", expected=expected, got=got, fix=fix)
+    wanted = random + MEDIUM * (means[best] - random)
+    return min(before, key=lambda step: abs(means[step] - wanted))
+
+
 @final
 class _Recording:
     """One recording, stage by stage; each stage leaves what came of it in the folder."""
@@ -124,9 +166,12 @@ class _Recording:
         self.doing = ""
         self._config, self._on_progress = config, on_progress
         env = task_env(config.env)()
-        self._states = has_states(env)
-        self._policies: dict[str, Policy] = {"random": RandomPolicy(env.action_space, config.seed)}
+        self._states, actions = has_states(env), env.action_space
         env.close()
+        continuous = isinstance(actions, spaces.Box)
+        suited = SACConfig() if continuous else PPOConfig(n_steps=256)
+        self._algorithm: AlgorithmConfig = config.algorithm or suited
+        self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
         if policy is None and config.policy is not None:
             policy = load_actor(
                 config.policy,
@@ -136,49 +181,120 @@ class _Recording:
             )
         if policy is not None:
             self._policies["expert"] = policy
-        elif not self._has_policies():
-            require_trainable(config)
+        elif not self._has_policies():  # training would raise later what this raises now
+            with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
+                self._build(venv, most_steps=1)
         self._steps: dict[str, int] = {}
         self._experience: Episodes | None = None
 
     def run(self, folder: RunFolder, minari: str | None) -> dict[str, Any]:
         """Everything in order; what `result.json` holds."""
-        self._folder = folder
+        self._folder, config = folder, self._config
         began = time.perf_counter()
         if not self._has_policies():
-            self._train()
-        tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in self._config.amounts}
+            self._choose_policies(self._train())
+        tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
         references = {name: self._reference(name, tiers) for name in ("random", "expert")}
-        about = {"env": self._config.env, "seed": self._config.seed, "references": references}
+        about = {"env": config.env, "seed": config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
         episodes, beside = join(list(tiers.values())), about | {"versions": versions()}
         save_episodes(folder.path("episodes"), episodes, about=beside)
         if minari is not None:
-            algorithm = None if self._config.policy else type(algorithm_for(self._config)).__name__
-            save_minari(episodes, minari, env=self._config.env, algorithm=algorithm, about=beside)
+            algorithm = None if config.policy else type(self._algorithm).__name__
+            save_minari(episodes, minari, env=config.env, algorithm=algorithm, about=beside)
         seconds = round(time.perf_counter() - began, 2)
         result = about | {"minari": minari, "seconds": seconds, "interrupted": False}
         folder.result(result)
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
-    def _train(self) -> None:
-        """Train the expert, and find out who is medium on its way."""
-        config = self._config
-        with closing(JsonlSink(self._folder.path("metrics.jsonl"))) as sink:
-            found, self._experience = train_expert(
-                config, self._folder, states=self._states, sink=sink, on_progress=self._report
-            )
-        trained = {"expert": expert(found)}
-        if "medium" in config.amounts:
-            trained["medium"] = medium(found, self._mean_return("random"))
-        for name, checkpoint in trained.items():
-            self._steps[name] = checkpoint.step
-            self._policies[name] = load_policy(checkpoint.policy, device=config.device)
-
     def _has_policies(self) -> bool:
         return set(self._config.amounts) <= set(self._policies)
+
+    def _build(self, env: VecEnv, most_steps: int) -> BaseAlgorithm:
+        algorithm = self._algorithm
+        if isinstance(algorithm, SACConfig):  # a larger buffer would only take memory
+            algorithm = replace(algorithm, buffer_size=min(algorithm.buffer_size, most_steps))
+        return build_algorithm(algorithm, env, seed=self._config.seed, device=self._config.device)
+
+    def _train(self) -> int:
+        """Train in slices; keep a policy, its evaluation and the episodes after each.
+
+        What is there of an interrupted training goes on from the last slice, see `resume_run`.
+        Returns the steps made: those planned, or fewer where a checkpoint is as good as wanted.
+        """
+        config, folder = self._config, self._folder
+        kept, wanted = folder.path("training"), config.target_return
+        usual = 1 if isinstance(self._algorithm, SACConfig) else 8
+        count = config.training_environments or usual
+        venv = task_environments(config.env, count, seed=config.seed, states=self._states)
+        with (
+            closing(JsonlSink(folder.path("metrics.jsonl"))) as sink,
+            closing(EpisodeRecorder(venv, states=self._states)) as recorder,
+        ):
+            agent = self._build(recorder, config.train_steps)
+            agent.set_logger(Logger(folder=None, output_formats=[]))
+            if has_run(kept):
+                resume_run(kept, agent)
+                self._evaluate(agent, sink)
+            else:
+                require_own(kept, 0)
+            while agent.num_timesteps < config.train_steps:
+                known = [*evaluated(folder.folder).values()]
+                if wanted is not None and known and known[-1] >= wanted:
+                    break
+                self._learn(agent, f", best return {max(known):,.0f}" if known else "")
+                # In this order, so that a crash between two of them loses nothing that counts.
+                if (episodes := recorder.take()) is not None:
+                    save_episodes(folder.path(f"experience/{agent.num_timesteps:09d}"), episodes)
+                save_run(kept, agent)
+                self._evaluate(agent, sink)
+            return agent.num_timesteps
+
+    def _learn(self, agent: BaseAlgorithm, more: str) -> None:
+        """Learn until the next checkpoint."""
+        before, total = agent.num_timesteps, self._config.train_steps
+        progress = partial(self._report, f"training{more}", total=total)
+
+        def on_step(*_: Any) -> bool:
+            if agent.num_timesteps % REPORT_EVERY == 0:
+                progress(agent.num_timesteps)
+            return True
+
+        progress(before)
+        ahead = self._config.checkpoint_every - before % self._config.checkpoint_every
+        agent.learn(min(ahead, total - before), callback=on_step, reset_num_timesteps=False)
+
+    def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
+        """Keep and evaluate the present policy, unless that is done."""
+        config, step = self._config, agent.num_timesteps
+        file = self._folder.path(f"judged/{step:09d}.json")
+        if file.is_file():
+            return
+        save_policy(self._folder.path(f"checkpoints/{step:09d}"), agent, self._algorithm)
+        report = evaluate_policy(
+            agent,
+            task_env(config.env),
+            episodes=config.judge_episodes,
+            seed=config.seed + EVALUATION_SEED,
+        )
+        sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
+        write_json(file, report.to_json())
+
+    def _choose_policies(self, steps: int) -> None:
+        """Take policies and episodes from a training of so many steps."""
+        folder = self._folder.folder
+        found = evaluated(folder)
+        self._steps = trained = {"expert": expert(found)}
+        if "medium" in self._config.amounts:
+            trained["medium"] = medium(found, self._mean_return("random"))
+        for name, step in trained.items():
+            path = folder / f"checkpoints/{step:09d}"
+            self._policies[name] = load_policy(path, device=self._config.device)
+        paths = sorted((folder / "experience").glob("*"))
+        whole = [load_episodes(path) for path in paths if int(path.name) <= steps]
+        self._experience = join(whole) if whole else None
 
     def _tier(self, tier: Tier) -> Episodes:
         folder = self._folder.path(f"tiers/{tier}")
@@ -205,12 +321,9 @@ class _Recording:
     def _replay(self) -> Episodes:
         known, amount, unit = self._experience, self._config.amounts["replay"], self._config.unit
         if known is None:
-            raise ConfigError.mismatch(
-                "replay",
-                expected="episodes that ended while training",
-                got="none",
-                fix="Train for longer than an episode, or leave replay out of the mix.",
-            )
+            expected = "episodes that ended while training"
+            fix = "Train for longer than an episode, or leave replay out of the mix."
+            raise ConfigError.mismatch("replay", expected=expected, got="none", fix=fix)
         found = spread(known, count=amount if unit == "episodes" else None, steps=amount)
         if (len(found) if unit == "episodes" else found.steps) < amount:
             warnings.warn(
@@ -221,7 +334,7 @@ class _Recording:
         return found
 
     def _reference(self, name: str, tiers: dict[str, Episodes]) -> float | None:
-        """Mean return: of the tier, or of a few episodes where that is not recorded."""
+        """Mean return of the tier, or of a few episodes where that is not recorded."""
         if name in tiers:
             return float(tiers[name].returns.mean())
         return self._mean_return(name) if name in self._policies else None

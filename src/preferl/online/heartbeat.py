@@ -40,7 +40,7 @@ class Heartbeat:
 
     def __exit__(self, _kind: object, error: BaseException | None, _: object) -> None:
         if error is not None and not isinstance(error, KeyboardInterrupt):
-            self.say("failed", problem=f"{type(error).__name__}: {error}")
+            self.report("failed", problem=f"{type(error).__name__}: {error}")
         else:
             self._status = replace(self._status, state="stopped")
         self._ended = True
@@ -51,8 +51,8 @@ class Heartbeat:
         """Note that the work goes on."""
         self._pulse = time.monotonic()
 
-    def say(self, state: str, **changes: Any) -> None:
-        """Change fields of the program's `Status`; a change of state is reported at once."""
+    def report(self, state: str, **changes: Any) -> None:
+        """Change fields of the program's `Status`; a change of state is written at once."""
         self.pulse()
         before = self._status
         self._status = replace(before, state=state, **changes)

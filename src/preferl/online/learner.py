@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
@@ -57,21 +58,18 @@ class PolicyLearner(Protocol):
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
 
-    It puts a recording `FeedbackVecEnv` without a store around the algorithm's environment, inside
-    `VecNormalize` and SB3's own `VecTransposeImage` if there are any. It learns in slices, as one
-    run would:
+    Its `env`, a `FeedbackVecEnv` without a store, records the environments' own rewards and gives
+    the learned one; it lies inside `VecNormalize` and `VecTransposeImage` if there are any. The
+    algorithm learns in slices, as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are counted in environment steps, exploration included. What a rollout takes beyond
-      the steps asked for is taken off the next calls.
+    - Steps are environment steps, exploration included. What a rollout takes beyond the steps
+      asked for is taken off the next calls.
     - After exploring, and after a callback or an interrupt has stopped a rollout half-way,
       environments are reset before the algorithm acts again.
 
-    Its `env` records with the environments' own rewards, and gives the learned one.
-
     Args:
-        algorithm: on- or off-policy, with its environment set; save it, log with it, or evaluate it
-            as usual.
+        algorithm: on- or off-policy, with its environment set.
         total_steps: environment steps of the whole run, at which schedules end.
         exploration_fraction: share of each call's steps in which a random policy takes over now
             and then and nothing is learned. .05 shows a few unusual clips per round.
@@ -81,9 +79,8 @@ class SB3Learner:
         callback, progress_bar: passed to every `algorithm.learn`.
 
     Raises:
-        ConfigError: a number out of its range, no environment, an environment that has a learned
-            reward already or normalises rewards further inside, or a replay buffer that cannot be
-            relabelled.
+        ConfigError: a number out of its range, no environment, one that has a learned reward
+            already or normalises further inside, or a replay buffer that cannot be relabelled.
     """
 
     def __init__(
@@ -134,10 +131,7 @@ class SB3Learner:
         Returns:
             The episodes that ended in this call, with the environments' rewards. If they hold
             half of its steps or less, those under way as well, cut here, so that there is
-            something to compare; no episodes at all if the call had nothing to do.
-
-        Raises:
-            ConfigError: less than no steps.
+            something to compare; none if the call had nothing to do.
         """
         before = self.steps
         with self._asking(steps):
@@ -158,8 +152,8 @@ class SB3Learner:
     def set_reward(self, reward: WindowReward | AnyReward) -> None:
         """Learn on `reward` from now on, and relabel a replay buffer.
 
-        It may be a plain function of observations and actions. Call it between calls of `learn`,
-        so that no rollout mixes two rewards.
+        A plain function of observations and actions will do. Call it between calls of `learn`, so
+        that no rollout mixes two rewards.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -185,10 +179,7 @@ class SB3Learner:
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        Its replay buffer was relabelled by that already.
-
-        Raises:
-            CheckpointError: it was built otherwise.
+        Its replay buffer was relabelled already. One built otherwise is a `CheckpointError`.
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
@@ -223,32 +214,24 @@ class SB3Learner:
         if steps <= 0:
             return
         self._callback.stopped = False
-        in_place = False
-        try:
+        with ExitStack() as unless_whole:
+            unless_whole.callback(require_reset, self.algorithm)
             self.algorithm.learn(
                 steps,
                 callback=self._callback,
                 reset_num_timesteps=False,
                 progress_bar=self.progress_bar,
             )
-            in_place = not self._callback.stopped
-        finally:
-            if not in_place:
-                require_reset(self.algorithm)
+            if not self._callback.stopped:
+                unless_whole.pop_all()
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
         if episodes is not None:
             return episodes
-        nothing = zeros_of(self.env.observation_space, (0,))
-        return Episodes(
-            observations=nothing,
-            actions=np.asarray(zeros_of(self.env.action_space, (0,))),
-            rewards=np.zeros(0, np.float32),
-            terminated=np.zeros(0, bool),
-            final_observations=nothing,
-            lengths=np.zeros(0, int),
-        )
+        nothing, rewards = zeros_of(self.env.observation_space, (0,)), np.zeros(0, np.float32)
+        actions = np.asarray(zeros_of(self.env.action_space, (0,)))
+        return Episodes(nothing, actions, rewards, np.zeros(0, bool), nothing, np.zeros(0, int))
 
 
 class _Watch(CallbackList):
@@ -274,11 +257,7 @@ class _WholeRunSchedule:
 
     def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
         """Save the schedule inside, so that a saved algorithm does not hold on to the run."""
-        return _itself, (self.schedule,)
-
-
-def _itself(schedule: Schedule) -> Schedule:
-    return schedule
+        return copy, (self.schedule,)
 
 
 def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float]) -> None:
@@ -351,12 +330,10 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """The reward model and trainer that a config describes, for the learner's spaces."""
     if not isinstance(learner, SB3Learner):
-        raise ConfigError.mismatch(
-            "trainer",
-            expected="a RewardTrainer beside a learner of your own",
-            got=f"none beside a {type(learner).__name__}",
-            fix="Build its model for the learner's spaces and pass trainer=.",
-        )
+        expected = "a RewardTrainer beside a learner of your own"
+        got = f"none beside a {type(learner).__name__}"
+        fix = "Build its model for the learner's spaces and pass trainer=."
+        raise ConfigError.mismatch("trainer", expected=expected, got=got, fix=fix)
     known = (learner.env.observation_space, learner.env.action_space)
     model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
@@ -78,25 +79,24 @@ def learn_from_preferences(
         config: the whole run.
         teacher: answers instead of the config's scripted one.
         feedback: takes queries instead of an `InstantFeedback` around the teacher.
-        learner: the agent, instead of the config's algorithm.
-        trainer: fits the reward, instead of the config's model and trainer.
-        sampler: chooses queries, instead of the config's.
-        schedule: how densely to ask after each share of the run, instead of the config's.
+        learner: the agent.
+        trainer: fits the reward.
+        sampler: chooses queries.
+        schedule: how densely to ask after each share of the run.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_turn: its former name.
         on_answers: called with all answers when there are new ones, to keep them safe.
-        checkpoints: folder in which the whole run is kept after each iteration. A run of the same
-            settings goes on from there as if it had never stopped. Answers of the iteration under
-            way are kept at once and not asked for again; feedback of one's own keeps its answers
-            itself, and is not asked again either if it is a `LastingFeedback`.
+        checkpoints: folder in which the run is kept after each iteration. A run of the same
+            settings resumes from there as if it had never stopped. Answers of the iteration under
+            way are kept at once and not asked for again. Feedback of your own keeps its answers
+            itself; if it is a `LastingFeedback`, it is not asked again either.
 
     Raises:
         CheckpointError: what is there is damaged, of other settings, or of an older version.
-        ConfigError: settings that do not go together, or a learner of one's own without
-            `snapshot` and `restore` where there are to be checkpoints.
-        DataError: no episode long enough for a clip, or episodes of different length where the
-            config refuses them.
+        ConfigError: settings that do not go together, or a learner without `snapshot` and
+            `restore` where there are to be checkpoints.
+        DataError: no episode is long enough for a clip, or lengths differ and the config refuses.
     """
     run = PreferenceLoop(config, teacher, feedback, learner, trainer, sampler, schedule)
     run.sink = sink or run.sink
@@ -123,8 +123,8 @@ class Resumable(Protocol):
 class PreferenceLoop:
     """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
 
-    Building it makes the environments and all networks, and writes nothing, so that settings that
-    do not go together are refused before a folder is touched.
+    Building it makes environments and networks, so that settings that do not go together are
+    refused before a folder is touched.
     """
 
     def __init__(
@@ -177,11 +177,9 @@ class PreferenceLoop:
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
         if not isinstance(self.learner, Resumable):
-            raise ConfigError.mismatch(
-                "learner",
-                expected="one with `snapshot` and `restore`, since checkpoints are to be kept",
-                got=type(self.learner).__name__,
-            )
+            expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
+            got = type(self.learner).__name__
+            raise ConfigError.mismatch("learner", expected=expected, got=got)
         run, feedback = to_json(self.config), self.feedback
         if has_run(folder):
             _require_format(folder)
@@ -218,7 +216,7 @@ class PreferenceLoop:
         )
 
     def _save(self, seconds: float) -> None:
-        """Write all that later iterations depend on; answers leave the journal."""
+        """Write what later iterations depend on; answers leave the journal."""
         if self.journal is None:
             return
         scaler = None if self.reward is None else self.reward.scaler
@@ -266,7 +264,7 @@ class PreferenceLoop:
         episodes = (self.learner.learn if number else self.learner.explore)(planned.steps)
         self._remember(episodes)
         fit = self._ask_and_fit(planned, first=number == 0) if planned.queries else None
-        whole = episodes.lengths >= max(self.longest, 1) if len(episodes) else np.zeros(0, bool)
+        whole = episodes.lengths >= self.longest
         report = IterationReport(
             iteration=number,
             iterations=len(self.plan) - 1,
@@ -303,11 +301,10 @@ class PreferenceLoop:
         if comparisons is None:  # every query was declined, or is answered later
             return None
         report = self.trainer.fit(comparisons, epochs=config.initial_epochs if first else None)
-        answers = config.reference == "answers"
+        by_answers = config.reference == "answers"
+        reference = comparisons.segments.episodes() if by_answers else self.experience
         self.reward = self._reward(report.likelihood).scaled(
-            comparisons.segments.episodes() if answers else self.experience,
-            target=config.reward_deviation,
-            centre=config.centre,
+            reference, target=config.reward_deviation, centre=config.centre
         )
         switch = getattr(self.learner, "set_reward", None) or self.learner.pay  # its former name
         switch(self.reward)
@@ -315,10 +312,9 @@ class PreferenceLoop:
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
         """The trainer's model as it is now, as a reward."""
-        combine = lower_bound(self.config.pessimism) if self.config.pessimism else mean
-        return RewardFunction(
-            self.trainer.model, combine=combine, scaler=scaler, likelihood=likelihood
-        )
+        model, pessimism = self.trainer.model, self.config.pessimism
+        combine = lower_bound(pessimism) if pessimism else mean
+        return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:
         if not len(episodes):
@@ -329,7 +325,7 @@ class PreferenceLoop:
         self.experience = known if recent.all() else known[recent]
 
     def _check_lengths(self, episodes: Episodes) -> None:
-        """A learner of one's own returns whole episodes, but for the last one."""
+        """A learner of your own returns whole episodes, except for the last one."""
         self.longest = max(self.longest, int(episodes.lengths.max()))
         ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
@@ -343,10 +339,9 @@ class PreferenceLoop:
         )
 
     def _comparisons(self) -> Comparisons | None:
-        try:
+        with suppress(FeedbackError):
             return self.feedback.comparisons()
-        except FeedbackError:
-            return None
+        return None
 
 
 def _require_format(folder: Path) -> None:
@@ -355,12 +350,9 @@ def _require_format(folder: Path) -> None:
     with reading(newest, expected="a whole checkpoint", fix=RESTORE):
         found = read_object(newest / ABOUT)["run"].get("format", 1)
     if found != FORMAT:
-        raise CheckpointError.mismatch(
-            f"format of the run in {folder}",
-            expected=FORMAT,
-            got=found,
-            fix="Go on with the version of preferl that began it, or begin another run.",
-        )
+        what = f"format of the run in {folder}"
+        fix = "Go on with the version of preferl that began it, or begin another run."
+        raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
 
 
 @final
@@ -368,8 +360,8 @@ def _require_format(folder: Path) -> None:
 class AnswerJournal:
     """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
 
-    Answers lie in one folder per iteration, in the order in which they were given, each on the disk
-    before the next query is put. Those of another `run`, as JSON, are refused.
+    Answers lie in a folder per iteration, in their order, each on the disk before the next query
+    is put. Those of another `run`, as JSON, are refused.
     """
 
     folder: Path

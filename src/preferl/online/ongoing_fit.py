@@ -13,6 +13,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import lower_bound, mean
+from preferl.models.base import RewardModel
 from preferl.models.build import build_reward_model, config_of
 from preferl.models.spaces import check_spaces, infer_spaces
 from preferl.online.service_config import ServiceConfig
@@ -20,7 +21,6 @@ from preferl.shapes import IntArray
 from preferl.statistics import wilson_interval
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
-from preferl.training.publish import Version
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
@@ -50,15 +50,11 @@ class OngoingFit:
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
         self._config, self._on_epoch = config, on_epoch
         self._trainer: RewardTrainer | None = None
-        self._saved: tuple[Version, Path] | None = None
+        self.saved: tuple[RewardFunction, Path] | None = None  # published earlier, and its folder
         self._place: dict[int, int] = {}  # of a training query
 
-    def resume(self, version: Version, folder: Path) -> None:
-        """Go on from a published version, where the settings still are those of its model."""
-        self._saved = (version, folder)
-
     def save(self, folder: Path) -> None:
-        """Write what `resume` needs beside the reward of the last fit."""
+        """Write what it takes to go on beside the published reward of the last fit."""
         if self._trainer is not None:
             save_trainer(folder, self._trainer, {"queries": list(self._place)})
 
@@ -80,12 +76,9 @@ class OngoingFit:
         report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
         combine = lower_bound(config.pessimism) if config.pessimism else mean
         reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
+        target, clips = config.reward_deviation, comparisons.segments.episodes()
         try:
-            reward = reward.scaled(
-                comparisons.segments.episodes(),
-                target=config.reward_deviation,
-                centre=config.centre,
-            )
+            reward = reward.scaled(clips, target=target, centre=config.centre)
         except DataError:
             self._trainer = None
             raise
@@ -107,41 +100,32 @@ class OngoingFit:
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
         """A trainer for these clips, and whether it has learned nothing yet."""
+        self._trainer = self._trainer or self._resumed(preset)
         if self._trainer is not None and _suits(self._trainer, comparisons, agent):
             return self._trainer, False
         if self._trainer is not None:
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
-        self._place = {}
-        self._trainer = self._resumed(preset, comparisons, agent)
-        if self._trainer is not None:
-            return self._trainer, False
         segments = comparisons.segments
         own = agent or infer_spaces(segments.observations, segments.actions)
-        self._trainer = self._fresh(preset, own)
+        self._trainer, self._place = self._fresh(preset, own), {}
         return self._trainer, True
 
-    def _resumed(
-        self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
-    ) -> RewardTrainer | None:
-        """The trainer that was saved beside a version, if it suits settings and clips."""
-        if self._saved is None:
+    def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
+        """The trainer that was saved beside a reward, where the settings still are those of it."""
+        if self.saved is None:
             return None
-        (version, folder), self._saved = self._saved, None
-        reward = version.reward
-        own = (reward.observation_space, reward.action_space)
-        if (agent or own) == own and config_of(reward.model) == preset.model:
-            trainer = self._fresh(preset, own)
-            try:
-                notes = load_trainer(folder, trainer, reward.model)
-                queries = [int(query) for query in notes["queries"]]
-            except (CheckpointError, LookupError, TypeError, ValueError) as error:
-                LOGGER.warning("Fitting begins anew from all answers: %s", error)
-                return None
-            if _suits(trainer, comparisons, agent):
-                self._place = {query: place for place, query in enumerate(queries)}
-                return trainer
-        LOGGER.warning("The settings or clips have changed; a new model learns from all answers.")
-        return None
+        (reward, folder), self.saved = self.saved, None
+        if config_of(reward.model) != preset.model:
+            LOGGER.warning("The settings have changed; a new model learns from all answers.")
+            return None
+        trainer = self._fresh(preset, spaces_of(reward))
+        try:
+            queries = load_trainer(folder, trainer, reward.model)["queries"]
+            self._place = {int(query): place for place, query in enumerate(queries)}
+        except (CheckpointError, LookupError, TypeError, ValueError) as error:
+            LOGGER.warning("Fitting begins anew from all answers: %s", error)
+            return None
+        return trainer
 
     def _fresh(self, preset: RewardPreset, own: Spaces) -> RewardTrainer:
         config = self._config
@@ -151,16 +135,20 @@ class OngoingFit:
     def _in_place(self, queries: IntArray, wanted: Any) -> IntArray:
         """Rows of the wanted queries, those that were seen before in the order of then."""
         rows = np.flatnonzero(wanted)
-        places = [
-            self._place.setdefault(query, len(self._place)) for query in queries[rows].tolist()
-        ]
+        known = self._place
+        places = [known.setdefault(query, len(known)) for query in queries[rows].tolist()]
         return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
+
+
+def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
+    """Of observations and of actions."""
+    return learned.observation_space, learned.action_space
 
 
 def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
     """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
     model, segments = trainer.model, comparisons.segments
-    own = (model.observation_space, model.action_space)
+    own = spaces_of(model)
     if agent is not None and agent != own:
         return False
     try:

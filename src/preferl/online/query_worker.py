@@ -287,7 +287,9 @@ class QueryWorker:
                 pause = LOOK_SECONDS if self._try_round() else min(2 * pause, LONGEST_PAUSE)
                 state = "failed" if self._problem else "paused" if self.paused else "healthy"
                 steps = self._buffer.steps_in
-                beats.say(state, **asdict(self.counts), steps=steps, reward_version=self._version)
+                beats.report(
+                    state, **asdict(self.counts), steps=steps, reward_version=self._version
+                )
                 with self._wake:
                     self._rounds += 1
                     self._wake.notify_all()

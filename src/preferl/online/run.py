@@ -32,7 +32,7 @@ from preferl.online.loop import OnIteration, PreferenceLoop
 from preferl.online.report import OnlineReport
 from preferl.online.saving import save_policy
 from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
-from preferl.runs import RunFolder, open_run, require_openable, versions
+from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward
 
 LOGGER = logging.getLogger(__name__)
@@ -99,8 +99,7 @@ def run_online(
         What `result.json` holds.
 
     Raises:
-        ConfigError: settings that do not go together, or the run in `out` has other ones; the
-            message names them.
+        ConfigError: settings that do not go together, or others than those of the run in `out`.
         CheckpointError: its checkpoint is damaged.
         ResumeError: the run to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
@@ -110,14 +109,19 @@ def run_online(
     loop = PreferenceLoop(config, teacher, feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        report = _learn(loop, folder, on_iteration or on_turn)
+        board = TensorBoardSink(folder.path("tensorboard"))
+        with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
+            loop.sink, loop.on_iteration = sink, on_iteration or on_turn
+            loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
+            loop.keep_in(folder.path(CHECKPOINTS))
+            report = loop.through()
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
             save_reward(folder.path("reward"), report.reward)
         result = {
             "env": config.env,
             "seed": config.seed,
-            "comparisons": _count(report),
+            "comparisons": 0 if report.comparisons is None else len(report.comparisons),
             "env_steps": report.env_steps,
             "seconds": round(report.seconds, 2),
             "interrupted": report.interrupted,
@@ -141,32 +145,11 @@ def _filmable(
     config: OnlineConfig, judge: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
     """Without clips where there are no pictures; raise now what filming would raise at the end."""
-    if not judge.clip_steps:
-        return judge
-    if not draws(config.env):
+    if judge.clip_steps and not draws(config.env):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env)
         return replace(judge, clip_steps=0)
-    from preferl.video import encode
-
-    encode(film(RandomPolicy(actions, 0), config.env, seed=config.seed, steps=1), fps=30)
+    _clips(config, min(1, judge.clip_steps), before=RandomPolicy(actions, 0))
     return judge
-
-
-def _learn(
-    loop: PreferenceLoop, folder: RunFolder, on_iteration: OnIteration | None
-) -> OnlineReport:
-    sink = Sinks(
-        JsonlSink(folder.path("metrics.jsonl")), TensorBoardSink(folder.path("tensorboard"))
-    )
-    loop.sink, loop.on_iteration = sink, on_iteration
-    loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-    with closing(sink):
-        loop.keep_in(folder.path(CHECKPOINTS))
-        return loop.through()
-
-
-def _count(report: OnlineReport) -> int:
-    return 0 if report.comparisons is None else len(report.comparisons)
 
 
 def _evaluate(
@@ -177,10 +160,10 @@ def _evaluate(
     on_stage: OnStage,
 ) -> Evaluation:
     seed, taught = config.seed, report.learner.algorithm
-    policies: dict[str, Policy] = {"random": RandomPolicy(taught.action_space, seed)}
-    policies["taught"] = taught
+    random = RandomPolicy(taught.action_space, seed)
+    policies: dict[str, Policy] = {"random": random, "taught": taught}
     on_stage("filming the agent before and after")
-    clips = _clips(config, judge, {"before": policies["random"], "after": taught})
+    clips = _clips(config, judge.clip_steps, before=random, after=taught)
     if judge.oracle:
         on_stage(f"training on the true reward, {config.steps:,} steps, to compare")
         policies["oracle"] = train_on_true_reward(config)
@@ -190,19 +173,15 @@ def _evaluate(
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
-    fresh = join(
-        [
-            record(policies[name], config.env, 2_000, seed=seed + 20_000 + i)
-            for i, name in enumerate(("random", "taught"))
-        ]
+    acted = (
+        record(p, config.env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught))
     )
+    fresh = join(list(acted))
     if report.reward is None:
         return Evaluation(reports, None, {}, fresh, clips)
+    held_out = _held_out(config, fresh, judge.questions)
     evaluate = partial(
-        evaluate_reward,
-        comparisons=_held_out(config, fresh, judge.questions),
-        episodes=fresh,
-        true_reward=true_reward,
+        evaluate_reward, comparisons=held_out, episodes=fresh, true_reward=true_reward
     )
     controls = {name: evaluate(r) for name, r in control_rewards(report.reward, seed).items()}
     return Evaluation(reports, evaluate(report.reward), controls, fresh, clips)
@@ -223,15 +202,13 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     return Comparisons.of(segments, pairs, ScriptedTeacher.oracle()(segments[pairs], rng))
 
 
-def _clips(
-    config: OnlineConfig, judge: EvaluationConfig, policies: dict[str, Policy]
-) -> dict[str, bytes]:
-    if not judge.clip_steps:
+def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, bytes]:
+    if not steps:
         return {}
     from preferl.video import encode
 
     rate = frame_rate(config.env)
-    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=judge.clip_steps)
+    filmed = partial(film, env=config.env, seed=config.seed + 1, steps=steps)
     return {name: encode(filmed(policy), fps=rate) for name, policy in policies.items()}
 
 
@@ -242,13 +219,21 @@ def _write_report(
     from preferl.evaluation.report import Fact, Report, Section, Video, write_report
     from preferl.evaluation.summary import reward_figure, run_report
 
-    title = f"{config.env}, taught by {_count(report)} comparisons"
+    answers = 0 if report.comparisons is None else len(report.comparisons)
+    title = f"{config.env}, taught by {answers} comparisons"
     if evaluation.reward is None or report.reward is None:
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
     steps = np.array([one.env_steps for one in report.iterations])
     returns = np.array([one.mean_return for one in report.iterations])
+    figure = reward_figure(
+        report.reward,
+        evaluation.fresh[len(evaluation.fresh) - 1 :],
+        "The learned reward of each step of an episode beside the true one.",
+        "One episode of the taught agent; the band is the range of the members.",
+    )
+    learning = f"{report.seconds:.0f} s of learning"
     page = run_report(
         title,
         policies=evaluation.policies,
@@ -260,21 +245,12 @@ def _write_report(
             Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
             for when, mp4 in evaluation.clips.items()
         ],
-        reward_figures=[
-            reward_figure(
-                report.reward,
-                evaluation.fresh[len(evaluation.fresh) - 1 :],
-                "The learned reward of each step of an episode beside the true one.",
-                "One episode of the taught agent; the band is the range of the members.",
-            )
-        ],
+        reward_figures=[figure],
         lead="The agent never saw the environment's reward: its rewards came from a model of "
         "answers to the question which of two clips is better.",
         facts=(
-            Fact("Comparisons", f"{_count(report):,}", f"{config.segment_length} steps each"),
-            Fact(
-                "Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"
-            ),
+            Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
+            Fact("Environment steps", f"{report.env_steps:,}", learning),
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )

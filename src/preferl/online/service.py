@@ -12,7 +12,14 @@ import numpy as np
 
 from preferl.errors import FeedbackError, PreferlError
 from preferl.online.heartbeat import Heartbeat
-from preferl.online.ongoing_fit import TRAIN, Fitted, OngoingFit, Spaces, validation_split
+from preferl.online.ongoing_fit import (
+    TRAIN,
+    Fitted,
+    OngoingFit,
+    Spaces,
+    spaces_of,
+    validation_split,
+)
 from preferl.online.service_config import ServiceConfig
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
@@ -41,9 +48,9 @@ def serve_reward(
 ) -> int:
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
-    It may be killed at any time: answers are in the store, and a version lies with all that it
-    takes to go on from it, whole or not at all. What cannot be done now, because a disk is full
-    or a database locked, is reported with its heartbeats and tried again.
+    It may be killed at any time: answers are in the store, and each version is whole and holds what
+    it takes to go on. What cannot be done now, because a disk is full or a database locked, is
+    reported with the heartbeats and tried again.
 
     Args:
         config: what to fit, when, and where to publish.
@@ -92,7 +99,6 @@ class _Service:
         self._fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
-        self._failures = 0
         self._waits_since: float | None = None
         self.version, self._metrics = 0, FitMetrics()
         self._spaces: Spaces | None = None
@@ -108,22 +114,23 @@ class _Service:
                 LOGGER.warning("Version %d is passed over: %s", number, error)
                 continue
             self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
-            self._spaces = (newest.reward.observation_space, newest.reward.action_space)
-            self._fit.resume(newest, version_folder(self.config.out, newest.number))
+            self._spaces = spaces_of(newest.reward)
+            self._fit.saved = (newest.reward, version_folder(self.config.out, number))
             LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
             return
 
     def run(self) -> None:
         """Look for answers, fit and publish until stopped."""
+        failures = 0
         while not self.stop.is_set():
             try:
                 self._look()
-                self._failures, wait = 0, self.config.poll_seconds
+                failures, wait = 0, self.config.poll_seconds
             except PreferlError as error:
-                wait = RETRIES[min(self._failures, len(RETRIES) - 1)]
-                self._failures += 1
+                wait = RETRIES[min(failures, len(RETRIES) - 1)]
+                failures += 1
                 LOGGER.warning("%s It is tried again in %g s.", error, wait)
-                self.beats.say("failed", problem=str(error))
+                self.beats.report("failed", problem=str(error))
             self.stop.wait(wait)
 
     def _look(self) -> None:
@@ -133,7 +140,7 @@ class _Service:
         elif self.version and not self._announced:
             self._announce()
         revision = self.feedback.revision
-        self._say_waiting(revision)
+        self._report_waiting(revision)
         agent = read_spaces(self.config.out)
         other = agent is not None and self._spaces is not None and agent != self._spaces
         if not other and (revision == self._looked_at or not self._is_due(revision)):
@@ -141,16 +148,16 @@ class _Service:
         answered = self.feedback.store.progress(self._project).answered
         if not self.version and answered < self.config.min_answers:
             return
-        self.beats.say("fitting")
+        self.beats.report("fitting")
         self._unpublished = self._fitted(revision, agent, again=other)
         self._looked_at, self._waits_since = revision, None
         if self._unpublished is not None:
             self._publish(*self._unpublished)
 
-    def _say_waiting(self, revision: int, **fit: Any) -> None:
+    def _report_waiting(self, revision: int, **fit: Any) -> None:
         """Report when it learns next: after how many answers, at which revision."""
         due = self._metrics.revision + self.config.min_new_answers
-        self.beats.say(
+        self.beats.report(
             "waiting",
             version=self.version,
             problem=None,
@@ -197,15 +204,13 @@ class _Service:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
         numbers = [row.version for row in self._live.rewards(self._project)]
         number = max([*numbers, *versions(self.config.out)], default=0) + 1
-        as_json = to_json(metrics)
-        self.version = self.publisher.publish(
-            reward, version=number, metrics=as_json, beside=self._fit.save
-        )
-        self._metrics, self._unpublished, self._announced = metrics, None, False
-        self._spaces = (reward.observation_space, reward.action_space)
+        found = to_json(metrics)
+        self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
+        self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)
+        self._unpublished, self._announced = None, False
         LOGGER.info("%s", _worded(self.version, metrics))
         if self.on_version:
-            self.on_version(self.version, as_json)
+            self.on_version(self.version, found)
         self._announce()
 
     def _announce(self) -> None:
@@ -228,9 +233,8 @@ class _Service:
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
         shown = ("answers", "accuracy", "judged", "seconds")
-        self._say_waiting(
-            self.feedback.revision, **{name: getattr(metrics, name) for name in shown}
-        )
+        fit = {name: getattr(metrics, name) for name in shown}
+        self._report_waiting(self.feedback.revision, **fit)
 
     def _on_epoch(self) -> None:
         self.beats.pulse()

@@ -23,8 +23,7 @@ class ServiceConfig:
     Attributes:
         out: folder of published rewards; one service to a folder.
         reward: the model and how it is fitted. Each fit goes on from the last one, and makes at
-            most 50 passes where neither epochs nor a budget are given, where a single fit of a
-            published model makes 10,000.
+            most 50 passes, not a published model's 10,000, unless epochs or a budget are given.
         context: steps that a model with history looks back; the length of a clip by default.
         initial_epochs: passes of the first fit, at least; later ones have less to learn.
         min_answers: before the first fit; fewer teach nothing.
@@ -33,12 +32,12 @@ class ServiceConfig:
         validation: share of the queries whose answers are held out of training, to validate.
         combine: how several people's answers to one query become one.
         pessimism: deviations between members that are taken off their mean; 0 is the mean.
-        reward_deviation: of rewards over the clips that were answered; 1 for states and 0.05 for
-            pixels in the DRLHP paper.
+        reward_deviation: over the clips that were answered; the DRLHP paper has 1 for states and
+            0.05 for pixels.
         centre: whether their mean is zero there.
         keep: versions that stay in the folder.
-        cancel_after: versions after which a query that nobody has answered is cancelled, since a
-            reward of long ago chose it; None cancels none.
+        cancel_after: versions after which an unanswered query is cancelled, since an old reward
+            chose it; None cancels none.
         poll_seconds: between two looks for new answers.
         beat_seconds: between two heartbeats.
         stuck_after: seconds without an epoch or a look after which the service counts as stuck.
@@ -74,20 +73,18 @@ class ServiceConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        optional = [
-            n for n in ("context", "cancel_after", "threads") if getattr(self, n) is not None
-        ]
-        for name in ("initial_epochs", "min_answers", "min_new_answers", "keep", *optional):
-            require_in(name, getattr(self, name), 1, float("inf"))
+        counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
+        for name in (*counts, "context", "cancel_after", "threads"):
+            if (value := getattr(self, name)) is not None:
+                require_in(name, value, 1, float("inf"))
         for name in ("max_wait", "pessimism"):
             require_in(name, getattr(self, name), 0, float("inf"))
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):
             require_in(name, getattr(self, name), 0.001, 86_400)
         require_share("validation", self.validation)
         if not 0 < self.reward_deviation < float("inf"):
-            raise ConfigError.mismatch(
-                "reward_deviation", expected="above 0", got=self.reward_deviation
-            )
+            got = self.reward_deviation
+            raise ConfigError.mismatch("reward_deviation", expected="above 0", got=got)
         # What does not go together is refused now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 

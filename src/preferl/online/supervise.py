@@ -3,14 +3,20 @@
 import http.client
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import SplitResult, urlsplit
 
 from preferl.errors import StorageError
-from preferl.online.supervisor import Program, Say, SuperviseConfig, Supervisor, say_on_terminal
+from preferl.online.supervisor import (
+    OnMessage,
+    Program,
+    SuperviseConfig,
+    Supervisor,
+    write_to_terminal,
+)
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
@@ -41,15 +47,15 @@ def launch(
     stale_answers: int = 50,
     stale_seconds: float = 600.0,
     config: SuperviseConfig | None = None,
-    say: Say = say_on_terminal,
+    on_message: OnMessage = write_to_terminal,
 ) -> Iterator[Supervisor]:
     """Run the annotation page and the reward service while a block trains an agent.
 
     Each is a process with a log in `rewards/logs`. One that dies, or gives no heartbeat, is
     reported within seconds and started again, each time after a longer pause. A reward that falls
-    behind the answers is reported, too. On leaving, both are asked to end, then ended by force. If
-    this program is killed they stay, and people may go on answering; the next launch ends them and
-    starts its own. The agent's reward stays the latest that was published.
+    behind the answers is reported, too; the agent keeps the latest one. On leaving, both are asked
+    to end, then ended by force. If this program is killed they stay, and people may go on
+    answering; the next launch ends them and starts its own.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -63,42 +69,37 @@ def launch(
         stale_answers: report a reward that is so many answers behind while none is being fitted,
             or while a fit takes far longer than the last one.
         stale_seconds: report a reward that is behind by any answer for so long.
-        config: how they are looked after; the defaults if None.
-        say: called with one line at a time; writes to the terminal by default.
+        config: how they are looked after.
+        on_message: called with one line at a time; writes to the terminal by default.
 
     Yields:
         The supervisor; its `problems` are empty while all is well.
 
     Raises:
-        StorageError: a program does not come up, with its last line; or another launch uses the
-            same folder.
+        StorageError: a program does not come up, or another launch uses the same folder.
     """
-    say(f"Starting {'the page and ' if page else ''}the reward service ...")
-    opened = Store.open(store, files)
-    try:
+    on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
+    with closing(Store.open(store, files)) as opened:
         number = opened.projects.get(project).id
         service = _RewardService(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
-        serving = preferl_program(
-            "reward", "serve", *shared, "--out", str(rewards), *reward_options
-        )
+        own = ("--out", str(rewards), *reward_options)
+        serving = preferl_program("reward", "serve", *shared, *own)
         programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
-            programs.append(page_program(shared, more, say))
-        complaints = (service.failing, service.stale)
-        logs = Path(rewards) / LOGS
-        with Supervisor(programs, logs, config, complaints=complaints, say=say) as supervisor:
-            yield supervisor
-    finally:
-        opened.close()
+            programs.append(page_program(shared, more, on_message))
+        logs, watched = Path(rewards) / LOGS, (service.failing, service.stale)
+        with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
+            yield both
 
 
-def page_program(shared: Sequence[str], options: Sequence[str], say: Say) -> Program:
+def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
     """The annotation page of a store and project, with options of `preferl annotate serve`."""
-    command, probe = preferl_program("annotate", "serve", *shared, *options), PageProbe(say)
-    return Program(PAGE, command, probe.is_up, lambda _age: probe.lost())
+    command = preferl_program("annotate", "serve", *shared, *options)
+    probe = PageProbe(on_message)
+    return Program(PAGE, command, probe.is_up, probe.lost)
 
 
 @final
@@ -109,7 +110,7 @@ class PageProbe:
     A page that people reach through a proxy is not asked, since the proxy may be what fails.
     """
 
-    say: Say
+    on_message: OnMessage
     every: float = 5.0  # seconds between two probes
     patience: float = 30.0  # seconds without an answer after which the page counts as lost
     timeout: float = 2.0  # seconds to wait for one answer
@@ -124,12 +125,12 @@ class PageProbe:
             return False
         if link != self._link:
             self._link = link
-            self.say(f"Answer here: {link}")
-            self.say(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
+            self.on_message(f"Answer here: {link}")
+            self.on_message(f"Overview, once that was opened: {link.partition('/join/')[0]}/admin")
         self._answered = time.monotonic()
         return True
 
-    def lost(self) -> str | None:
+    def lost(self, _age: float = 0.0) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
         if address.hostname not in HERE or time.monotonic() - self._asked < self.every:
@@ -144,14 +145,11 @@ class PageProbe:
         """Whether anything comes back, be it an error."""
         host = address.hostname or ""
         there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
-        try:
+        with closing(there), suppress(OSError, http.client.HTTPException):
             there.request("GET", "/healthz")
             there.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            there.close()
-        return True
+            return True
+        return False
 
 
 @final
@@ -159,8 +157,8 @@ class PageProbe:
 class _RewardService:
     """The reward service as the store knows it; while that cannot be read it never counts as lost.
 
-    Where answers come fast, many wait for each fit; that is as it should be while the fit takes no
-    longer than the last one lets expect.
+    Where answers come fast, many wait for each fit; that is fine while the fit takes no longer than
+    the last one lets expect.
     """
 
     store: Store
@@ -174,11 +172,10 @@ class _RewardService:
         self._behind_since: dict[tuple[int, bool], float] = {}  # by version, and whether by many
 
     def _beat(self) -> ServiceState | None:
-        try:
+        with suppress(StorageError):
             services = self.store.reports.services(self.project)
-        except StorageError:
-            return None
-        return next((service for service in services if service.name == REWARD_SERVICE), None)
+            return next((service for service in services if service.name == REWARD_SERVICE), None)
+        return None
 
     def is_up(self, _status: Status | None, age: float) -> bool:
         """Whether it has given a heartbeat that is younger than its process."""

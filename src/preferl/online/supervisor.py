@@ -1,6 +1,7 @@
 """Run programs beside this one: start them, restart each that dies or hangs, end them at last."""
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from preferl.store.status import STATUS_FILE, Status, read_status
 
 LOGGER = logging.getLogger(__name__)
 
-Say = Callable[[str], None]
+OnMessage = Callable[[str], None]
 """Called with one line for people."""
 
 Complaint = Callable[[], str | None]
@@ -38,8 +39,7 @@ class SuperviseConfig:
         start_seconds: until a program has to be up, on a crowded machine too.
         stop_seconds: until a program that was asked to end is ended by force.
         look_seconds: between two looks at all of them.
-        first_pause: seconds before a program that died is started again; doubled with each
-            failure in a row.
+        first_pause: seconds before a restart; doubled with each failure in a row.
         longest_pause: but never more than this.
         restarts: failures in a row after which it is given up.
         steady_seconds: after which a program that runs counts as well again.
@@ -56,9 +56,9 @@ class SuperviseConfig:
     def __post_init__(self) -> None:
         for name in ("start_seconds", "stop_seconds", "look_seconds", "first_pause"):
             require_in(name, getattr(self, name), 0.001, 86_400)
-        require_in("longest_pause", self.longest_pause, self.first_pause, float("inf"))
-        require_in("restarts", self.restarts, 0, float("inf"))
-        require_in("steady_seconds", self.steady_seconds, 0, float("inf"))
+        lows = {"longest_pause": self.first_pause, "restarts": 0, "steady_seconds": 0}
+        for name, low in lows.items():
+            require_in(name, getattr(self, name), low, float("inf"))
 
 
 @final
@@ -66,9 +66,9 @@ class SuperviseConfig:
 class Program:
     """What to run, and how to find out whether it is up or lost.
 
-    `is_up` gets the status that the program has written since it was started into the file named by
-    `PREFERL_STATUS_FILE`, if any, and the seconds since then. `lost` gets these seconds; it returns
-    why a program counts as lost though it runs and was up, or None.
+    `is_up` gets the status that the program has written into the file that `PREFERL_STATUS_FILE`
+    names, if any, and the seconds since its start. `lost` gets these seconds; it returns why a
+    program counts as lost though it runs and was up, or None.
     """
 
     name: str
@@ -89,8 +89,7 @@ class RunningProgram:
         self._process: subprocess.Popen[bytes] | None = None
         self._began, self._log_begins, self._was_up = 0.0, 0, False
         self.failures = 0  # in a row
-        self.restart_at: float | None = None  # by `time.monotonic`
-        self.given_up = False
+        self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
         self.problem: str | None = None  # of now, in words
 
     @property
@@ -140,9 +139,8 @@ class RunningProgram:
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
         except OSError as error:
-            raise StorageError.mismatch(
-                f"program {self.name}", expected="one that starts", got=error
-            ) from error
+            what = f"program {self.name}"
+            raise StorageError.mismatch(what, expected="one that starts", got=error) from error
         self._began = time.monotonic()
         mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
         write_json(self._mark, mark)
@@ -176,19 +174,17 @@ class RunningProgram:
         if not process or not is_running(process):
             return False
         if launcher and is_running(launcher):
-            raise StorageError.mismatch(
-                f"{self._mark.parent}",
-                expected="programs of nobody else",
-                got=f"{self.name} of process {launcher.split()[1]}, which works",
-                fix="End that one, or use another folder.",
-            )
-        number = int(process.split()[1])
+            what, expected = f"{self._mark.parent}", "programs of nobody else"
+            got = f"{self.name} of process {launcher.split()[1]}, which works"
+            fix = "End that one, or use another folder."
+            raise StorageError.mismatch(what, expected=expected, got=got, fix=fix)
+        number, until = int(process.split()[1]), time.monotonic() + seconds
         os.kill(number, signal.SIGTERM)
-        until = time.monotonic() + seconds
-        while is_running(process) and time.monotonic() < until:
+        while is_running(process):
+            if time.monotonic() >= until:
+                _kill(number)
+                break
             time.sleep(0.05)
-        if is_running(process):
-            _kill(number)
         return True
 
 
@@ -217,7 +213,7 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)  # what it has started, too
 
 
-def say_on_terminal(line: str) -> None:
+def write_to_terminal(line: str) -> None:
     """Write one line where people see it, whatever becomes of logs."""
     sys.stderr.write(f"preferl: {line}\n")
     sys.stderr.flush()
@@ -235,7 +231,7 @@ class Supervisor:
         folder: of logs and marks.
         config: how; the defaults if None.
         complaints: what else to look at.
-        say: called with one line at a time.
+        on_message: called with one line at a time.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -251,12 +247,12 @@ class Supervisor:
         config: SuperviseConfig | None = None,
         *,
         complaints: Sequence[Complaint] = (),
-        say: Say = say_on_terminal,
+        on_message: OnMessage = write_to_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
         self._programs = [RunningProgram(program, folder) for program in programs]
         self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
-        self._say = say
+        self._on_message = on_message
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
@@ -277,12 +273,9 @@ class Supervisor:
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
                     if (problem := self._problem_of(running)) is not None:
-                        raise StorageError.mismatch(
-                            f"program {running.name}",
-                            expected="to be up",
-                            got=f"that it {problem}",
-                            fix=f"Its log is {running.log}.",
-                        )
+                        what, fix = f"program {running.name}", f"Its log is {running.log}."
+                        got = f"that it {problem}"
+                        raise StorageError.mismatch(what, expected="to be up", got=got, fix=fix)
                 time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
             self._end_all()
@@ -316,8 +309,6 @@ class Supervisor:
 
     def _look_after(self, running: RunningProgram) -> None:
         """Start what has to be started again; report what was found."""
-        if running.given_up:
-            return
         if running.restart_at is not None:
             if time.monotonic() >= running.restart_at:
                 running.start()
@@ -346,7 +337,7 @@ class Supervisor:
         running.end(config.stop_seconds)
         running.failures += 1
         if running.failures > config.restarts:
-            running.given_up = True
+            running.restart_at = math.inf
             running.problem = f"{what}. It is given up after {config.restarts} restarts in a row"
         else:
             pause = min(config.first_pause * 2.0 ** (running.failures - 1), config.longest_pause)
@@ -362,4 +353,4 @@ class Supervisor:
 
     def _report(self, line: str) -> None:
         LOGGER.info("%s", line)
-        self._say(line)
+        self._on_message(line)
