@@ -164,11 +164,9 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         return str(value)
     if callable(value) and getattr(value, "__qualname__", None):
         return f"{value.__module__}:{value.__qualname__}"
-    raise ConfigError.mismatch(
-        "a value to be written",
-        expected="numbers, text, lists, mappings, dataclasses or named functions",
-        got=type(value).__name__,
-    )
+    expected = "numbers, text, lists, mappings, dataclasses or named functions"
+    got = type(value).__name__
+    raise ConfigError.mismatch("a value to be written", expected=expected, got=got)
 
 
 def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
@@ -178,9 +176,7 @@ def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
     known = {f.name: f for f in fields(cls) if f.init}
     if unknown := sorted(set(data) - set(known)):
         raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown)
-    required = [
-        key for key, f in known.items() if f.default is MISSING and f.default_factory is MISSING
-    ]
+    required = (k for k, f in known.items() if f.default is f.default_factory is MISSING)
     if missing := [key for key in required if key not in data]:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
     hints, prefix = get_type_hints(cls), f"{where}." if where else ""
@@ -269,12 +265,9 @@ def _named_function(name: str, where: str) -> Any:
         is_named = inspect.isfunction(found) or inspect.isclass(found)
         if is_named and f"{found.__module__}:{found.__qualname__}" == name:
             return found
-    raise ConfigError.mismatch(
-        where,
-        expected="the name of a function of preferl, as module:name where it is defined",
-        got=repr(name),
-        fix="Set functions of your own in code, with dataclasses.replace.",
-    )
+    expected = "the name of a function of preferl, as module:name where it is defined"
+    fix = "Set functions of your own in code, with dataclasses.replace."
+    raise ConfigError.mismatch(where, expected=expected, got=repr(name), fix=fix)
 
 
 def _wrong(where: str, expected: object, got: object) -> ConfigError:

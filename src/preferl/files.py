@@ -1,4 +1,4 @@
-"""Files and folders that are either whole or not there."""
+"""Write files and folders that are either complete or absent."""
 
 import ctypes
 import errno
@@ -33,9 +33,8 @@ def writing(
 ) -> Iterator[Path]:
     """Give a temporary path beside `path` that takes its place when the block ends well.
 
-    The block creates a file or folder there. If it fails, nothing of it remains and what was at
-    `path` is untouched. Whoever reads `path`, also after a loss of power, finds what was there
-    before or all of the new content.
+    The block creates a file or folder there. If it fails, nothing of it remains and `path` is
+    unchanged. Readers of `path`, also after a power failure, find the old content or all the new.
 
     Args:
         path: what to write.
@@ -71,12 +70,9 @@ def writing(
     except StorageError:
         raise
     except (OSError, SafetensorError) as error:  # safetensors raises its own where a disk is full
-        raise StorageError.mismatch(
-            f"{path}",
-            expected="a place that can be written to",
-            got=error,
-            fix="Choose another path, change its permissions or free some space.",
-        ) from error
+        fix = "Choose another path, change its permissions or free some space."
+        expected = "a place that can be written to"
+        raise StorageError.mismatch(f"{path}", expected=expected, got=error, fix=fix) from error
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
@@ -111,9 +107,8 @@ def remove_drafts(folder: Path) -> None:
                 aside.rename(path)
             shutil.rmtree(holder)
         except OSError as error:
-            raise StorageError.mismatch(
-                f"{holder}", expected="a draft that can be removed", got=error
-            ) from error
+            expected = "a draft that can be removed"
+            raise StorageError.mismatch(f"{holder}", expected=expected, got=error) from error
 
 
 def make_folder(path: Path) -> None:
@@ -144,11 +139,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Wait until the disk holds a file, or a folder with all that is in it.
-
-    Raises:
-        OSError: it is not there, or the disk is away.
-    """
+    """Wait until the disk holds a file, or a folder with all that is in it; raises as `sync`."""
     for inside in _all(path):
         sync(inside)
 

@@ -1,4 +1,4 @@
-"""Files from elsewhere, read so that whatever is wrong with them becomes one error in words."""
+"""Read files from elsewhere, so that whatever is wrong with them becomes one error."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ asserts of spaces."""
 def reading(
     what: object, *, expected: str, fix: str = "", error: type[PreferlError] = CheckpointError
 ) -> Iterator[None]:
-    """Word whatever goes wrong in the block as one error about a file.
+    """Turn whatever goes wrong in the block into one error about a file.
 
     Args:
         what: the file or folder.
@@ -43,6 +43,15 @@ def reading(
         raise error.mismatch(f"{what}", expected=expected, got=got, fix=fix) from fault
 
 
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file; raises `OSError` where that fails, and `ValueError` beyond so many bytes."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"more than {most:,} bytes")
+    return content
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
@@ -50,11 +59,7 @@ def read_json(path: Path) -> Any:
         OSError: it cannot be read.
         ValueError: it is larger than `MOST_JSON`, or no JSON.
     """
-    with path.open("rb") as file:
-        content = file.read(MOST_JSON + 1)
-    if len(content) > MOST_JSON:
-        raise ValueError(f"more than {MOST_JSON:,} bytes of JSON")
-    return parse_json(content)
+    return parse_json(read_bytes(path, MOST_JSON))
 
 
 def read_object(path: Path) -> dict[str, Any]:

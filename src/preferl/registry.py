@@ -1,8 +1,8 @@
-"""What has a name in settings, commands and files: one registry per kind of thing.
+"""Registries of what settings, commands and files choose by name, one per kind of thing.
 
-It has the place of each name's class, as `module:Name`, and that of the dataclass of its settings.
-Nothing is imported before it is needed, so neither settings nor help load torch. A new thing is its
-class, its config and one line here; a module of your own calls `register`.
+An entry names a class as `module:Name`, and the dataclass of its settings. Nothing is imported
+before it is needed, so neither settings nor help load torch. A new thing is its class, its config
+and one line here; a module of your own calls `register`.
 """
 
 import inspect
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 from preferl.errors import ConfigError
 from preferl.trust import admitted
@@ -64,11 +64,8 @@ class Registry:
         """
         present = self._entries.get(name)
         if present is not None and _text(present.target) != _text(target):
-            raise ConfigError.mismatch(
-                f"name of a {self._what}",
-                expected="one that is free",
-                got=f"{name!r}, which is {_text(present.target)}",
-            )
+            what, got = f"name of a {self._what}", f"{name!r}, which is {_text(present.target)}"
+            raise ConfigError.mismatch(what, expected="one that is free", got=got)
         self._entries[name] = Entry(target, config)
 
     def remove(self, name: str) -> None:
@@ -80,11 +77,7 @@ class Registry:
         return _loaded(self._entry(name).target)
 
     def build(self, name: str, **parts: Any) -> Any:
-        """Call the class or function of a name with those of the parts that it takes.
-
-        Raises:
-            ConfigError: no such name.
-        """
+        """Call the class or function of a name with the parts that it takes; raises as `load`."""
         target = self.load(name)
         taken = inspect.signature(target).parameters
         return target(**{key: part for key, part in parts.items() if key in taken})
@@ -97,18 +90,16 @@ class Registry:
         """
         config = self._entry(self._name(name)).config
         if config is None:
-            raise ConfigError.mismatch(
-                f"{self._what} {name!r}", expected="one with settings", got="one without"
-            )
-        found: type[Any] = _loaded(config)
-        return found
+            what = f"{self._what} {name!r}"
+            raise ConfigError.mismatch(what, expected="one with settings", got="one without")
+        return cast("type[Any]", _loaded(config))
 
     def has_config(self, config: type[Any]) -> bool:
         """Whether these are settings of a thing here."""
         return _text(config) in self._by_config
 
     def name_of(self, config: object) -> str:
-        """The name of the thing that has this dataclass, or an instance of it, as settings.
+        """The name of the thing whose settings these are, a dataclass or an instance of one.
 
         Raises:
             ConfigError: settings of nothing here.
@@ -119,11 +110,7 @@ class Registry:
         return self._by_config[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
-        """How a file names the thing of a config: its name, and its module unless it is ours.
-
-        Raises:
-            ConfigError: settings of nothing here.
-        """
+        """How a file names the thing of a config: by name, and by module unless it is ours."""
         name, module = self.name_of(config), _module(type(config))
         ours = module.split(".")[0] == "preferl"
         return {"kind": name} if ours else {"kind": name, "module": module}
@@ -164,12 +151,9 @@ class Registry:
         return self._entries[name]
 
     def _unknown(self, what: str, got: str) -> ConfigError:
-        return ConfigError.mismatch(
-            what,
-            expected=f"one of {', '.join(self._entries)}",
-            got=got,
-            fix="One of your own is known once the module that registers it is imported.",
-        )
+        fix = "One of your own is known once the module that registers it is imported."
+        expected = f"one of {', '.join(self._entries)}"
+        return ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
 
 
 def imported(module: str, *, source: str) -> ModuleType:
@@ -181,9 +165,8 @@ def imported(module: str, *, source: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ConfigError.mismatch(
-            f"{module!r}, which {source} names", expected="a module", got=error
-        ) from error
+        what = f"{module!r}, which {source} names"
+        raise ConfigError.mismatch(what, expected="a module", got=error) from error
 
 
 def _module(thing: type[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where numbers go while something trains: JSON lines, TensorBoard, Weights & Biases, several."""
+"""Sinks for training metrics: JSON lines, TensorBoard, Weights & Biases, several at once."""
 
 import json
 import math
@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
 from preferl._optional import require
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.reading import parse_json
+from preferl.reading import parse_json, reading
 from preferl.shapes import FloatArray
 
 
 class MetricSink(Protocol):
-    """Takes numbers as they come about."""
+    """Takes metrics as they arise."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Record named numbers; `step` counts environment steps unless a docstring differs."""
@@ -33,8 +33,8 @@ class JsonlSink:
     """One JSON object per call and line, on disk before `log` returns; NaN becomes null.
 
     Args:
-        path: appended to if it exists, so a resumed run goes on in the same file; a last line
-            that a crash cut off is dropped first.
+        path: appended to if it exists, so a resumed run continues the file; a last line that a
+            crash cut off is dropped first.
 
     Raises:
         StorageError: the file cannot be written.
@@ -42,15 +42,11 @@ class JsonlSink:
 
     def __init__(self, path: Path | str) -> None:
         path = Path(path)
-        try:
+        with reading(path, expected="a file that can be written", error=StorageError):
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
             self._file = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise StorageError.mismatch(
-                f"{path}", expected="a file that can be written", got=error
-            ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Append one line: the numbers and, under `step`, the step."""
@@ -120,13 +116,11 @@ class WandbSink:
         try:
             self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
         except wandb.Error as error:
-            raise ConfigError.mismatch(
-                "Weights & Biases",
-                expected="somebody who is signed in, and may write to the project",
-                got=error,
-                fix="Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run "
-                "here, to be uploaded later with `wandb sync`.",
-            ) from error
+            expected = "somebody who is signed in, and may write to the project"
+            fix = "Run `wandb login` or set WANDB_API_KEY; WANDB_MODE=offline keeps the run here, "
+            fix += "to be uploaded later with `wandb sync`."
+            what = "Weights & Biases"
+            raise ConfigError.mismatch(what, expected=expected, got=error, fix=fix) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers with the step as one of them, since wandb refuses steps that go back."""
@@ -156,21 +150,24 @@ class Sinks:
                 stack.callback(sink.close)
 
 
-PLACES = ("jsonl", "tensorboard", "wandb")
-"""Where `open_sinks` can let numbers go."""
+PLACES: Final[Mapping[str, Callable[[Path], MetricSink]]] = {
+    "jsonl": lambda folder: JsonlSink(folder / "metrics.jsonl"),
+    "tensorboard": lambda folder: TensorBoardSink(folder / "tensorboard"),
+    "wandb": lambda folder: WandbSink(name=folder.name, folder=folder),
+}
+"""Sinks that `open_sinks` can make for a run's folder, by name."""
 
 
 def require_places(places: Sequence[str]) -> None:
-    """Raise what `open_sinks` would raise of the places, before a folder is made.
+    """Check the places of `open_sinks`, before a folder is made.
 
     Raises:
         ConfigError: another place than those of `PLACES`, or one twice.
         MissingExtraError: wandb is asked for and not installed.
     """
-    if not set(places) <= set(PLACES) or len(set(places)) < len(places):
-        raise ConfigError.mismatch(
-            "report_to", expected=f"some of {', '.join(PLACES)}", got=", ".join(places)
-        )
+    if not set(places) <= PLACES.keys() or len(set(places)) < len(places):
+        expected, got = f"some of {', '.join(PLACES)}", ", ".join(places)
+        raise ConfigError.mismatch("report_to", expected=expected, got=got)
     if "wandb" in places:
         require("wandb", extra="wandb")
 
@@ -181,17 +178,11 @@ def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
     Weights & Biases shows the folder's name.
 
     Raises:
-        ConfigError: another place, or wandb without anybody signed in.
-        MissingExtraError: wandb is asked for and not installed.
+        ConfigError, MissingExtraError: as `require_places`, or nobody is signed in to wandb.
         StorageError: the folder cannot be written to.
     """
     require_places(places)
-    makers: dict[str, Callable[[], MetricSink]] = {
-        "jsonl": lambda: JsonlSink(folder / "metrics.jsonl"),
-        "tensorboard": lambda: TensorBoardSink(folder / "tensorboard"),
-        "wandb": lambda: WandbSink(name=folder.name, folder=folder),
-    }
-    return Sinks(*(makers[place]() for place in places))
+    return Sinks(*(PLACES[place](folder) for place in places))
 
 
 def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
@@ -223,8 +214,7 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
             values = parse_json(line).items()
             rows.append({str(name): math.nan if v is None else float(v) for name, v in values})
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise DataError.mismatch(
-                f"line {len(rows) + 1} of {path}", expected="a JSON object of numbers", got=line
-            ) from error
+            what, expected = f"line {len(rows) + 1} of {path}", "a JSON object of numbers"
+            raise DataError.mismatch(what, expected=expected, got=line) from error
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: np.array([row.get(name, math.nan) for row in rows], float) for name in names}

@@ -9,13 +9,10 @@ from typing import Any
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch, if it is loaded, use so many threads inside the block.
+    """Let torch, if it is loaded, use `count` threads, at least 1, inside the block.
 
     Several threads wait for one another at the end of every operation. Where another program
     works on the same cores, that is a hundred times slower than one thread for small networks.
-
-    Args:
-        count: threads, at least 1.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None:

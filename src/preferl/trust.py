@@ -1,4 +1,4 @@
-"""Which code may run because a text names it, and how our own programs are started.
+"""Which code may run because a text names it, and how preferl starts its own programs.
 
 A module is imported only if a person types its name now, passes it in Python, or it belongs to
 `ALLOWED`; never because a database, a file or a folder says so.
@@ -75,16 +75,15 @@ def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -
     try:
         return attrgetter(attributes)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError.mismatch(
-            what, expected="module:Name", got=f"{name!r} ({error})"
-        ) from error
+        got = f"{name!r} ({error})"
+        raise ConfigError.mismatch(what, expected="module:Name", got=got) from error
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
     """The modules beyond `ALLOWED` that a person names now; they may be in the current folder.
 
-    Names are ids or `module:Name`. Where a module is in that folder and nowhere else, the folder is
-    added at the end of Python's path, so that nothing in it hides an installed module.
+    Names are ids or `module:Name`. If a module is in that folder and nowhere else, the folder comes
+    last on Python's path, so that nothing in it hides an installed module.
 
     Raises:
         ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
@@ -111,17 +110,12 @@ def trust_options(trust: Collection[str]) -> tuple[str, ...]:
     return tuple(word for module in trust for word in ("--trust", module))
 
 
-def preferl_program(*arguments: str) -> tuple[str, ...]:
-    """The command line of a `preferl` of its own, which imports nothing from the current folder.
+def preferl_program(*arguments: str, module: str = "preferl") -> tuple[str, ...]:
+    """The command line of `preferl`, or of a module of ours, off the current folder.
 
     >>> preferl_program("annotate", "serve")[1:]
     ('-P', '-m', 'preferl', 'annotate', 'serve')
     """
-    return module_program("preferl", *arguments)
-
-
-def module_program(module: str, *arguments: str) -> tuple[str, ...]:
-    """The same of one module of ours that runs as a program."""
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
@@ -144,7 +138,7 @@ def safe_children() -> Iterator[None]:
 
 
 def _modules_of(*names: str | None) -> tuple[str, ...]:
-    """The modules that names such as `module:Name` ask for; a plain name asks for none."""
+    """The modules of names such as `module:Name`; a plain name has none."""
     return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
 
 

@@ -1,4 +1,4 @@
-"""Numbered folders, each whole or not there: published rewards, checkpoints, pending answers.
+"""Numbered folders, each complete or absent: published rewards, checkpoints, pending answers.
 
 A program writes the next number beside its place and moves it there at once (see
 `preferl.files.writing`). A file in it lists the others with their digests, which tell a whole
@@ -25,7 +25,7 @@ _DRAFT: Final = re.compile(r"\.\d{5,}\..+")
 
 
 def versions(folder: Path | str) -> list[int]:
-    """Numbers of the versions in a folder, whether or not they can be read, rising.
+    """Numbers of the versions in a folder, readable or not, in rising order.
 
     Raises:
         StorageError: the folder cannot be read; one that is not there has no versions.
@@ -49,12 +49,9 @@ def names_in(folder: Path | str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StorageError.mismatch(
-            f"{folder}",
-            expected="a folder that can be read",
-            got=error,
-            fix="Name a folder, and see that its disk is there.",
-        ) from error
+        expected = "a folder that can be read"
+        fix = "Name a folder, and see that its disk is there."
+        raise StorageError.mismatch(f"{folder}", expected=expected, got=error, fix=fix) from error
 
 
 def is_left(name: str) -> bool:

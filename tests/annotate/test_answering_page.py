@@ -45,7 +45,7 @@ def test_undo_brings_the_same_pair_back(study, person):
     page.keyboard.press("z")
     assert next_pair(page, second) == first
     watched(page)  # at once: it was seen before
-    assert "taken back" in page.locator("#reason").text_content()
+    assert "is undone" in page.locator("#reason").text_content()
     assert [page.locator(f"#{name}").text_content() for name in ("mine", "visit-answers")] == [
         "0"
     ] * 2
@@ -53,7 +53,7 @@ def test_undo_brings_the_same_pair_back(study, person):
     assert next_pair(page, first) == second
     assert [a.kind for a in rows(study)] == ["left", "retract", "right"]
     assert len(study.answers()) == 1
-    assert "taken back" not in page.locator("#reason").text_content()
+    assert "is undone" not in page.locator("#reason").text_content()
     page.reload()
     page.wait_for_selector("#pair:not([hidden])")
     assert next_pair(page, first) == second
@@ -65,7 +65,7 @@ def test_undo_with_nothing_to_undo(study, person):
     page = person(study.people["ann"][1])
     watched(page)
     page.keyboard.press("z")
-    page.get_by_text("There is nothing to take back.").wait_for(state="attached")
+    page.get_by_text("There is nothing to undo.").wait_for(state="attached")
     assert not rows(study)
 
 
@@ -322,6 +322,6 @@ def test_questions_come_with_honest_instructions(study, person):
     page.wait_for_selector("#instructions[open]")
     text = page.locator("#instructions").text_content()
     assert "The first 2 pairs have known answers" in text
-    assert "Now and then a pair has a known answer" in text
+    assert "Some pairs have a known answer" in text
     assert "<b>Up</b> is good." in text
     assert page.locator("#instructions video").count() == 2

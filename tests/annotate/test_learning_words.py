@@ -143,8 +143,8 @@ def test_the_overview_says_what_programs_do(told):
 def test_the_overview_says_what_was_published_and_when(study, visitor):
     store, project = study.store, study.project.id
     page = visitor(study.owner).get("/admin").text
-    assert "What is learned" not in page
-    assert "Nothing but answers so far." in page
+    assert "Learned reward" not in page
+    assert "No events besides answers so far." in page
     told = {"trained_on": 45, "judged": 10, "revision": 57}
     store.reports.publish_reward(project, 2, answers=40)
     store.reports.publish_reward(
@@ -160,4 +160,4 @@ def test_the_overview_says_what_was_published_and_when(study, visitor):
     assert "reward version 2 was published: learned from 40 answers; too few" in page
     assert page.index("reward version 3 was") < page.index("reward version 2 was")
     assert "800 steps recorded, exploration included; reward version 2 in use" in page
-    assert "Nothing but answers so far." not in page
+    assert "No events besides answers so far." not in page

@@ -73,4 +73,4 @@ def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit) as end:
         run_data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
     assert end.value.code == 130
-    assert "with --resume goes on" in capsys.readouterr().out
+    assert "with --resume continues" in capsys.readouterr().out

@@ -74,7 +74,7 @@ def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
 
     monkeypatch.setattr(ProgressLine, "__call__", stop)
     assert run(*small) == 130
-    assert "--resume goes on" in capsys.readouterr().out
+    assert "--resume continues" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_stopped_fit_goes_on_to_the_same_reward(data, tmp_path, monkeypatch, c
             resume = ["--resume"] if epochs > 2 else []
             assert run(*data, "--out", tmp_path / "it", *resume) == 130
         printed = capsys.readouterr().out
-        assert "The same command with --resume goes on" in printed
+        assert "The same command with --resume continues" in printed
         assert (tmp_path / "it" / "checkpoints").is_dir()
         assert not (tmp_path / "it" / "result.json").exists()
     assert run(*data, "--out", tmp_path / "it", "--resume", "--checkpoint-seconds", "9") == 0

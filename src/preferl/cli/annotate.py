@@ -1,4 +1,4 @@
-"""`preferl annotate`: serve the page, draw clips, let people in, take labels out and in."""
+"""`preferl annotate`: serve the page, draw clips, invite people, export and import labels."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +30,7 @@ class ServeConfig:
         public_url: where people find the page, as behind a proxy.
         browser: open your own link in a browser.
         render: also draw clips; off where another machine does.
-        trust: module that the project may import to draw clips, such as that of an environment of
-            yours; may be given several times.
+        trust: module that may be imported to draw clips, such as your environment's; repeatable.
     """
 
     labels: Labels = field(default_factory=StoreConfig)
@@ -45,7 +44,7 @@ class ServeConfig:
 
 @dataclass(frozen=True)
 class RenderConfig:
-    """Draw the clips that people wait for, the most urgent first, until Ctrl-C.
+    """Draw the clips of pending queries, the most urgent first, until Ctrl-C.
 
     For example
       preferl annotate render --once
@@ -54,11 +53,10 @@ class RenderConfig:
     Attributes:
         store: folder of the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database.
-        function: module:function that draws every clip, in place of the projects' own way.
-        trust: module that projects may import to draw clips, such as that of an environment of
-            yours; may be given several times.
+        function: module:function that draws every clip, instead of the projects' own way.
+        trust: module that may be imported to draw clips, such as your environment's; repeatable.
         once: end when there is nothing left to draw.
-        parent: number of the process with which to end, as the page's; by default none.
+        parent: id of a process, such as the page's; drawing ends when it does.
     """
 
     store: str = StoreConfig.store
@@ -71,7 +69,7 @@ class RenderConfig:
 
 @dataclass(frozen=True)
 class InviteConfig:
-    """Let somebody in: prints a link that is theirs alone.
+    """Invite a person: print their personal link.
 
     For example
       preferl annotate invite "Ann Example"
@@ -80,13 +78,13 @@ class InviteConfig:
       preferl annotate invite Cleo --revoke
 
     Attributes:
-        name: of the person; inviting somebody again ends their old link and their sessions.
+        name: of the person; a second invitation ends their old link and their sessions.
         labels: where labels are.
         role: annotators answer, admins also see and change everything, spectators only look.
         public_url: where people find the page; by default where it was served last.
         expires: hours for which the link opens; by default it does not expire.
         once: the link opens in one browser only.
-        revoke: let the person in no more, instead: their link and their sessions end.
+        revoke: end the person's link and sessions instead.
     """
 
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
@@ -140,11 +138,11 @@ class ImportConfig:
         demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari
             data set.
         task: row of the table of tasks, for a D4RL file that needs one.
-        name: of whoever answered; by default that of the file or folder.
-        owner: name for answers of whoever ran the server that exported them; refused without one.
+        name: of the person who answered; by default that of the file or folder.
+        owner: name for the answers of the exporting store's owner; refused without one.
         without_same: leave out answers about a clip and itself, which are refused otherwise.
         length: steps per clip, where the labels do not have it.
-        crossing: what becomes of clips across an episode's end, in label folders.
+        crossing: what to do with clips across an episode's end, in label folders.
     """
 
     path: Annotated[Path, tyro.conf.Positional]
@@ -210,7 +208,7 @@ def run_render(config: RenderConfig) -> None:
 
 
 def run_invite(config: InviteConfig) -> None:
-    """Print the link of a person, and what whoever sends it should know."""
+    """Print a person's link, and what its sender should know."""
     from preferl.cli.console import echo
 
     with opened(config.labels) as (store, project):
@@ -256,8 +254,8 @@ def run_export(config: ExportConfig) -> None:
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)
         echo(
-            f"{count:,} rows in {config.path}: all that was ever answered, skipped or taken back. "
-            "Those with `counts` are the answers that hold now."
+            f"{count:,} rows in {config.path}: all answers, skips and retractions. "
+            "Rows with `counts` are the current answers."
         )
         if config.clips is not None:
             clips = export_segments(store, project.id, config.clips)
@@ -272,7 +270,7 @@ def run_import(config: ImportConfig) -> None:
     from preferl.store.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
-    named, length, crossing = config.name, config.length, config.crossing
+    named, length = config.name, config.length
     with opened(config.labels, new=config.new) as (store, project):
         about = (store, project.id, config.path)
         if kind == "export":
@@ -280,8 +278,8 @@ def run_import(config: ImportConfig) -> None:
             added = import_answers(*about, clips=config.clips, owner=owner, without_same=same)
             echo(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return
-        given = config.demonstrations
-        episodes = None if given is None else load_source(given, task=config.task)
+        place = config.demonstrations
+        episodes = None if place is None else load_source(place, task=config.task)
         if kind == "table":
             found = import_table(*about, episodes, name=named, length=length)
         elif kind == "drlhp":
@@ -290,6 +288,7 @@ def run_import(config: ImportConfig) -> None:
             fix = "Give --demonstrations with the episodes that they count in."
             raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
         else:
+            crossing = config.crossing
             found = import_labels(*about, episodes, name=named, length=length, crossing=crossing)
     echo(
         f"{found.new:,} answers by {', '.join(found.annotators)} about {found.clips:,} clips are "

@@ -1,4 +1,4 @@
-"""`preferl annotate create`: from recorded episodes to questions that people can answer."""
+"""`preferl annotate create`: from recorded episodes to queries that people can answer."""
 
 from collections.abc import Collection
 from contextlib import closing
@@ -42,18 +42,18 @@ class CreateConfig:
         files: folder of clips and videos beside a PostgreSQL database.
         project: short name: small letters, digits and hyphens.
         title: what people see as its name.
-        question: what every pair is shown with; one sentence about the outcome that matters.
+        question: shown with every pair; one sentence about the outcome that matters.
         instructions: a text file with what counts as better, and what breaks ties.
         queries: how many pairs to ask about.
         length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
         sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on
             which the members of `reward` disagree.
         reward: folder of the run that fitted a reward, for informative pairs.
-        known: pairs with a known answer, drawn where the recorded rewards differ most; people meet
-            them now and then, so that you see who understood the question.
-        qualification: known pairs that everybody new has to answer first, four in five rightly.
+        known: pairs with a known answer, drawn where the recorded rewards differ most; they show
+            who understood the question.
+        qualification: known pairs that everybody new has to answer first, four in five correctly.
         strength: let people say "clearly" or "slightly" better.
-        quorum: people who answer each query; two or more tell how far people agree.
+        quorum: people who answer each query; two or more show how far people agree.
         budget: answers after which nothing more is asked.
         fps: frames per second at which clips play.
         env: id of the environment that draws the clips.
@@ -91,7 +91,7 @@ class CreateConfig:
 
 
 def run_create(config: CreateConfig) -> None:
-    """Draw the questions, store them, and print what comes next."""
+    """Draw the queries, store them, and print the next command."""
     from preferl.cli.console import echo
     from preferl.store import ProjectSettings, Store
     from preferl.store.questions import known_pairs
@@ -99,11 +99,14 @@ def run_create(config: CreateConfig) -> None:
 
     require_in("queries", config.queries, 1, float("inf"))
     require_in("qualification", config.qualification, 0, config.known, fix="Raise --known.")
-    episodes = _episodes(config)
+    episodes, instructions = _episodes(config), ""
+    if config.instructions is not None:
+        with reading(config.instructions, expected="a text file", error=DataError):
+            instructions = config.instructions.read_text(encoding="utf-8")
     taken = ("title", "question", "fps", "quorum", "qualification", "strength", "budget")
     settings = ProjectSettings(
         **{name: getattr(config, name) for name in taken},
-        instructions=_text(config.instructions),
+        instructions=instructions,
         frames=_frames(config, episodes),
     )
     segments, pairs = _draw_pairs(config, episodes)
@@ -182,12 +185,9 @@ def _sampler(config: CreateConfig) -> "PairSampler":
     from preferl.registry import SAMPLERS
 
     if (config.sampler == "informative") != (config.reward is not None):
-        raise ConfigError.mismatch(
-            "reward",
-            expected="a fitted one for informative pairs, and only for them",
-            got=config.reward,
-            fix="Give --sampler informative together with --reward FOLDER.",
-        )
+        expected = "a fitted one for informative pairs, and only for them"
+        fix = "Give --sampler informative together with --reward FOLDER."
+        raise ConfigError.mismatch("reward", expected=expected, got=config.reward, fix=fix)
     parts: dict[str, Any] = {}
     if config.reward is not None:
         from preferl.training import load_reward
@@ -213,7 +213,7 @@ def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
 def _require_drawable(
     config: CreateConfig, frames: dict[str, Any], segments: "Segments", trust: Collection[str]
 ) -> None:
-    """Draw one picture, so that what is wrong is known now and not when people wait."""
+    """Draw one picture, so that errors appear now and not when people wait."""
     from preferl.store.frames import frame_source
 
     if config.elsewhere:
@@ -226,10 +226,3 @@ def _require_drawable(
             f"clips cannot be drawn here, so nothing was made: {error} Where another machine "
             "draws them, add --elsewhere, and run `preferl annotate render` there."
         ) from error
-
-
-def _text(path: Path | None) -> str:
-    if path is None:
-        return ""
-    with reading(path, expected="a text file", error=DataError):
-        return path.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""`preferl annotate report`: how far labels are, how people agree, and whom to look at."""
+"""`preferl annotate report`: progress, agreement, and whose answers to check."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from preferl.cli.options import Labels, StoreConfig, opened
 from preferl.errors import ConfigError
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelReportConfig:
-    """See how far labels are, how people agree, and whose answers somebody should look at.
+    """Show the progress of labels, how people agree, and whose answers to check.
 
     For example
       preferl annotate report
       preferl annotate report --out report.html
 
     Attributes:
-        labels: where they are.
+        labels: where labels are.
         out: also write an HTML page or a JSON file, by the end of its name.
         seed: of the resamples behind intervals.
     """
@@ -31,12 +31,8 @@ class LabelReportConfig:
     seed: int = 0
 
 
-class Grid(NamedTuple):
-    """A table of formatted text, whose rows are names and values where it has no heads."""
-
-    title: str
-    rows: tuple[tuple[str, ...], ...]
-    heads: tuple[str, ...] = ()
+Grid = tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]]
+"""Title, rows and heads of a table; without heads, its rows are names and values."""
 
 
 def run_label_report(config: LabelReportConfig) -> None:
@@ -106,9 +102,9 @@ def _progress(numbers: dict[str, Any]) -> Grid:
         ("pairs that need answers", f"{progress['open']:,}"),
         ("pairs to be drawn", f"{progress['pairs_undrawn']:,}"),
         ("clips that cannot be drawn", f"{progress['clips_failed']:,}"),
-        ("people at work", f"{progress['people_active']:,}"),
+        ("people active", f"{progress['people_active']:,}"),
     )
-    return Grid("How far it is", rows)
+    return "Progress", rows, ()
 
 
 def _agreement(numbers: dict[str, Any]) -> Grid:
@@ -121,7 +117,7 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
         ("Krippendorff's alpha", agreement["note"] or f"{agreement['alpha']:.2f}"),
         ("95 % interval", "–" if low is None else f"{low:.2f} to {high:.2f}"),
     )
-    return Grid("How people agree", rows)
+    return "How people agree", rows, ()
 
 
 def _people(numbers: dict[str, Any]) -> Grid:
@@ -141,14 +137,14 @@ def _people(numbers: dict[str, Any]) -> Grid:
         for person in numbers["people"]
     ]
     if any(row[-1] for row in rows):
-        return Grid("People", tuple(rows), (*heads, "look at"))
-    return Grid("People", tuple(row[:-1] for row in rows), heads)
+        return "People", tuple(rows), (*heads, "check")
+    return "People", tuple(row[:-1] for row in rows), heads
 
 
 def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
     flagged = ", ".join(str(person["name"]) for person in numbers["people"] if person["flagged"])
     look = (
-        f"Look at the answers of {flagged}: nothing was left out. A flag is a reason to talk to "
+        f"Check the answers of {flagged}: all of them still count. A flag is a reason to talk to "
         "somebody, and of 100 careful people one or two are flagged."
     )
     draw = "Run `preferl annotate render --once` to see why clips cannot be drawn."

@@ -1,4 +1,4 @@
-"""What commands print: lines, tables, progress, and after Ctrl-C how to go on."""
+"""What commands print: lines, tables, progress, and after Ctrl-C how to continue."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -57,11 +57,11 @@ def interrupt(text: str) -> NoReturn:
 
 
 def require_done(result: dict[str, Any], out: Path) -> None:
-    """Exit as after Ctrl-C, with a line on how to go on, if that ended the run."""
+    """Exit as after Ctrl-C, with a line on how to continue, if that ended the run."""
     if result["interrupted"]:
         interrupt(
-            f"Stopped while {result['stage']}. What there is lies in {out}; "
-            "the same command with --resume goes on."
+            f"Stopped while {result['stage']}. The results so far are in {out}; "
+            "the same command with --resume continues."
         )
 
 
@@ -91,7 +91,7 @@ class ProgressLine:
         self._doing, self._task = doing, self._bar.add_task(doing, total=1, news="")
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
-        """Show how far a stage is; a new one begins a new line."""
+        """Show the progress of a stage; a new one begins a new line."""
         if doing != self._doing:
             self._doing = doing
             self._bar.remove_task(self._task)

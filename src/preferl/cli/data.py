@@ -1,4 +1,4 @@
-"""`preferl data`: look at experience and labels before learning from them."""
+"""`preferl data`: inspect experience and labels before learning from them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ Row = tuple[str, str]
 
 @dataclass(frozen=True)
 class InspectConfig:
-    """What to look at."""
+    """Show what episodes and labels hold."""
 
     path: Annotated[str, tyro.conf.Positional]
     """A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, columns of
@@ -27,9 +27,9 @@ class InspectConfig:
     labels: Path | None = None
     """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
     length: int | None = None
-    """Steps per labelled segment, where the label files do not say."""
+    """Steps per labelled segment, where the label files do not state it."""
     crossing: Crossing | None = None
-    """What becomes of labelled pairs that run across an episode's end. By default those of Uni-RLHF
+    """What to do with labelled pairs that run across an episode's end. By default those of Uni-RLHF
     are kept, and those of the Preference Transformer are an error."""
     task: str | None = None
     """Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one."""

@@ -17,10 +17,10 @@ class DataRecordConfig:
     """Train or load a policy, and record a data set of mixed quality.
 
     Attributes:
-        run: what is recorded.
+        run: what to record.
         out: folder of the data set; an older one there moves aside, unless it is resumed.
         minari: id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
-        resume: go on with the recording in `out` that was interrupted.
+        resume: continue the interrupted recording in `out`.
     """
 
     run: Annotated[DatasetConfig, tyro.conf.arg(name="")]
@@ -67,15 +67,12 @@ def run_data_record(config: DataRecordConfig) -> None:
 
 def _offline_policy(config: DatasetConfig) -> "Policy | None":
     """The policy of an offline run, if the path is one's; others are read where they act."""
-    from preferl.offline import DecisionTransformerPolicy, OfflinePolicy
-    from preferl.offline.decision_policy import KIND
+    from preferl.offline.decision_policy import load_offline_policy
     from preferl.reading import read_object, reading
 
-    if config.policy is None or not (config.policy / "policy.json").is_file():
+    if config.policy is None or not (about := config.policy / "policy.json").is_file():
         return None
-    with reading(config.policy / "policy.json", expected="a file that names the policy's learner"):
-        about = read_object(config.policy / "policy.json")
-    if "learner" not in about:
-        return None
-    kind = DecisionTransformerPolicy if about.get("kind") == KIND else OfflinePolicy
-    return kind.load(config.policy, seed=config.seed)
+    with reading(about, expected="a file that names the policy's learner"):
+        if "learner" not in read_object(about):
+            return None
+    return load_offline_policy(config.policy, seed=config.seed)

@@ -34,10 +34,10 @@ The pendulum should swing up, and then stand still on its end.
 - Upright and still is best.
 - Where neither stands, the clip that comes closer to standing is better.
 - Where both stand, the calmer one is.
-- Judge by what you see in the clip alone, not by what may come after it.
+- Compare what you see in the clips alone, not what may come after them.
 
-Choose "Can't tell" where you would have to guess. The agent goes on learning once all the pairs
-of a round are answered, so clips come in rounds, and get better."""
+Choose "Can't tell" where you would have to guess. The agent continues to learn once all pairs of
+a round are answered, so clips come in rounds, and get better."""
 
 WIDTH, HEIGHT = 25, 11
 FRAMES_PER_SECOND = 20
@@ -48,13 +48,13 @@ class DemoConfig:
     """Teach a pendulum to stand from 200 comparisons, and write a report about it.
 
     Attributes:
-        ask: put the questions to you at the terminal instead of to a script.
-        people: put them to you in your browser; the labels stay beside the run.
+        ask: ask you at the terminal instead of a script.
+        people: ask you in your browser; the labels stay beside the run.
         browser: open the page; off prints its link only.
-        comparisons: how many questions are asked; 200 by a script, 100 of people.
+        comparisons: number of queries; by default 200 to a script, 100 to people.
         out: folder of the run; an older run there moves aside.
         seed: of everything.
-        smoke: a run of seconds that shows the path and learns nothing.
+        smoke: a run of seconds that shows every step and learns nothing.
     """
 
     ask: bool = False

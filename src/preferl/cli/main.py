@@ -1,4 +1,4 @@
-"""`preferl`: finds the command, parses its config, runs it, words its errors.
+"""`preferl`: find the command, parse its config, run it, print its errors.
 
 Top-level and group help are static, and a command's module is imported once it is named, so that
 help never waits for torch.
@@ -51,11 +51,11 @@ COMMANDS = (
             "annotate_create", "run_create"),
     Command("annotate serve", "serve the page on which people compare clips",
             "annotate", "run_serve"),
-    Command("annotate render", "draw the clips that people wait for",
+    Command("annotate render", "draw the clips of pending queries",
             "annotate", "run_render"),
-    Command("annotate invite", "print the link with which somebody can answer",
+    Command("annotate invite", "print the personal link of somebody who answers",
             "annotate", "run_invite"),
-    Command("annotate report", "see how far labels are, how people agree, whom to look at",
+    Command("annotate report", "show the progress of labels, agreement, and whose answers to check",
             "annotate_report", "run_label_report"),
     Command("annotate export", "write all answers to a table, and the clips beside it",
             "annotate", "run_export"),

@@ -21,9 +21,9 @@ class OfflineRunConfig:
         run: data, reward, agents and how they are evaluated.
         seeds: one agent for each, in each condition, between commas.
         out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: go on with the run in `out` that was interrupted.
-        report_to: where numbers go while training: some of jsonl, tensorboard, wandb.
-        checkpoint_every: updates between two states from which training can go on.
+        resume: continue the interrupted run in `out`.
+        report_to: where training metrics go: some of jsonl, tensorboard, wandb.
+        checkpoint_every: updates between two checkpoints.
         processes: that evaluate policies side by side; as many as there are processor cores.
         trust: module of yours that registers the reward's model; may be given several times.
     """

@@ -29,13 +29,13 @@ class OnlineRunConfig:
     """Learn from comparisons while acting, answered by a script or by you.
 
     Attributes:
-        run: what is learned, where and how.
+        run: the environment, its agent, the queries and the reward.
         judge: how the outcome is evaluated.
         preset: settings to start from; the options given change them.
         config: a YAML or JSON file of settings to start from, such as a run's config.json.
         out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: go on with the run in `out` that was interrupted.
-        ask: put the questions to you at the terminal.
+        resume: continue the interrupted run in `out`.
+        ask: ask you at the terminal.
         trust: module of yours that registers a reward model or algorithm, or that the file of
             `config` may import, such as that of an environment; may be given several times.
     """
@@ -59,9 +59,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         next(iter(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
     if preset and file:
-        raise ConfigError.mismatch(
-            "settings", expected="--preset or --config", got="both", fix="Drop one."
-        )
+        expected, fix = "--preset or --config", "Drop one."
+        raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
     if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
@@ -88,8 +87,8 @@ def run_with_progress(
 ) -> None:
     """Run, with a live line, a table at the end and the path of the report.
 
-    With `ask` the person at the terminal answers, to whom `show` presents each pair, by default as
-    sparklines. `resume` is None where a command cannot go on with the run that is in the folder.
+    With `ask` the person at the terminal answers, and `show` presents each pair, by default as
+    sparklines. `resume` is None where a command cannot continue the run in the folder.
     The other arguments are those of `preferl.online.run_online`.
     """
     from preferl.cli.console import ProgressLine, echo
@@ -134,10 +133,10 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     from preferl.cli.console import echo, interrupt, print_table
 
     if result["interrupted"]:
-        hint = " The same command with --resume goes on from there." if resumable else ""
+        hint = " The same command with --resume continues from there." if resumable else ""
         interrupt(
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
-            f"What there is lies in {out}.{hint}"
+            f"The results so far are in {out}.{hint}"
         )
     names = {
         "random": "random policy",
@@ -164,7 +163,7 @@ def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
     if accuracy is None:
         echo("The reward was not evaluated: the held-out clips do not differ in true return.")
     else:
-        echo(f"The reward model answers {accuracy:.0%} of unseen questions rightly.")
+        echo(f"The reward model answers {accuracy:.0%} of unseen queries correctly.")
     echo(f"Learned in {result['seconds']:.0f} s. Report: {out / 'report.html'}")
 
 
@@ -182,15 +181,11 @@ def _entries(value: Any, known: dict[int, int]) -> int:
 def _read(path: Path) -> dict[str, Any]:
     import yaml
 
-    from preferl.reading import reading
+    from preferl.reading import read_bytes, reading
 
     with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
-        with path.open("rb") as file:
-            content = file.read(MOST_SETTINGS + 1)
-        if len(content) > MOST_SETTINGS:
-            raise ValueError(f"more than {MOST_SETTINGS:,} bytes")
         try:
-            data = yaml.safe_load(content.decode("utf-8"))  # JSON is YAML
+            data = yaml.safe_load(read_bytes(path, MOST_SETTINGS).decode("utf-8"))  # JSON is YAML
         except yaml.YAMLError as error:
             raise ValueError(error) from error
         if _entries(data, {}) > MOST_SETTINGS:

@@ -1,4 +1,4 @@
-"""Options that commands share, and help that shows what may be left out by what it takes."""
+"""Options that commands share, and help that shows optional values by their type."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FOLDER = "runs/labels"
 NAME = "labels"
-"""What a project is called that was given no name."""
+"""Default name of a project."""
 
 Crossing = Literal["drop", "keep", "error"]
 Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="MODULE")]
@@ -33,8 +33,7 @@ class StoreConfig:
     """Where labels are.
 
     Attributes:
-        store: folder of the labels, or the URL of a database, such as
-            postgresql://me@host/labels.
+        store: folder of the labels, or the URL of a database (postgresql://me@host/labels).
         files: folder of clips and videos beside a PostgreSQL database.
         project: short name of the project; may be left out where there is only one.
     """
@@ -63,12 +62,11 @@ def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, 
     if not new:
         require_store(config.store)
     with Store.open(config.store, config.files) as store:
+        projects, name = store.projects, config.project
         if new:
-            yield store, store.projects.create(config.project or NAME)
-        elif config.project is None:
-            yield store, store.projects.only()
+            yield store, projects.create(name or NAME)
         else:
-            yield store, store.projects.get(config.project)
+            yield store, projects.only() if name is None else projects.get(name)
 
 
 def require_store(store: str) -> None:
@@ -77,9 +75,8 @@ def require_store(store: str) -> None:
 
     if "://" not in store and not (Path(store) / LABELS).is_file():
         fix = "Make one with `preferl annotate create`, or name it with --store."
-        raise StorageError.mismatch(
-            f"store {store}", expected="a folder of labels", got="none", fix=fix
-        )
+        what = f"store {store}"
+        raise StorageError.mismatch(what, expected="a folder of labels", got="none", fix=fix)
 
 
 def options_of(arguments: Sequence[str], name: str) -> list[str]:

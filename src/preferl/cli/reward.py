@@ -32,7 +32,7 @@ class FitConfig:
             the reward is scaled over; without them that are the clips that were compared.
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: go on with the run in `out` that was interrupted.
+        resume: continue the interrupted run in `out`.
         checkpoint_seconds: between two checkpoints, at least; what a killed program loses at most.
         store: or the folder or database URL of labels that `preferl annotate` collected.
         files: folder of clips beside a PostgreSQL database.
@@ -41,7 +41,7 @@ class FitConfig:
         reward: the model and how it is fitted.
         task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
-        crossing: what becomes of pairs with a segment that runs across an episode's end: "keep"
+        crossing: what to do with pairs with a segment that runs across an episode's end: "keep"
             (usual for Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the
             Preference Transformer, since there it shows that the episodes are others).
         seed: of weights, bootstraps and order.
@@ -81,7 +81,7 @@ class EvaluateConfig:
         json: file for the numbers.
         task: row of the table of tasks, for a D4RL file that needs one.
         length: steps per labelled segment, where the file names do not say.
-        crossing: what becomes of pairs with a segment that runs across an episode's end.
+        crossing: what to do with pairs with a segment that runs across an episode's end.
         trust: module of yours that registers the reward's model.
     """
 
@@ -96,7 +96,7 @@ class EvaluateConfig:
 
 
 def run_fit(config: FitConfig) -> None:
-    """Fit, save the reward and a report, and print how good it is on answers it left out."""
+    """Fit, save the reward and a report, and print its accuracy on held-out answers."""
     from preferl.cli.console import echo
     from preferl.models import build_reward_model, infer_spaces
     from preferl.runs import open_run, require_openable
@@ -153,16 +153,7 @@ def _labelled(config: FitConfig) -> "tuple[Episodes, Comparisons, LabelReport]":
         episodes = comparisons.segments.episodes()
     else:
         episodes = load_source(config.demonstrations, task=config.task)
-    preference = comparisons.preference
-    counts = LabelReport(
-        pairs=len(comparisons),
-        first=int((preference > 0.5).sum()),
-        second=int((preference < 0.5).sum()),
-        ties=int((preference == 0.5).sum()),
-        crossing=0,
-        dropped=0,
-        length=comparisons.segments.length,
-    )
+    counts = LabelReport.of(comparisons.preference, comparisons.segments.length)
     return episodes, comparisons, counts
 
 
@@ -179,7 +170,7 @@ def _read(config: "FitConfig | EvaluateConfig") -> "tuple[Episodes, Comparisons,
 
 
 def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
-    """Show people how good the reward is that their answers made."""
+    """Show people the accuracy of the reward that learned from their answers."""
     place = StoreConfig(config.store or "", config.files, config.project)
     with opened(place) as (store, project):
         before = store.reports.rewards(project.id)
@@ -199,7 +190,7 @@ def _fit_with_progress(
     comparisons: "Comparisons",
     checkpoints: "FitCheckpoints",
 ) -> "tuple[RewardFunction, FitReport]":
-    """Fit beside a bar; Ctrl-C prints how to go on."""
+    """Fit beside a bar; Ctrl-C prints how to continue."""
     from preferl.cli.console import ProgressLine, interrupt
 
     doing = f"fitting {len(comparisons)} answers"
@@ -215,13 +206,13 @@ def _fit_with_progress(
             )
     except KeyboardInterrupt:
         interrupt(
-            f"Stopped while fitting. The same command with --resume goes on in {config.out} "
+            f"Stopped while fitting. The same command with --resume continues in {config.out} "
             "from its last checkpoint, or from the beginning where there is none yet."
         )
 
 
 def _preset(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
-    """The model and trainer that a config comes to for these answers."""
+    """The model and trainer of a config for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
     return config.reward.preset(length=length, answers=answers)
 
@@ -330,22 +321,21 @@ def _echo_labels(labels: "LabelReport") -> None:
 def _print_report(report: dict[str, Any]) -> None:
     from preferl.cli.console import print_table
 
-    def formatted(value: float | None, form: str) -> str:
-        return "–" if value is None else format(value, form)
-
     low, high = report["interval"]
-    rows = {
-        "accuracy on decided answers": formatted(report["accuracy"], ".1%"),
-        "95 % interval": f"{low:.1%} to {high:.1%}",
-        "decided answers": f"{report['decided']:,}",
-        "equal answers": f"{report['ties']:,}",
-        "log loss (chance 0.693)": formatted(report["log_loss"], ".3f"),
-        "calibration error": formatted(report["calibration"]["error"], ".3f"),
-        "noise floor of its probabilities": formatted(report["likelihood"]["noise"], ".1%"),
-        "scale of its logits": formatted(report["likelihood"]["scale"], ".3f"),
-        "Spearman with the true reward": formatted(report["spearman"], ".3f"),
-    }
-    print_table("Reward on these labels", rows.items())
+    likelihood = report["likelihood"]
+    numbers = (
+        ("accuracy on decided answers", report["accuracy"], ".1%"),
+        ("95 % interval", f"{low:.1%} to {high:.1%}", ""),
+        ("decided answers", report["decided"], ","),
+        ("equal answers", report["ties"], ","),
+        ("log loss (chance 0.693)", report["log_loss"], ".3f"),
+        ("calibration error", report["calibration"]["error"], ".3f"),
+        ("noise floor of its probabilities", likelihood["noise"], ".1%"),
+        ("scale of its logits", likelihood["scale"], ".3f"),
+        ("Spearman with the true reward", report["spearman"], ".3f"),
+    )
+    rows = [(name, "–" if value is None else format(value, form)) for name, value, form in numbers]
+    print_table("Reward on these labels", rows)
 
 
 def _left_out(fit: "FitReport") -> str:

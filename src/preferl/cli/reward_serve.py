@@ -19,7 +19,7 @@ starting_point = import_trusted
 class RewardServeConfig:
     """Fit a reward to people's answers as they arrive, and publish each version, until Ctrl-C.
 
-    It may be killed and started again at any time, and goes on where it was.
+    You may kill and restart it at any time; it continues where it was.
 
     For example
       preferl reward serve --out runs/rewards
@@ -37,7 +37,7 @@ class RewardServeConfig:
 
 
 def run_reward_serve(config: RewardServeConfig) -> None:
-    """Serve until Ctrl-C or a polite signal to end."""
+    """Serve until Ctrl-C or SIGTERM."""
     import signal
     import threading
 

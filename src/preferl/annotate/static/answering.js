@@ -113,7 +113,7 @@ async function show(question) {
 
 /** The clips did not come through; try again while their pair is still the one to show. */
 function later(question) {
-  notice('The clips are not here yet – trying again.', 'trouble');
+  notice('The clips have not arrived yet – trying again.', 'trouble');
   setTimeout(() => {
     if (shown !== question) return;
     shown = null;
@@ -257,7 +257,7 @@ function refused(error, again = true) {
   }
 }
 
-const GONE = 'No connection to the server. This page goes on by itself once it is back.';
+const GONE = 'No connection to the server. This page continues by itself once the connection is back.';
 const gone = () => notice(GONE, 'trouble');
 const back = () => byId('notice').textContent === GONE && notice('');
 
@@ -285,19 +285,19 @@ async function undo() {
   controls();
   try {
     const reply = await send('/api/undo', { key: newKey(), count: AHEAD }, () =>
-      notice('Not taken back yet – trying again.', 'trouble'),
+      notice('Not undone yet – trying again.', 'trouble'),
     );
     busy = false;
     notice('');
-    if (!reply.question) return announce('There is nothing to take back.');
+    if (!reply.question) return announce('There is nothing to undo.');
     seen.add(pairOf(reply.question));
     shown = null;
-    remark = 'Your last answer is taken back. Choose again.';
+    remark = 'Your last answer is undone. Choose again.';
     const before = panel.mine;
     const rest = reply.questions.filter((each) => each.token !== reply.question.token);
     take({ ...reply, state: 'ready', questions: [reply.question, ...rest] });
     if (panel.mine < before) panel.takenBack();
-    announce('Taken back. Choose again.');
+    announce('Undone. Choose again.');
   } catch (error) {
     busy = false;
     refused(error);

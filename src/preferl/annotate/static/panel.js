@@ -114,7 +114,7 @@ export class Panel {
     byId('clips-missing').textContent =
       pairs_undrawn > 0
         ? `${plural(pairs_undrawn, 'pair')} being drawn right now.`
-        : 'The next pairs have not been asked yet.';
+        : 'There are no new pairs yet.';
   }
 
   live({ rewards, episode }) {
@@ -136,7 +136,7 @@ function draw(svg, text, rewards) {
   text.textContent = last
     ? `After ${plural(last.answers, 'answer')} the model predicts ${percent(last.accuracy)} of answers it has not seen` +
       (last.low === null ? '.' : ` (between ${percent(last.low)} and ${percent(last.high)}).`)
-    : 'The first model is there; how good it is will be known after more answers.';
+    : 'There is a first model; its accuracy will be known after more answers.';
   svg.toggleAttribute('hidden', !last);
   if (!last) return;
   const [width, height, left, top, bottom] = [260, 110, 34, 8, 20];

@@ -18,7 +18,7 @@ from preferl.data.columns import as_floats, check, reading_foreign, require_name
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.tasks import Task, find_task
 from preferl.shapes import Array, IntArray
-from preferl.trust import module_program
+from preferl.trust import preferl_program
 
 COLUMNS: Final = ("observations", "actions", "rewards", "dones")
 
@@ -134,7 +134,7 @@ def _unpacked_parquet(file: Path) -> int:
 
     Another process reads the footer: over some damaged ones, pyarrow ends the program it is in.
     """
-    command = module_program(__name__, str(file), *COLUMNS)
+    command = preferl_program(str(file), *COLUMNS, module=__name__)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]

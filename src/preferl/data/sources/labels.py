@@ -112,6 +112,15 @@ class LabelReport:
     dropped: int
     length: int
 
+    @classmethod
+    def of(
+        cls, preference: FloatArray, length: int, *, crossing: int = 0, dropped: int = 0
+    ) -> "LabelReport":
+        """Count the answers `[P]` to pairs of segments of `length` steps."""
+        decided = (preference > 0.5, preference < 0.5, preference == 0.5)
+        first, second, ties = (int(rows.sum()) for rows in decided)
+        return cls(len(preference), first, second, ties, crossing, dropped, length)
+
     def to_json(self) -> dict[str, int]:
         """The counts by name."""
         return asdict(self)
@@ -204,15 +213,8 @@ def join_labels(
         what = f"{name} does not fit these episodes"
         raise DataError.mismatch(what, expected="segments inside episodes", got=got, fix=fix)
     kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
-    report = LabelReport(
-        pairs=len(rows),
-        first=int((rows.preference > 0.5).sum()),
-        second=int((rows.preference < 0.5).sum()),
-        ties=int((rows.preference == 0.5).sum()),
-        crossing=int(across.sum()),
-        dropped=int((~kept).sum()),
-        length=rows.length,
-    )
+    crossed, dropped = int(across.sum()), int((~kept).sum())
+    report = LabelReport.of(rows.preference, rows.length, crossing=crossed, dropped=dropped)
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
 
 
