@@ -20,7 +20,6 @@ from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
 from preferl.store.schema import (
     COUNTED,
     KINDS,
-    PURPOSES,
     STRENGTHS,
     Annotator,
     Answer,
@@ -84,6 +83,7 @@ NEEDED: Final = {"query", "annotator"} | {
 }
 """Columns that may not be empty."""
 
+PURPOSES: Final = ("ask", "known", "repeat")  # nobody answers examples
 EXPORTED_AS: Final = "exported_as"
 """Where the detail of a query from another store keeps the name that it had there."""
 
