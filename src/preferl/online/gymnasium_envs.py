@@ -12,8 +12,9 @@ from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of, with_rows
+from preferl.online.feedback_config import FeedbackConfig, settings_of
+from preferl.online.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.feedback_core import FeedbackCore
 from preferl.online.recording import zeros_of
 from preferl.online.reward_computer import Rewards, Transform
 from preferl.online.reward_computer import transformed_space as space_after
@@ -118,14 +119,13 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
                 rewards = None
             elif rewards is None:
                 rewards = Path(log_dir) / "rewards"
-            self._connect(
+            self.core = FeedbackCore(
                 env.observation_space,
                 env.action_space,
                 1,
-                False,
-                feedback if collect_prefs else None,
-                rewards,
-                config,
+                feedback=feedback if collect_prefs else None,
+                rewards=rewards,
+                config=config,
                 sampler=sampler,
                 synthetic_preferences=synthetic_preferences or synthetic_prefs or False,
                 transform=obs_transform_func,
@@ -162,7 +162,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
         stores = [] if self._store is None else [self._store.close]
-        self._disconnect(seconds, super().close, *stores)
+        self.core.close(seconds, super().close, *stores)
 
 
 def _batch(observation: Any) -> Any:
@@ -212,8 +212,8 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
                 expected="an AutoresetMode, as gymnasium.make_vec gives",
                 got=self._mode,
             )
-        each = env.single_observation_space, env.single_action_space
-        self._connect(*each, env.num_envs, False, feedback, rewards, config, **options)
+        given = env.single_action_space, env.num_envs, feedback, rewards, config
+        self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -250,7 +250,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        self._disconnect(seconds, partial(super().close, **kwargs))
+        self.core.close(seconds, partial(super().close, **kwargs))
 
     def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
         if not self.core.config.states:

@@ -256,7 +256,9 @@ class Recording:
         closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
-        rows = np.arange(ends[-1]) + np.repeat(closed.start - self._first - (ends - lengths), lengths)
+        rows = np.arange(ends[-1]) + np.repeat(
+            closed.start - self._first - (ends - lengths), lengths
+        )
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
