@@ -53,7 +53,8 @@ class FeedbackControls:
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        `wait` reads the disk now, instead of taking what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background. A reward that
+        was made for other observations or actions raises `SpaceError`.
         """
         return self.core.refresh(wait=wait)
 

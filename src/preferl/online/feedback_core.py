@@ -32,8 +32,8 @@ from preferl.online.reward_computer import (
     Transform,
     WindowReward,
     for_spaces,
+    space_after,
 )
-from preferl.online.reward_computer import transformed_space as space_after
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward, write_spaces
@@ -173,25 +173,13 @@ class FeedbackCore:
         return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Switch to the newest learned reward, between rollouts; returns whether it changed.
-
-        `wait` reads the disk now, instead of taking what was read in the background.
-
-        Raises:
-            SpaceError: it was made for other observations or actions.
-        """
+        """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
         if self.reader is not None:
             _ = self.reader.refresh() if wait else self.reader.take()
         return self._switch_to_newest()
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward, control or plain function of steps from the next step on.
-
-        Its version is one more than the last by default.
-
-        Raises:
-            SpaceError: it was made for other observations or actions.
-        """
+        """Use a reward from the next step on, see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
         self.reader = None
 
@@ -376,10 +364,8 @@ class FeedbackCore:
         return observations if self._transform is None else self._transform(observations)
 
     def _switch_to_newest(self) -> bool:
-        reader = self.reader
-        if reader is None or reader.reward is None:
-            return False
-        if self.version == reader.version and self.computer.reward is not None:
+        reader, current = self.reader, self.computer.reward is not None
+        if reader is None or reader.reward is None or (current and self.version == reader.version):
             return False
         self._use(reader.reward, reader.version)
         return True

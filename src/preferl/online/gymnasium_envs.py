@@ -1,6 +1,7 @@
 """Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, final
@@ -16,8 +17,7 @@ from preferl.online.feedback_config import FeedbackConfig, settings_of
 from preferl.online.feedback_controls import FeedbackControls, hide_return, with_rows
 from preferl.online.feedback_core import FeedbackCore
 from preferl.online.recording import zeros_of
-from preferl.online.reward_computer import Rewards, Transform
-from preferl.online.reward_computer import transformed_space as space_after
+from preferl.online.reward_computer import Rewards, Transform, space_after
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
@@ -105,8 +105,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             raise ConfigError.mismatch(names, expected="one of the two names", got="both")
         config = settings_of(config, ({} if config else {"refresh_every": 2_048}) | settings)
         if max_pref_interface_segs is not None:
-            steps = max_pref_interface_segs * config.segment_length
-            config = settings_of(config, {"buffer_steps": steps})
+            config = replace(config, buffer_steps=max_pref_interface_segs * config.segment_length)
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
         with ExitStack() as opened:  # closed where anything is refused below

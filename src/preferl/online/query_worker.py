@@ -9,21 +9,21 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
 
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import cut, sample_segments
+from preferl.data.segments import Segments, cut, sample_segments
 from preferl.errors import StorageError, mismatch
-from preferl.feedback.likelihood import Likelihood, likelihood_of
+from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import MaybeScorer, segments_wanted
+from preferl.feedback.sampling import segments_wanted
 from preferl.online.feedback_config import FeedbackConfig, QueryConfig
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
 from preferl.registry import ACQUISITIONS, SAMPLERS
-from preferl.shapes import leaves
+from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
 
@@ -122,7 +122,7 @@ class QueryCounts:
     """What became of experience so far."""
 
     asked: int  # queries by this program
-    answered: int  # by a script in this program, repeats included; people answer on the page
+    answered: int  # by a script in this program, repeats included; people use the annotation page
     dropped_episodes: int  # that left the buffer before any query was drawn with them in it
     dropped_segments: int  # whole clips in those, end to end
     waiting_steps: int  # steps in the buffer
@@ -161,11 +161,7 @@ class QueryWorker:
         self.paused = False
         self._feedback = feedback
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or build_sampler(
-            self.config,
-            lambda segments: None if self.core is None else self.core.scores(segments),
-            lambda: likelihood_of(self.core),
-        )
+        self._sampler = sampler or build_sampler(self.config, lambda: self.core)
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
@@ -183,7 +179,7 @@ class QueryWorker:
         self._wake, self._stopping = threading.Condition(), False
         self._rounds = self._hurry = 0
         self._steps_seen = 0  # by the latest round
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
         self._known = self._progress()  # after the latest round
 
     @property
@@ -257,13 +253,12 @@ class QueryWorker:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join(seconds)
-        return self._thread is None or not self._thread.is_alive()
+        return not self._thread.is_alive()
 
     def _start(self) -> None:
-        if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
+        if self._thread.ident is None and not self._stopping:
             self._thread.start()
 
     def _run(self) -> None:
@@ -386,16 +381,19 @@ class QueryWorker:
         self._shown_at, self._latest = time.monotonic(), None
 
 
-def build_sampler(
-    config: QueryConfig, scores: MaybeScorer, likelihood: Callable[[], Likelihood]
-) -> PairSampler:
-    """The sampler that a config names, with scores and likelihood of the reward in use."""
+def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler:
+    """The sampler that a config names, with `scores` and `likelihood` of the reward in use."""
+
+    def scores(segments: Segments) -> FloatArray | None:
+        reward = in_use()
+        return None if reward is None else cast("FloatArray | None", reward.scores(segments))
+
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,
         scorer=scores,
         acquisition=ACQUISITIONS.load(config.acquisition),
         oversampling=config.oversampling,
-        likelihood=likelihood,
+        likelihood=lambda: likelihood_of(in_use()),
     )
     return sampler
 
