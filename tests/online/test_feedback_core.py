@@ -87,8 +87,8 @@ class Driver:
         draws = self.rng.random((2, count))
         over, terminated = (draws[0] < end) & ~waited, draws[1] < 0.5
         actions = self.rng.uniform(-1, 1, (count, 2)).astype(np.float32)
-        paid = self.core.step(
-            actions,
+        self.core.act(actions)
+        paid = self.core.outcome(
             self.see(),
             np.arange(count) + 0.5,
             over & terminated,
@@ -246,7 +246,12 @@ def test_a_transform_is_what_people_and_rewards_see() -> None:
     source, sink = Source(), Sink()
     half = spaces.Box(-1, 1, (2,), np.float32)
     core = FeedbackCore(
-        SEEN, DONE, 2, on_episodes=sink.put, transform=lambda o: o[..., :2] / 2, space=half
+        SEEN,
+        DONE,
+        2,
+        on_episodes=sink.put,
+        transform=lambda o: o[..., :2] / 2,
+        transformed_space=half,
     )
     core.reader = source
     model = build_reward_model(MLP, half, DONE, seed=0)
@@ -274,7 +279,7 @@ def test_a_transform_that_does_not_keep_its_word_is_refused() -> None:
     with pytest.raises(ConfigError, match="both or neither"):
         FeedbackCore(SEEN, DONE, 1, transform=lambda o: o)
     with pytest.raises(SpaceError, match=r"expected shape \(1, 2\).*got \(1, 3\)"):
-        FeedbackCore(SEEN, DONE, 1, transform=lambda o: o, space=DONE)
+        FeedbackCore(SEEN, DONE, 1, transform=lambda o: o, transformed_space=DONE)
 
 
 def test_a_reward_for_others_is_refused() -> None:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.online import HumanPreferencesEnvWrapper
-from preferl.online.reward_computer import transformed_space
+from preferl.online.reward_computer import space_after
 
 PICTURES = spaces.Box(0, 255, (8, 6, 3), np.uint8)
 FLAT = spaces.Box(0, 255, (144,), np.uint8)
@@ -30,7 +30,7 @@ TURNED = spaces.Box(0, 255, (3, 8, 6), np.uint8)
 )
 def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
     with pytest.raises(SpaceError, match=r"behind any number of axes.*Let it work on the last"):
-        transformed_space(PICTURES, transform, space)
+        space_after(PICTURES, transform, space)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
     ],
 )
 def test_what_works_on_the_last_axes_is_taken(transform: Any, space: spaces.Box) -> None:
-    assert transformed_space(PICTURES, transform, space) is space
+    assert space_after(PICTURES, transform, space) is space
 
 
 def test_a_wrapper_says_so(tmp_path) -> None:
@@ -54,4 +54,4 @@ def test_a_wrapper_says_so(tmp_path) -> None:
             transformed_space=spaces.Box(-9, 9, (3,)),
         )
     with pytest.raises(ConfigError, match="both or neither"):
-        transformed_space(PICTURES, None, PICTURES)
+        space_after(PICTURES, None, PICTURES)

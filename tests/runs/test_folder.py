@@ -52,22 +52,14 @@ def test_an_older_run_moves_aside_and_nothing_mixes(tmp_path: Path) -> None:
     assert not run.path("only-0").exists()
 
 
-def test_overwrite_leaves_one_run(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", config=Fit(3), seed=0).result({})
-    run = RunFolder.create(tmp_path / "run", config=Fit(3), seed=1, overwrite=True)
-    assert not run.finished
-    assert [p.name for p in tmp_path.iterdir()] == ["run"]
-
-
 def test_an_empty_folder_is_used_and_a_foreign_one_left_alone(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     RunFolder.create(tmp_path / "empty", config=Fit(3), seed=0)
     assert [p.name for p in tmp_path.iterdir()] == ["empty"]
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("words")
-    for overwrite in (False, True):
-        with pytest.raises(StorageError, match="left alone"):
-            RunFolder.create(tmp_path / "thesis", config=Fit(3), seed=0, overwrite=overwrite)
+    with pytest.raises(StorageError, match="left alone"):
+        RunFolder.create(tmp_path / "thesis", config=Fit(3), seed=0)
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "words"
 
 

@@ -88,7 +88,7 @@ def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume
         with pytest.raises(StorageError, match=named):
             refused()
     with pytest.raises(StorageError, match=named):
-        RunFolder.create(tmp_path / "run", config=Fit(), seed=0, overwrite=not resume)
+        RunFolder.create(tmp_path / "run", config=Fit(), seed=0)
     assert everything(tmp_path / "run") == {
         name: kept for name, kept in before.items() if name.startswith(str(tmp_path / "run"))
     }

@@ -70,12 +70,9 @@ def layers(env: Any) -> Iterator[Any]:
 
 def env_state(env: Any) -> dict[str, Any]:
     """The state of all layers; `problems` name what cannot be restored: episodes then restart."""
-    found = [_layer_state(layer) for layer in layers(env)]
-    return {
-        "drawing": sampling(env.action_space),
-        "layers": [state for state, _ in found],
-        "problems": [problem for _, problems in found for problem in problems],
-    }
+    problems: list[str] = []
+    found = [_layer_state(layer, problems) for layer in layers(env)]
+    return {"drawing": sampling(env.action_space), "layers": found, "problems": problems}
 
 
 def restore_env(env: Any, state: Mapping[str, Any]) -> None:
@@ -96,14 +93,12 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
             fix="Build it as it was built when the run began.",
         )
     for layer, one in zip(here, there, strict=True):
-        if not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT)):
-            _restore(layer, one["attributes"])
-            if "mujoco" in one:
-                _restore_mujoco(layer, one["mujoco"])
-        else:
-            plain = one["attributes"]["plain"].items()
-            drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
-            _restore(layer, {"plain": drawing, "nested": {}})
+        whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
+        plain = one["attributes"]["plain"].items()
+        drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
+        _restore(layer, one["attributes"] if whole else {"plain": drawing, "nested": {}})
+        if whole and "mujoco" in one:
+            _restore_mujoco(layer, one["mujoco"])
         if isinstance(layer, FeedbackControls):
             layer.restore(one["own"])
     restore_sampling(env.action_space, state["drawing"])
@@ -127,17 +122,14 @@ def _spaces(space: Any) -> Iterator[Any]:
         yield from _spaces(one)
 
 
-def _layer_state(layer: Any) -> tuple[dict[str, Any], list[str]]:
+def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
     simulated = isinstance(layer, gymnasium.Env) and layer is layer.unwrapped and is_mujoco(layer)
-    problems: list[str] = []
+    own = {"own": layer.snapshot()} if isinstance(layer, FeedbackControls) else {}
     passing = PASSING | {"model", "data"} if simulated else PASSING
     name = type(layer).__name__
-    state = {"class": name, "attributes": _attributes(layer, name, passing, problems)}
-    if simulated:
-        state["mujoco"] = _mujoco_state(layer)
-    if isinstance(layer, FeedbackControls):
-        return state | {"own": layer.snapshot()}, []
-    return state, problems
+    attributes = _attributes(layer, name, passing, [] if own else problems)
+    mujoco = {"mujoco": _mujoco_state(layer)} if simulated else {}
+    return {"class": name, "attributes": attributes, **mujoco, **own}
 
 
 def _attributes(

@@ -1,14 +1,15 @@
 """Settings of what is asked about and how wrapped environments collect it."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from math import inf
-from typing import Literal, final
+from typing import Any, Literal, final
 
-from preferl.configs import takes_old_names
+from preferl.configs import current_names, takes_old_names
 from preferl.data.segments import Short
-from preferl.errors import DataError, require_in, require_one_of
+from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.registry import ACQUISITIONS, SAMPLERS
 
 VariableLength = Literal["allow", "refuse"]
@@ -117,6 +118,15 @@ class FeedbackConfig(QueryConfig):
             if getattr(self, name) is not None:
                 require_in(name, getattr(self, name), 0 if name == "episode_every" else 1, inf)
         require_one_of("before", self.before, map(str, BeforeFirstReward))
+
+
+def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> FeedbackConfig:
+    """The config with the fields in `more` replaced; keywords that are no fields are refused."""
+    more = current_names("FeedbackConfig", more)
+    known = {field.name for field in fields(FeedbackConfig)}
+    if not more.keys() <= known:
+        raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))
+    return replace(config or FeedbackConfig(), **more)
 
 
 class VariableLengthWarning(UserWarning):

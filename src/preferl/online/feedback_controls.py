@@ -1,28 +1,17 @@
 """What users can do with wrapped environments, whichever library they belong to."""
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
-from preferl.configs import current_names
-from preferl.errors import ConfigError, DataError, PreferlError
-from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.scripted import ScriptedTeacher
-from preferl.online.feedback_config import FeedbackConfig
+from preferl.errors import DataError
 from preferl.online.feedback_core import FeedbackCore, RewardSource
 from preferl.online.query_worker import QueryCounts, QueryWorker
-from preferl.online.reward_computer import Rewards, Transform, WindowReward
+from preferl.online.reward_computer import WindowReward
 from preferl.shapes import Array, IntArray, Observations, map_observations
-from preferl.store.feedback import StoredFeedback
-from preferl.training.publish import PublishedReward, write_spaces
 
 LOGGER = logging.getLogger(__name__)
 
@@ -30,71 +19,16 @@ LOGGER = logging.getLogger(__name__)
 class FeedbackControls:
     """Collecting, saving, and which reward steps get; the part that all wrappers share.
 
-    Attributes:
-        core: records, and gives rewards.
-        queries: asks in the background; None where nothing is asked.
+    `core` records, asks, and gives rewards.
     """
 
     core: FeedbackCore
-    queries: QueryWorker | None
+    _states_missed = False
 
-    def _connect(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        environments: int,
-        record: bool,
-        /,
-        feedback: StoredFeedback | None = None,
-        rewards: Rewards = None,
-        config: FeedbackConfig | None = None,
-        *,
-        sampler: PairSampler | str | None = None,
-        synthetic_preferences: bool | Teacher = False,
-        transform: Transform | None = None,
-        transformed_space: spaces.Space[Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        """Make the core and the query worker of what `FeedbackVecEnv` takes."""
-        self._states_missed = False
-        config = settings_of(config, settings)
-        if isinstance(sampler, str):
-            config, sampler = replace(config, sampler=sampler), None
-        teacher = None if synthetic_preferences is False else synthetic_preferences
-        if teacher is True:
-            teacher = ScriptedTeacher.oracle()
-        if feedback is None and (teacher is not None or sampler is not None):
-            raise ConfigError.mismatch(
-                "feedback", expected="where to ask", got="none, and a sampler or teacher"
-            )
-        if feedback is not None and record:
-            raise ConfigError.mismatch(
-                "record", expected="nothing to ask where experience is kept", got="feedback"
-            )
-        self.queries = None
-        if feedback is not None:
-            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
-        self.core = FeedbackCore(
-            observation_space,
-            action_space,
-            environments,
-            config=config,
-            rewards=rewards,
-            on_episodes=None if self.queries is None else self.queries.put,
-            record=record,
-            transform=transform,
-            space=transformed_space,
-        )
-        if self.queries is None:
-            return
-        self.queries.core = self.core
-        folder = rewards.folder if isinstance(rewards, PublishedReward) else rewards
-        if isinstance(folder, Path | str):  # whoever fits the reward need not guess
-            try:
-                write_spaces(folder, self.core.space, action_space)
-            except PreferlError:
-                self.core.close()
-                raise
+    @property
+    def queries(self) -> QueryWorker | None:
+        """Asks in the background; None where nothing is asked."""
+        return self.core.queries
 
     @property
     def reward_version(self) -> int:
@@ -119,7 +53,8 @@ class FeedbackControls:
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest learned reward, between rollouts; returns whether it changed.
 
-        `wait` reads the disk now, instead of taking what was read in the background.
+        `wait` reads the disk now, instead of taking what was read in the background. A reward that
+        was made for other observations or actions raises `SpaceError`.
         """
         return self.core.refresh(wait=wait)
 
@@ -134,13 +69,9 @@ class FeedbackControls:
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
         self.core.pause()
-        if self.queries is not None:
-            self.queries.paused = True
 
     def resume_collecting(self) -> None:
         """Record and ask again, from the current observations."""
-        if self.queries is not None:
-            self.queries.paused = False
         self.core.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
@@ -191,24 +122,6 @@ class FeedbackControls:
                 type(self).__name__,
             )
 
-    def _disconnect(self, seconds: float, *closing: Callable[[], object]) -> None:
-        """Save, stop all threads within about so many seconds, and close more, whatever fails."""
-        until, queries = time.monotonic() + seconds, self.queries
-
-        def left() -> float:  # and a second for what has not been waited for yet
-            return max(until - time.monotonic(), 1.0)
-
-        with ExitStack() as stack:  # the last first
-            for close in closing:
-                stack.callback(close)
-            stack.callback(lambda: self.core.close(left()))
-            if queries is not None:
-                stack.callback(lambda: queries.close(left()))
-            self.core.hand_over()
-            asks = queries if self.core.recording.collecting else None
-            if asks is not None and asks.counts.waiting_steps:
-                asks.flush(seconds)
-
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:
     """Put the learned return in place of the true one, if a monitor inside gives that."""
@@ -227,15 +140,6 @@ def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
             fix="Wrap each environment in `RecordsStates`, or record none.",
         )
     return np.stack([info["state"] for info in infos])
-
-
-def settings_of(config: FeedbackConfig | None, more: dict[str, Any]) -> FeedbackConfig:
-    """The config with the fields in `more` replaced; keywords that are no fields are refused."""
-    more = current_names("FeedbackConfig", more)
-    known = {field.name for field in fields(FeedbackConfig)}
-    if not more.keys() <= known:
-        raise ConfigError.mismatch("settings", expected=sorted(known), got=sorted({*more} - known))
-    return replace(config or FeedbackConfig(), **more)
 
 
 def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:

@@ -1,6 +1,8 @@
 """What a wrapped environment does at every step, whichever library steps it."""
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -11,8 +13,16 @@ from preferl.data.episodes import Episodes
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood, likelihood_of
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import AnyReward
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig, LengthGuard
+from preferl.online.feedback_config import (
+    BeforeFirstReward,
+    FeedbackConfig,
+    LengthGuard,
+    settings_of,
+)
+from preferl.online.query_worker import QueryWorker
 from preferl.online.recording import Recording
 from preferl.online.reward_computer import (
     RewardComputer,
@@ -22,10 +32,11 @@ from preferl.online.reward_computer import (
     Transform,
     WindowReward,
     for_spaces,
-    transformed_space,
+    space_after,
 )
 from preferl.shapes import Array, BoolArray, FloatArray, take
-from preferl.training.publish import PublishedReward
+from preferl.store.feedback import StoredFeedback
+from preferl.training.publish import PublishedReward, write_spaces
 from preferl.training.reward_function import RewardFunction
 
 RewardSource = Literal["learned", "before", "environment"]
@@ -46,14 +57,14 @@ class FeedbackCore:
     Args:
         observation_space: of one of `V` environments, as `action_space` is.
         environments: `V`.
-        config: how it collects, and what comes before the first reward.
         rewards: see `Rewards`. A reader that nobody watches is watched until this is closed.
-        on_episodes: takes what is to be asked about, and must return at once; None asks nothing.
         record: keep whole episodes for `take`, whose caller looks at their lengths.
-        transform: what people and rewards see in place of an observation, over any leading axes.
-        space: of transformed observations, needed with `transform`; else it is the environment's.
+        on_episodes: takes what is to be asked about in place of `queries`, and must return at once.
+
+    Other arguments are those of `FeedbackVecEnv`.
 
     Attributes:
+        queries: asks in the background; None where nothing is asked.
         version: of the learned reward in use; 0 before the first.
         reader: of published rewards, from which newer ones come; None where the reward stays.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
@@ -61,6 +72,7 @@ class FeedbackCore:
         forced: whether steps get the environment's own reward, whatever is learned.
 
     Raises:
+        ConfigError: settings that are out of range or do not go together.
         SpaceError: observations or actions that are not arrays of one shape, a transform that
             gives something else than its space, or a reward made for others.
     """
@@ -70,40 +82,64 @@ class FeedbackCore:
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         environments: int,
-        *,
-        config: FeedbackConfig | None = None,
+        feedback: StoredFeedback | None = None,
         rewards: Rewards = None,
-        on_episodes: Callable[[Episodes], None] | None = None,
+        config: FeedbackConfig | None = None,
+        *,
         record: bool = False,
+        on_episodes: Callable[[Episodes], None] | None = None,
+        sampler: PairSampler | str | None = None,
+        synthetic_preferences: bool | Teacher = False,
         transform: Transform | None = None,
-        space: spaces.Space[Any] | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        **settings: Any,
     ) -> None:
-        self.config = config or FeedbackConfig()
+        named = {"sampler": sampler} if isinstance(sampler, str) else {}
+        self.config = config = settings_of(config, settings | named)
+        teacher = None if synthetic_preferences is False else synthetic_preferences
+        if teacher is True:
+            teacher = ScriptedTeacher.oracle()
+        own_sampler = None if isinstance(sampler, str) else sampler
+        self.queries: QueryWorker | None = None
+        if feedback is not None:
+            if record:
+                raise ConfigError.mismatch(
+                    "record", expected="nothing to ask where experience is kept", got="feedback"
+                )
+            self.queries = QueryWorker(feedback, config, sampler=own_sampler, teacher=teacher)
+            self.queries.core, on_episodes = self, self.queries.put
+        elif teacher is not None or own_sampler is not None:
+            raise ConfigError.mismatch(
+                "feedback", expected="where to ask", got="none, and a sampler or teacher"
+            )
         self.environments = environments
         self._spaces = observation_space, action_space
-        self.space = transformed_space(observation_space, transform, space)
+        self.space = space_after(observation_space, transform, transformed_space)
         self._transform, self._on_episodes, self._record = transform, on_episodes, record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self._records
         self.computer = RewardComputer(self.recording)
-        self._bonus = StateEntropyBonus(seed=self.config.seed)
-        self._guard = LengthGuard(None if record else self.config.variable_length)
+        self._bonus = StateEntropyBonus(seed=config.seed)
+        self._guard = LengthGuard(None if record else config.variable_length)
         self._begun = self.forced = False
         self._reward_now: FloatArray | None = None  # [V] of the running step, where known
         self._vector_steps = self.version = 0
         self.returns, self.since = np.zeros(environments), np.zeros(environments, int)
         self.reader: PublishedReward | None = None
+        self._watched: PublishedReward | None = None
         if isinstance(rewards, Path | str):
             rewards = PublishedReward(rewards)
             rewards.refresh()
-        if isinstance(rewards, PublishedReward):
-            self.reader = rewards
-            self._switch_to_newest()
-        elif rewards is not None:
-            self.set_reward(rewards)
-        self._watched: PublishedReward | None = None
-        if self.reader is not None and not self.reader.watched:
-            self._watched = self.reader.watch()  # last, so that no thread outlives a refusal
+        if not isinstance(rewards, PublishedReward):
+            if rewards is not None:
+                self.set_reward(rewards)
+            return
+        self.reader = rewards
+        self._switch_to_newest()
+        if self.queries is not None:  # whoever fits the reward need not guess
+            write_spaces(rewards.folder, self.space, action_space)
+        if not rewards.watched:
+            self._watched = rewards.watch()  # last, so that no thread outlives a refusal
 
     @property
     def reward_source(self) -> RewardSource:
@@ -137,25 +173,13 @@ class FeedbackCore:
         return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Switch to the newest learned reward, between rollouts; returns whether it changed.
-
-        `wait` reads the disk now, instead of taking what was read in the background.
-
-        Raises:
-            SpaceError: it was made for other observations or actions.
-        """
+        """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
         if self.reader is not None:
             _ = self.reader.refresh() if wait else self.reader.take()
         return self._switch_to_newest()
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward, control or plain function of steps from the next step on.
-
-        Its version is one more than the last by default.
-
-        Raises:
-            SpaceError: it was made for other observations or actions.
-        """
+        """Use a reward from the next step on, see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
         self.reader = None
 
@@ -249,19 +273,18 @@ class FeedbackCore:
             self.refresh()
         return given
 
-    def step(self, actions: Array, *outcome: Any, **more: Any) -> FloatArray:
-        """Call `act` and `outcome`."""
-        self.act(actions)
-        return self.outcome(*outcome, **more)
-
     def pause(self) -> None:
-        """Collect nothing; what was recorded so far is handed over. Rewards stay as they are."""
+        """Collect and ask nothing; what was recorded is handed over. Rewards stay as they are."""
         if self.recording.collecting:
             self.hand_over()
             self.recording.pause()
+        if self.queries is not None:
+            self.queries.paused = True
 
     def resume(self) -> None:
-        """Collect again, from the current observations."""
+        """Collect and ask again, from the current observations."""
+        if self.queries is not None:
+            self.queries.paused = False
         if self._records and not self.recording.collecting:
             self.recording.resume()
 
@@ -309,13 +332,23 @@ class FeedbackCore:
         if reward is not None:
             self._use(reward, version)
 
-    def close(self, seconds: float = 10.0) -> None:
-        """Hand over what was recorded, and stop looking for rewards, within so many seconds."""
-        try:
+    def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
+        """Hand over, stop threads in about so many seconds, and close more, whatever fails."""
+        until, watched, queries = time.monotonic() + seconds, self._watched, self.queries
+
+        def left() -> float:  # and a second for what has not been waited for yet
+            return max(until - time.monotonic(), 1.0)
+
+        with ExitStack() as stack:  # the last first
+            for close in closing:
+                stack.callback(close)
+            if watched is not None:
+                stack.callback(lambda: watched.close(left()))
+            if queries is not None:
+                stack.callback(lambda: queries.close(left()))
             self.hand_over()
-        finally:
-            if self._watched is not None:
-                self._watched.close(seconds)
+            if queries is not None and self.recording.collecting and queries.counts.waiting_steps:
+                queries.flush(seconds)
 
     @property
     def _records(self) -> bool:
@@ -331,10 +364,8 @@ class FeedbackCore:
         return observations if self._transform is None else self._transform(observations)
 
     def _switch_to_newest(self) -> bool:
-        reader = self.reader
-        if reader is None or reader.reward is None:
-            return False
-        if self.version == reader.version and self.computer.reward is not None:
+        reader, current = self.reader, self.computer.reward is not None
+        if reader is None or reader.reward is None or (current and self.version == reader.version):
             return False
         self._use(reader.reward, reader.version)
         return True

@@ -14,6 +14,7 @@ from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
 from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.feedback_controls import FeedbackControls, with_rows
+from preferl.online.feedback_core import FeedbackCore
 from preferl.online.reward_computer import Rewards, WindowReward
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
 from preferl.simulators import Environment
@@ -71,8 +72,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.explored_steps = 0
         self.just_reset = False
         self._to_complete: list[tuple[dict[str, Any], int, int, int]] = []
-        spaces = venv.observation_space, venv.action_space
-        self._connect(*spaces, venv.num_envs, record, feedback, rewards, config, **options)
+        given = venv.observation_space, venv.action_space, venv.num_envs, feedback, rewards, config
+        self.core = FeedbackCore(*given, record=record, **options)
 
     @property
     def steps(self) -> int:
@@ -175,7 +176,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
 
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        self._disconnect(seconds, self.venv.close)
+        self.core.close(seconds, self.venv.close)
 
 
 LearnedRewardVecEnv = FeedbackVecEnv

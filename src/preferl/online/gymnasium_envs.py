@@ -1,6 +1,7 @@
 """Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, final
@@ -12,11 +13,11 @@ from gymnasium.vector import AutoresetMode
 
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.feedback_controls import FeedbackControls, hide_return, settings_of, with_rows
+from preferl.online.feedback_config import FeedbackConfig, settings_of
+from preferl.online.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.feedback_core import FeedbackCore
 from preferl.online.recording import zeros_of
-from preferl.online.reward_computer import Rewards, Transform
-from preferl.online.reward_computer import transformed_space as space_after
+from preferl.online.reward_computer import Rewards, Transform, space_after
 from preferl.shapes import Array, BoolArray, map_observations
 from preferl.store.feedback import StoredFeedback
 from preferl.store.frames import spec_for
@@ -104,8 +105,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             raise ConfigError.mismatch(names, expected="one of the two names", got="both")
         config = settings_of(config, ({} if config else {"refresh_every": 2_048}) | settings)
         if max_pref_interface_segs is not None:
-            steps = max_pref_interface_segs * config.segment_length
-            config = settings_of(config, {"buffer_steps": steps})
+            config = replace(config, buffer_steps=max_pref_interface_segs * config.segment_length)
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
         with ExitStack() as opened:  # closed where anything is refused below
@@ -118,14 +118,13 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
                 rewards = None
             elif rewards is None:
                 rewards = Path(log_dir) / "rewards"
-            self._connect(
+            self.core = FeedbackCore(
                 env.observation_space,
                 env.action_space,
                 1,
-                False,
-                feedback if collect_prefs else None,
-                rewards,
-                config,
+                feedback=feedback if collect_prefs else None,
+                rewards=rewards,
+                config=config,
                 sampler=sampler,
                 synthetic_preferences=synthetic_preferences or synthetic_prefs or False,
                 transform=obs_transform_func,
@@ -162,7 +161,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environment."""
         stores = [] if self._store is None else [self._store.close]
-        self._disconnect(seconds, super().close, *stores)
+        self.core.close(seconds, super().close, *stores)
 
 
 def _batch(observation: Any) -> Any:
@@ -212,8 +211,8 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
                 expected="an AutoresetMode, as gymnasium.make_vec gives",
                 got=self._mode,
             )
-        each = env.single_observation_space, env.single_action_space
-        self._connect(*each, env.num_envs, False, feedback, rewards, config, **options)
+        given = env.single_action_space, env.num_envs, feedback, rewards, config
+        self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -250,7 +249,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
-        self._disconnect(seconds, partial(super().close, **kwargs))
+        self.core.close(seconds, partial(super().close, **kwargs))
 
     def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
         if not self.core.config.states:

@@ -138,11 +138,7 @@ class PreferenceLoop:
         schedule: Schedule | None = None,
     ) -> None:
         self.config = config
-        self.sampler = sampler or build_sampler(
-            config,
-            lambda segments: None if self.reward is None else self.reward.scores(segments),
-            lambda: likelihood_of(self.reward),
-        )
+        self.sampler = sampler or build_sampler(config, lambda: self.reward)
         self.plan = plan(
             steps=config.steps,
             queries=config.comparisons,

@@ -9,21 +9,21 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import numpy as np
 
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import cut, sample_segments
+from preferl.data.segments import Segments, cut, sample_segments
 from preferl.errors import StorageError, mismatch
-from preferl.feedback.likelihood import Likelihood, likelihood_of
+from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import Scorer, segments_wanted
+from preferl.feedback.sampling import segments_wanted
 from preferl.online.feedback_config import FeedbackConfig, QueryConfig
 from preferl.online.heartbeat import Heartbeat
 from preferl.online.scripted_answers import ScriptedAnswers
 from preferl.registry import ACQUISITIONS, SAMPLERS
-from preferl.shapes import leaves
+from preferl.shapes import FloatArray, leaves
 from preferl.store.clips import distinct_clips
 from preferl.store.feedback import StoredFeedback
 
@@ -119,24 +119,14 @@ def _megabytes(episodes: Episodes) -> float:
 @final
 @dataclass(frozen=True)
 class QueryCounts:
-    """What became of experience so far.
+    """What became of experience so far."""
 
-    Attributes:
-        asked: queries by this program.
-        answered: answers that a script gave in this program, repeats included; people answer on the
-            annotation page.
-        dropped_episodes: that left the buffer before any query was drawn with them in it.
-        dropped_segments: whole clips in those, end to end.
-        waiting_steps: steps in the buffer.
-        problem: why nothing can be asked now; None if all is well.
-    """
-
-    asked: int
-    answered: int
-    dropped_episodes: int
-    dropped_segments: int
-    waiting_steps: int
-    problem: str | None
+    asked: int  # queries by this program
+    answered: int  # by a script in this program, repeats included; people use the annotation page
+    dropped_episodes: int  # that left the buffer before any query was drawn with them in it
+    dropped_segments: int  # whole clips in those, end to end
+    waiting_steps: int  # steps in the buffer
+    problem: str | None  # why nothing can be asked now; None if all is well
 
 
 @final
@@ -171,11 +161,7 @@ class QueryWorker:
         self.paused = False
         self._feedback = feedback
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or build_sampler(
-            self.config,
-            lambda segments: None if self.core is None else self.core.scores(segments),
-            lambda: likelihood_of(self.core),
-        )
+        self._sampler = sampler or build_sampler(self.config, lambda: self.core)
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
@@ -183,7 +169,7 @@ class QueryWorker:
         self._latest: Episodes | None = None
         self._showing, self._shown_at = True, -np.inf
         self._problem: str | None = None
-        self._lack: str | None = None  # why nothing can be asked though all went well
+        self._lack: str | None = None  # see `_round`
         self._asked = 0
         self._asked_before: int | None = None  # by others than this run; counted in a round again
         self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
@@ -193,7 +179,7 @@ class QueryWorker:
         self._wake, self._stopping = threading.Condition(), False
         self._rounds = self._hurry = 0
         self._steps_seen = 0  # by the latest round
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
         self._known = self._progress()  # after the latest round
 
     @property
@@ -241,11 +227,9 @@ class QueryWorker:
         """
         self._buffer.restore(snapshot["room"])
         self.paused, self._asked = bool(snapshot["paused"]), int(snapshot["asked"])
-        self._asked_before = self._asked_in_all = None
-        if snapshot["asked_before"] is not None:
-            self._asked_before = int(snapshot["asked_before"])
-            self._asked_in_all = self._asked_before + self._asked
-        self._rng = snapshot["rng"]
+        before, self._rng = snapshot["asked_before"], snapshot["rng"]
+        self._asked_before = None if before is None else int(before)
+        self._asked_in_all = None if before is None else int(before) + self._asked
         if self._script is not None and snapshot["answering"] is not None:
             self._script.rng, self._script.given = snapshot["answering"], int(snapshot["given"])
         self._known = self._progress()
@@ -269,14 +253,12 @@ class QueryWorker:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        if self._thread is None:
-            return True
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _start(self) -> None:
-        if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
+        if self._thread.ident is None and not self._stopping:
             self._thread.start()
 
     def _run(self) -> None:
@@ -300,7 +282,7 @@ class QueryWorker:
         """Make a round; returns whether it went well. The thread survives and logs any error."""
         steps = self._buffer.steps_in
         try:
-            self._round()
+            self._lack = self._round()
         except Exception as error:  # a sampler or teacher of one's own may raise anything
             trace = not isinstance(error, StorageError)
             self._log(str(error) or type(error).__name__, exc_info=trace)
@@ -329,8 +311,9 @@ class QueryWorker:
             "given": 0 if script is None else script.given,
         }
 
-    def _round(self) -> None:
-        self._lack = None
+    def _round(self) -> str | None:
+        """Ask and answer what there is; returns why nothing can be asked though all went well."""
+        lack = None
         if not self._counted:
             in_all = self._count_all()
             if self._asked_in_all is not None:
@@ -339,9 +322,10 @@ class QueryWorker:
         if not self.paused:
             self._show_episode()
             if (wanted := self._wanted()) > 0:
-                self._ask(wanted)
+                lack = self._ask(wanted)
         if self._script is not None:
             self._script.answer()
+        return lack
 
     def _count_all(self) -> int:
         return len(self._feedback.store.questions.asked(self._feedback.project.id))
@@ -359,21 +343,19 @@ class QueryWorker:
         wanted = affordable - self._asked
         return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
 
-    def _ask(self, count: int) -> None:
+    def _ask(self, count: int) -> str | None:
+        """Ask so many queries at most; returns why there are none."""
         episodes, config = self._buffer.look(), self.config
         length = config.segment_length
         if episodes is None or (config.short == "drop" and episodes.lengths.max() < length):
-            if self._buffer.steps_in >= TOO_SHORT_AFTER * length:
-                self._lack = mismatch(
-                    "episodes",
-                    expected=f"some of at least {length} steps (segment_length)",
-                    got="shorter ones alone",
-                    fix='Choose shorter clips, or pass short="pad".',
-                )
-            return
+            if self._buffer.steps_in < TOO_SHORT_AFTER * length:
+                return None
+            expected = f"some of at least {length} steps (segment_length)"
+            fix = 'Choose shorter clips, or pass short="pad".'
+            return mismatch("episodes", expected=expected, got="shorter ones alone", fix=fix)
+        # Some of the clips may be alike.
         candidates = max(
-            ceil(2 * count * config.oversampling),  # of which some clips may be alike
-            segments_wanted(self._sampler, count),
+            ceil(2 * count * config.oversampling), segments_wanted(self._sampler, count)
         )
         drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
         segments = distinct_clips(drawn)  # an agent that stands still does the same again
@@ -383,6 +365,7 @@ class QueryWorker:
             self._feedback.ask(segments, self._sampler(segments, count, self._rng))
             self._asked += count
             LOGGER.info("Asked %d questions, %d by now.", count, self._asked)
+        return None
 
     def _show_episode(self) -> None:
         """Keep the latest episode whole now and then, for the annotation page."""
@@ -400,16 +383,19 @@ class QueryWorker:
         self._shown_at, self._latest = time.monotonic(), None
 
 
-def build_sampler(
-    config: QueryConfig, scores: Scorer, likelihood: Callable[[], Likelihood]
-) -> PairSampler:
-    """The sampler that a config names, with scores and likelihood of the reward in use."""
+def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler:
+    """The sampler that a config names, with `scores` and `likelihood` of the reward in use."""
+
+    def scores(segments: Segments) -> FloatArray | None:
+        reward = in_use()
+        return None if reward is None else cast("FloatArray | None", reward.scores(segments))
+
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,
         scorer=scores,
         acquisition=ACQUISITIONS.load(config.acquisition),
         oversampling=config.oversampling,
-        likelihood=likelihood,
+        likelihood=lambda: likelihood_of(in_use()),
     )
     return sampler
 

@@ -45,7 +45,7 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
 
 
 class _Closed(NamedTuple):
-    """Episodes that ended at one moment; `[K]` each, rows counted in the recording's arrays."""
+    """Episodes that ended at one moment, `[K]` each; they start and end at vector steps."""
 
     environment: IntArray
     start: IntArray
@@ -70,6 +70,7 @@ class Recording:
         lookback: latest steps that stay for `windows`, whether or not they were taken.
         pinned: vector step from which all stay for `since`; None keeps `lookback` alone.
         idle: `[V]` where no episode is running.
+        time: vector steps since the beginning.
         steps: collected since the beginning, of all environments together.
         shortest: steps of the shortest episode that ended; None before the first. An episode that a
             reset gave up has not ended.
@@ -98,7 +99,7 @@ class Recording:
     ) -> None:
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
-        # always holds the present one and no copy of it is needed.
+        # always holds the present one and no copy of it is needed. Other numbers are vector steps.
         self._arrays: dict[str, Any] = {  # "states" join with the first of them
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
@@ -106,11 +107,10 @@ class Recording:
             "real": np.zeros(axes, bool),  # where an episode is running at that step
             "first": np.zeros(axes, bool),  # where it begins with that step
         }
-        self._row = 0
-        self._dropped = 0  # rows before the first that is kept
-        self._open = np.zeros(environments, int)  # [V] row of the first step that was not taken
+        self.time = self._first = 0  # the latter is that of the first row
+        self._open = np.zeros(environments, int)  # [V] the first step that was not taken
         self._oldest = 0  # of these, kept since each step asks for it
-        self._begun = np.zeros(environments, int)  # [V] row where the running episode began
+        self._begun = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
         self.collecting, self.lookback, self.steps = True, 0, 0
@@ -125,11 +125,6 @@ class Recording:
         return take(observations, self._row)
 
     @property
-    def time(self) -> int:
-        """Vector steps since the beginning."""
-        return self._dropped + self._row
-
-    @property
     def finished_steps(self) -> int:
         """Steps of ended episodes that were not taken yet."""
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
@@ -137,12 +132,12 @@ class Recording:
     @property
     def most_pending(self) -> int:
         """An upper bound of `pending`, exact unless an environment is idle."""
-        return self._row - self._oldest
+        return self.time - self._oldest
 
     @property
     def pending(self) -> IntArray:
         """`[V]` steps of the running episodes that were not taken yet."""
-        return np.where(self.idle, 0, self._row - self._open) * self.collecting
+        return np.where(self.idle, 0, self.time - self._open) * self.collecting
 
     def begin(
         self,
@@ -159,7 +154,7 @@ class Recording:
         if observations is not None:
             self._see(observations, states, which)
         here = slice(None) if which is None else which
-        self._open[here] = self._begun[here] = self._row
+        self._open[here] = self._begun[here] = self.time
         self._oldest = int(self._open.min())
         self.idle[here] = False
         self._arrays["first"][self._row, here] = True
@@ -178,10 +173,10 @@ class Recording:
             self._drop()
             if self._row + 1 == self._rows:
                 self._double()
-        self._row += 1
+        self.time += 1
         self._arrays["first"][self._row] = False
         self._see(observations, states)
-        lengths = np.where(self.idle, 0, self._row - self._begun)
+        lengths = np.where(self.idle, 0, self.time - self._begun)
         self.longest = max(self.longest, int(lengths.max()))
         if self.collecting:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
@@ -192,7 +187,7 @@ class Recording:
         `terminated [K]` is true where the rules ended the episode, not a time limit; `final [K,
         *obs]` are the last observations.
         """
-        shortest = int((self._row - self._begun[ended]).min())
+        shortest = int((self.time - self._begun[ended]).min())
         self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
         self._close(ended, terminated, final)
         self.idle[ended] = True
@@ -212,17 +207,17 @@ class Recording:
     def resume(self) -> None:
         """Collect again, from the current observations."""
         self.collecting = True
-        self._open[:] = self._oldest = self._row
+        self._open[:] = self._oldest = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
         """The last `length` steps of running episodes up to the latest actions, as far as kept.
 
         These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
         """
-        rows = np.arange(self._row + 1 - length, self._row + 1)
-        mask = (rows >= self._begun[:, None]) & (rows >= 0)  # [V, H]
+        times = np.arange(self.time + 1 - length, self.time + 1)
+        mask = (times >= self._begun[:, None]) & (times >= self._first)  # [V, H]
         mask[:, -1] = True
-        where = (np.maximum(rows, 0)[None, :], np.arange(len(self.idle))[:, None])
+        where = np.maximum(times - self._first, 0)[None], np.arange(len(self.idle))[:, None]
         return take(self._arrays["observations"], where), self._arrays["actions"][where], mask
 
     def since(self, time: int) -> tuple[Observations, Array, BoolArray, BoolArray, int]:
@@ -231,7 +226,7 @@ class Recording:
         These are observations and actions `[V, t, ...]`, where an episode is running and where one
         begins `[V, t]`, and how many columns come before `time`.
         """
-        start = time - self._dropped
+        start = time - self._first
         rows = slice(max(start - self.lookback, 0), self._row)
 
         def by_environment(array: Array) -> Array:  # to [V, t, ...]
@@ -261,7 +256,9 @@ class Recording:
         closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
-        rows = np.arange(ends[-1]) + np.repeat(closed.start - (ends - lengths), lengths)
+        rows = np.arange(ends[-1]) + np.repeat(
+            closed.start - self._first - (ends - lengths), lengths
+        )
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
@@ -282,17 +279,20 @@ class Recording:
             "states": None,
             **{name: take(array, rows) for name, array in self._steps.items()},
             "row": self._row,
-            "open": self._open,
-            "begun": self._begun,
+            "open": self._open - self._first,
+            "begun": self._begun - self._first,
             "idle": self.idle,
-            "closed": [tuple(closed) for closed in self._closed],
+            "closed": [
+                (here, start - self._first, end - self._first, *rest)
+                for here, start, end, *rest in self._closed
+            ],
             "steps": self.steps,
             "lengths": [self.shortest, self.longest],
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of another recording of the same environments."""
-        self._row, self._dropped = int(snapshot["row"]), 0
+        self.time, self._first = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
         while self._rows <= self._row:
@@ -340,6 +340,11 @@ class Recording:
         return {name: array for name, array in arrays if name not in ("real", "first")}
 
     @property
+    def _row(self) -> int:
+        """Where the present is."""
+        return self.time - self._first
+
+    @property
     def _rows(self) -> int:
         return len(self._arrays["rewards"])
 
@@ -352,20 +357,18 @@ class Recording:
 
     def _close(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
         if self.collecting:
-            end = np.full(len(ended), self._row)
+            end = np.full(len(ended), self.time)
             self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
-        self._open[ended] = self._row
+        self._open[ended] = self.time
         self._oldest = int(self._open.min())
 
     def _drop(self, at_least: float = 0.5) -> None:
         """Forget the first rows that nobody needs any more, if they are such a share of all."""
-        needed = [self._row - self.lookback]
-        if self.pinned is not None:
-            needed.append(self.pinned - self._dropped - self.lookback)
+        looked_on = self.time if self.pinned is None else min(self.pinned, self.time)
+        needed = [looked_on - self.lookback, *(int(closed.start.min()) for closed in self._closed)]
         if self.collecting:
-            needed.append(int(np.where(self.idle, self._row, self._open).min()))
-        needed += [int(closed.start.min()) for closed in self._closed]
-        rows = min(needed)
+            needed.append(int(np.where(self.idle, self.time, self._open).min()))
+        rows = min(needed) - self._first
         if rows <= 0 or rows < at_least * self._row:  # moving the rest costs more than these
             return
 
@@ -374,11 +377,4 @@ class Recording:
 
         for array in self._arrays.values():
             map_observations(shift, array)
-        self._row, self._dropped = self._row - rows, self._dropped + rows
-        self._open -= rows
-        self._oldest -= rows
-        self._begun -= rows
-        self._closed = [
-            closed._replace(start=closed.start - rows, end=closed.end - rows)
-            for closed in self._closed
-        ]
+        self._first += rows

@@ -36,17 +36,14 @@ class WindowReward(Protocol):
     @property
     def context(self) -> int:
         """`H`, the steps a window holds; 1 looks at single steps."""
-        ...
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
         """Of the observations it understands."""
-        ...
 
     @property
     def action_space(self) -> spaces.Space[Any]:
         """Of the actions it understands."""
-        ...
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
         """Windows `[B, H, ...]`, false in `mask [B, H]` where padded, to rewards `[B]`."""
@@ -110,7 +107,7 @@ def for_spaces(
     return reward
 
 
-def transformed_space(
+def space_after(
     space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
 ) -> spaces.Space[Any]:
     """The space after a transform, as `given` by whoever wrote it and checked on examples.
@@ -143,9 +140,7 @@ def transformed_space(
     return given
 
 
-def _shapes(observations: Observations) -> Any:
-    if not leaves(observations):
-        return observations
+def _shapes(observations: Any) -> Any:
     return map_observations(lambda array: tuple(array.shape), observations)
 
 
@@ -180,11 +175,10 @@ class RewardComputer:
 
         Only a `RewardFunction` can be deferred; others are computed at once.
         """
-        reward, deferring = self.reward, self._began is not None
-        if reward is None or (deferring and isinstance(reward, RewardFunction)):
+        reward = self.reward
+        if reward is None or (self._began is not None and isinstance(reward, RewardFunction)):
             return np.zeros(self._environments, np.float32)
-        if deferring:
-            self._append(np.zeros((1, self._environments), np.float32))
+        self.skip()
         if reward.context == 1:
             windows = map_observations(lambda o: o[:, None], self._recording.present)
             rewards = reward(windows, actions[:, None], self._single)  # [V, 1, ...]
@@ -200,7 +194,7 @@ class RewardComputer:
         return computed
 
     def skip(self) -> None:
-        """Leave out the step that begins: its reward comes from somewhere else."""
+        """Leave the step that begins out of what is deferred."""
         if self._began is not None:
             self._catch_up()
             self._append(np.zeros((1, self._environments), np.float32))

@@ -193,14 +193,8 @@ def load_policy(
     return algorithm
 
 
-class _Spaces(gymnasium.Env[Any, Any]):
-    """An environment that has spaces and nothing else."""
-
-    def __init__(self, observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> None:
-        self.observation_space = observations
-        self.action_space = actions
-
-
 def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
     """An environment that has spaces and nothing else, for a policy that only acts."""
-    return DummyVecEnv([lambda: _Spaces(observations, actions)])
+    env: gymnasium.Env[Any, Any] = gymnasium.Env()
+    env.observation_space, env.action_space = observations, actions
+    return DummyVecEnv([lambda: env])

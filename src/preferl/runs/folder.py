@@ -7,8 +7,6 @@ run to resume that is finished or not there, and one that began with other setti
 import itertools
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import Any, Final, Self, TypeVar, final
 
 from preferl.configs import from_json, plain, to_json
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
-from preferl.files import make_folder, remove_drafts, sync, sync_all, write_json
+from preferl.files import make_folder, remove_drafts, sync_all, write_json, writing
 from preferl.reading import read_object, reading
 from preferl.runs.lock import FolderLock
 from preferl.runs.provenance import versions
@@ -51,7 +49,6 @@ class RunFolder:
         *,
         config: object,
         seed: int,
-        overwrite: bool = False,
         data: Mapping[str, Any] | None = None,
     ) -> Self:
         """Begin a run: a fresh folder with its configuration and the versions it runs on.
@@ -61,7 +58,6 @@ class RunFolder:
                 and so on, so that the plain name is always the latest run.
             config: a dataclass, written by `to_json`.
             seed: what the run draws its randomness from.
-            overwrite: delete the older run instead of moving it aside.
             data: what the run's data are recognised by, kept in `data.json`.
 
         Raises:
@@ -72,23 +68,14 @@ class RunFolder:
         path = Path(path)
         about = {"kind": type(config).__name__, "seed": seed, "config": to_json(config)}
         _require_replaceable(path)
-        with _writing_to(path):
-            make_folder(path.parent)
-            holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            try:
-                draft = holder / "draft"
-                draft.mkdir()
-                write_json(draft / "config.json", about)
-                write_json(draft / "versions.json", versions())
-                if data is not None:
-                    write_json(draft / DATA, dict(data))
-                if path.exists():
-                    empty = not any(path.iterdir())
-                    _move(path, holder / "old" if overwrite or empty else _aside(path))
-                draft.rename(path)
-                sync(path.parent)
-            finally:
-                shutil.rmtree(holder, ignore_errors=True)
+        with writing(path) as draft:
+            draft.mkdir()
+            write_json(draft / "config.json", about)
+            write_json(draft / "versions.json", versions())
+            if data is not None:
+                write_json(draft / DATA, dict(data))
+            if path.exists() and any(path.iterdir()):
+                _move_aside(path)
         return cls(path)
 
     @property
@@ -230,8 +217,10 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _move(path: Path, aside: Path) -> None:
-    """Rename the folder of an older run that nobody is at work in."""
+def _move_aside(path: Path) -> None:
+    """Rename an older run that nobody is at work in to the first of `path.1`, ... that is free."""
+    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+    aside = next(name for name in numbered if not name.exists())
     with FolderLock(path, LOCK, "run") as lock:
         if os.name == "nt":  # which renames no folder with an open file
             lock.release()
@@ -250,12 +239,6 @@ def _require_replaceable(path: Path) -> None:
         got="something else, which is left alone",
         fix="Choose another path.",
     )
-
-
-def _aside(path: Path) -> Path:
-    """The first of `path.1`, `path.2`, ... that is free."""
-    numbered = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
-    return next(aside for aside in numbered if not aside.exists())
 
 
 def _read(path: Path) -> dict[str, Any]:

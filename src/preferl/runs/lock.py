@@ -24,7 +24,8 @@ _TRIES: Final = 5
 _PAUSE: Final = 0.02
 """Seconds between two tries; somebody who only looks holds a lock for microseconds."""
 
-_HELD: "WeakSet[FolderLock]" = WeakSet()
+_OPEN: WeakSet[IO[str]] = WeakSet()
+"""Locked files, of which forked children close their copies."""
 
 
 @final
@@ -62,8 +63,8 @@ class FolderLock:
                 "%s ended without releasing its lock, which is taken over.", _named(before)
             )
         self._file = file
-        _HELD.add(self)
-        _let_go_in_children()
+        _OPEN.add(file)
+        _close_in_children()
         program = Path(next(iter(sys.argv), "")).name
         words = takewhile(str.isidentifier, sys.argv[1:3])  # no options, which may hold passwords
         holder = {
@@ -73,23 +74,16 @@ class FolderLock:
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": " ".join([program, *words]).strip(),
         }
-        self._write(json.dumps(holder))
+        self._write(file, json.dumps(holder))
 
     def release(self) -> None:
         """Let others in; the file goes."""
-        if self._file is None:
+        if self._file is None or self._file.closed:  # as in a forked child
             return
-        self._write("")
+        self._write(self._file, "")
         if os.name != "nt":  # while it is held, so that nobody's lock is removed
             self._path.unlink(missing_ok=True)
-        self.forget()  # which unlocks it
-        _HELD.discard(self)
-
-    def forget(self) -> None:
-        """Close this process's copy of the file; a child's would keep the lock of its parent."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()  # which unlocks it
 
     def follow(self, folder: Path) -> None:
         """Go on with the folder under its new name."""
@@ -141,14 +135,12 @@ class FolderLock:
             fix="Wait for that one or stop it, or use another folder.",
         )
 
-    def _write(self, text: str) -> None:
+    def _write(self, file: IO[str], text: str) -> None:
         """Name the holder for people to read; a full disk must not stop anybody."""
-        if self._file is None:
-            return
         try:
-            self._file.truncate(0)
-            self._file.write(text)
-            self._file.flush()
+            file.truncate(0)
+            file.write(text)
+            file.flush()
         except OSError as error:
             LOGGER.warning("%s does not name its %s: %s", self._path, self._role, error)
 
@@ -161,18 +153,16 @@ def boot_id() -> str:
         return ""
 
 
-def _forget_all() -> None:
-    """Close a forked child's copies; those of `exec` have none."""
-    for lock in list(_HELD):
-        lock.forget()
-    _HELD.clear()
+def _close_all() -> None:
+    for file in list(_OPEN):
+        file.close()
 
 
 @cache
-def _let_go_in_children() -> None:
-    """See once for all that children forked from now on close their copies."""
+def _close_in_children() -> None:
+    """See that children forked from now on keep no locks; those of `exec` have none anyway."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forget_all)
+        os.register_at_fork(after_in_child=_close_all)
 
 
 def _parsed(text: str) -> dict[str, Any]:
