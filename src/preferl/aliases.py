@@ -8,7 +8,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 
@@ -20,6 +20,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
         "Handover": "QueryWorker",
         "HandoverCounts": "QueryCounts",
         "JudgeConfig": "EvaluationConfig",
+        "LearnedRewardVecEnv": "FeedbackVecEnv",
         "Reward": "WindowReward",
         "TurnReport": "IterationReport",
     },
@@ -41,6 +42,7 @@ KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "FeedbackCallback": {"pay": "compute_rewards"},
     "launch": {"say": "on_message"},
     "learn_from_preferences": {"on_turn": "on_iteration"},
+    "run_online": {"on_turn": "on_iteration"},
     "plan": {"questions": "queries", "turns": "iterations"},
     "serve": {"say": "on_message"},
 }
@@ -51,6 +53,16 @@ def warn(former: str, present: str, level: int = 3) -> None:
     """Warn the caller's caller of a former name."""
     message = f"{former} is {present} now; the former name goes with the next release."
     warnings.warn(message, DeprecationWarning, stacklevel=level)
+
+
+def present_method(thing: object, name: str) -> Callable[..., Any]:
+    """A method of somebody's own class, which may still have a former name of the tables."""
+    formers = [old for members in MEMBERS.values() for old, new in members.items() if new == name]
+    for former in formers:
+        if not hasattr(thing, name) and hasattr(thing, former):
+            warn(f"{type(thing).__name__}.{former}", name, level=4)
+            return cast("Callable[..., Any]", getattr(thing, former))
+    return cast("Callable[..., Any]", getattr(thing, name))
 
 
 def accepts_former_names(thing: Thing) -> Thing:

@@ -17,7 +17,6 @@ import pyarrow.ipc
 import pyarrow.parquet
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import DummyVecEnv
 
 from preferl.cli.online import _read as read_settings
 from preferl.data import (
@@ -57,7 +56,7 @@ from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, Token
 from preferl.offline.sequences import are_pictures
 from preferl.offline.trained_transformer import Critics, PixelEncoder
 from preferl.online import PPOConfig, build_algorithm
-from preferl.online.saving import _Spaces, load_policy, save_policy
+from preferl.online.saving import load_policy, save_policy, spaces_alone
 from preferl.reporting import read_jsonl
 from preferl.store.answer_table import COLUMNS, read_answers
 from preferl.store.imports import read_chosen
@@ -175,7 +174,7 @@ def _saved(model: Any) -> Callable[[Path], object]:
 
 def _ppo(path: Path) -> None:
     config = PPOConfig(hidden=(4,))
-    env = DummyVecEnv([lambda: _Spaces(OBSERVATIONS, ACTIONS)])
+    env = spaces_alone(OBSERVATIONS, ACTIONS)
     save_policy(path, build_algorithm(config, env, seed=0), config)
 
 

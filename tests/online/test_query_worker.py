@@ -198,7 +198,7 @@ def test_nothing_is_taken_in_or_asked_while_paused(feedback: StoredFeedback) -> 
     worker.paused = True
     worker.put(episodes(30))
     worker.flush()
-    assert worker.counts == module.HandoverCounts(0, 0, 0, 0, 0, None)
+    assert worker.counts == module.QueryCounts(0, 0, 0, 0, 0, None)
     worker.paused = False
     worker.put(episodes(30))
     worker.flush()

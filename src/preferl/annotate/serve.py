@@ -17,6 +17,7 @@ from typing import Final, final
 import uvicorn
 from fastapi import FastAPI
 
+from preferl.aliases import accepts_former_names
 from preferl.annotate.app import AnnotateSettings, create_app
 from preferl.annotate.connections import ACCEPTED_AT_ONCE, BACKLOG, patient_protocol
 from preferl.annotate.news import HELD
@@ -33,6 +34,7 @@ REST_SECONDS: Final = 2.0  # pause before a program that draws videos is started
 PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
 
+@accepts_former_names
 def serve(
     store: Store,
     project: Project,

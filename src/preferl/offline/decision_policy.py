@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from preferl._optional import require
+from preferl.aliases import accepts_former_names
 from preferl.configs import from_json
 from preferl.data.windows import History
 from preferl.errors import SpaceError, StorageError, require_one_of
@@ -38,6 +39,7 @@ NEXT_ACTION: Final = "next action"  # the engine that equals `plain_actions` at 
 HUB_WEIGHTS, HUB_CONFIG = "model.safetensors", "config.json"  # as `from_pretrained` finds them
 
 
+@accepts_former_names
 @final
 class DecisionTransformerPolicy:
     """A policy with stable-baselines3's `predict` whose state is the context of its last steps.

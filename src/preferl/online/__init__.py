@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from preferl.online.feedback_core import FeedbackCore as FeedbackCore
     from preferl.online.feedback_env import EpisodeRecorder as EpisodeRecorder
     from preferl.online.feedback_env import FeedbackVecEnv as FeedbackVecEnv
-    from preferl.online.feedback_env import LearnedRewardVecEnv as LearnedRewardVecEnv
     from preferl.online.feedback_env import RecordsStates as RecordsStates
     from preferl.online.gymnasium_envs import FeedbackVectorEnv as FeedbackVectorEnv
     from preferl.online.gymnasium_envs import (
@@ -41,14 +40,11 @@ if TYPE_CHECKING:
     from preferl.online.learner import PolicyLearner as PolicyLearner
     from preferl.online.learner import SB3Learner as SB3Learner
     from preferl.online.loop import learn_from_preferences as learn_from_preferences
-    from preferl.online.query_worker import Handover as Handover
-    from preferl.online.query_worker import HandoverCounts as HandoverCounts
     from preferl.online.query_worker import QueryCounts as QueryCounts
     from preferl.online.query_worker import QueryWorker as QueryWorker
     from preferl.online.replay import relabel_replay as relabel_replay
     from preferl.online.report import IterationReport as IterationReport
     from preferl.online.report import OnlineReport as OnlineReport
-    from preferl.online.report import TurnReport as TurnReport
     from preferl.online.reward_computer import StateEntropyBonus as StateEntropyBonus
     from preferl.online.reward_computer import WindowReward as WindowReward
     from preferl.online.run import run_online as run_online

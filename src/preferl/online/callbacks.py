@@ -24,6 +24,7 @@ from stable_baselines3.common.vec_env import (
     unwrap_vec_wrapper,
 )
 
+from preferl.aliases import accepts_former_names
 from preferl.errors import CheckpointError, ConfigError, StorageError, require_in, require_one_of
 from preferl.online.checkpoint import save_run
 from preferl.online.exploration import ExplorationPolicy, explore
@@ -48,6 +49,7 @@ PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorde
 """Wrappers that hand on rewards as they are and look no further at them."""
 
 
+@accepts_former_names
 @final
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.

@@ -9,6 +9,7 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from preferl.aliases import accepts_former_names
 from preferl.data.episodes import Episodes
 from preferl.errors import DataError
 from preferl.feedback.step_rewards import AnyReward
@@ -22,6 +23,7 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.stages import StateReader
 
 
+@accepts_former_names
 @final
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about what its agent does, and gives the agent what was learned from answers.
@@ -90,8 +92,6 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
             SpaceError: the reward was made for other observations or actions.
         """
         self.core.set_reward(reward, version=version)
-
-    pay = set_reward  # its former name
 
     def reset(self) -> VecEnvObs:
         """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
@@ -177,10 +177,6 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def close(self, seconds: float = 10.0) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
         self.core.close(seconds, self.venv.close)
-
-
-LearnedRewardVecEnv = FeedbackVecEnv
-"""Former name of environments that ask nothing, whose reward `set_reward` gives."""
 
 
 def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class

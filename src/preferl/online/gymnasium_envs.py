@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.feedback_config import FeedbackConfig, settings_of
@@ -47,6 +48,7 @@ GONE: Final = {
 """Arguments of the old wrapper that mean nothing here, and what takes their place."""
 
 
+@accepts_former_names
 @final
 class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
     """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
@@ -181,6 +183,7 @@ def _project(
     return name
 
 
+@accepts_former_names
 @final
 class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
     """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.

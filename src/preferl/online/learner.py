@@ -20,6 +20,7 @@ from stable_baselines3.common.vec_env import (
     is_vecenv_wrapped,
 )
 
+from preferl.aliases import accepts_former_names
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
@@ -54,6 +55,7 @@ class PolicyLearner(Protocol):
         ...
 
 
+@accepts_former_names
 @final
 class SB3Learner:
     """A stable-baselines3 algorithm that improves on a learned reward.
@@ -162,8 +164,6 @@ class SB3Learner:
         buffer, learned = replay_of(self.algorithm), self.env.learned_reward
         if buffer is not None and learned is not None:
             relabel_replay(buffer, learned)
-
-    pay = set_reward  # its former name
 
     def snapshot(self) -> dict[str, Any]:
         """The state of agent and environments between two calls, for `restore`."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
 
+from preferl.aliases import accepts_former_names, present_method
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
@@ -56,6 +57,7 @@ OnAnswers = Callable[[Comparisons], None]
 """Called with all answers whenever there are new ones, before they are learned from."""
 
 
+@accepts_former_names
 def learn_from_preferences(
     config: OnlineConfig,
     *,
@@ -67,7 +69,6 @@ def learn_from_preferences(
     schedule: Schedule | None = None,
     sink: MetricSink | None = None,
     on_iteration: OnIteration | None = None,
-    on_turn: OnIteration | None = None,
     on_answers: OnAnswers | None = None,
     checkpoints: Path | str | None = None,
 ) -> OnlineReport:
@@ -85,7 +86,6 @@ def learn_from_preferences(
         schedule: how densely to ask after each share of the run.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
-        on_turn: its former name.
         on_answers: called with all answers when there are new ones, to keep them safe.
         checkpoints: folder in which the run is kept after each iteration. A run of the same
             settings resumes from there as if it had never stopped. Answers of the iteration under
@@ -100,7 +100,7 @@ def learn_from_preferences(
     """
     run = PreferenceLoop(config, teacher, feedback, learner, trainer, sampler, schedule)
     run.sink = sink or run.sink
-    run.on_iteration, run.on_answers = on_iteration or on_turn, on_answers
+    run.on_iteration, run.on_answers = on_iteration, on_answers
     if checkpoints is not None:
         run.keep_in(Path(checkpoints))
     return run.through()
@@ -302,7 +302,7 @@ class PreferenceLoop:
         self.reward = self._reward(report.likelihood).scaled(
             reference, target=config.reward_deviation, centre=config.centre
         )
-        switch = getattr(self.learner, "set_reward", None) or self.learner.pay  # its former name
+        switch = present_method(self.learner, "set_reward")
         switch(self.reward)
         return report
 

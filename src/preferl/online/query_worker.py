@@ -398,6 +398,3 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
         likelihood=lambda: likelihood_of(in_use()),
     )
     return sampler
-
-
-Handover, HandoverCounts = QueryWorker, QueryCounts  # former names

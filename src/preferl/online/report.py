@@ -47,10 +47,6 @@ class IterationReport:
         return values
 
 
-TurnReport = IterationReport
-"""Former name."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class OnlineReport:

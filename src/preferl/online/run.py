@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium import spaces
 
+from preferl.aliases import accepts_former_names
 from preferl.configs import to_json
 from preferl.data.arrays import save_comparisons
 from preferl.data.comparisons import Comparisons
@@ -63,6 +64,7 @@ class Evaluation:
         }
 
 
+@accepts_former_names
 def run_online(
     config: OnlineConfig,
     out: Path | str,
@@ -72,7 +74,6 @@ def run_online(
     feedback: Feedback | None = None,
     true_reward: TransitionReward | None = None,
     on_iteration: OnIteration | None = None,
-    on_turn: OnIteration | None = None,
     on_stage: OnStage | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
@@ -91,7 +92,6 @@ def run_online(
         feedback: takes queries, as people do who answer in a browser.
         true_reward: of transitions, for the report's EPIC distance.
         on_iteration: called with the report of each iteration.
-        on_turn: its former name.
         on_stage: called with what comes next.
         resume: go on with the run that is in `out`.
 
@@ -111,7 +111,7 @@ def run_online(
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
         board = TensorBoardSink(folder.path("tensorboard"))
         with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
-            loop.sink, loop.on_iteration = sink, on_iteration or on_turn
+            loop.sink, loop.on_iteration = sink, on_iteration
             loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
             loop.keep_in(folder.path(CHECKPOINTS))
             report = loop.through()
