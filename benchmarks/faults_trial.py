@@ -23,8 +23,8 @@ from people_site import Person
 from sqlalchemy import select
 
 from preferl.errors import CheckpointError, StorageError
+from preferl.online.service.supervisor import SuperviseConfig, is_running
 from preferl.online.supervise import launch
-from preferl.online.supervisor import SuperviseConfig, is_running
 from preferl.store import Store
 from preferl.store.schema import Answer, Query
 from preferl.training.publish import read_version, versions

@@ -18,10 +18,10 @@ import numpy as np
 
 from preferl.data.segments import sample_segments
 from preferl.data.sources import load_demonstrations
+from preferl.envs.simulators import make_registered
 from preferl.runs import versions
-from preferl.simulators import make_registered
-from preferl.store.frames import frame_source
-from preferl.store.rendering import write_video
+from preferl.store.rendering.frames import frame_source
+from preferl.store.rendering.worker import write_video
 from preferl.video import encode
 
 DOOR = Path(os.environ.get("PREFERL_SHARED", "../shared")) / "data" / "adroit-door-human"

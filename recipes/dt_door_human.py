@@ -42,7 +42,7 @@ from preferl.offline import (
     DTRConfig,
     Transitions,
 )
-from preferl.offline.conditions import build_conditions, compare, reward_of_condition
+from preferl.offline.experiment.conditions import build_conditions, compare, reward_of_condition
 from preferl.training import RewardFunction, load_reward, relabel, save_reward
 
 RESULTS = Path(__file__).parent / "results" / "dt_door_human.csv"

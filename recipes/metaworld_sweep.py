@@ -29,7 +29,7 @@ from preferl.evaluation import PolicyReport, evaluate_policies, spearman
 from preferl.feedback import ScriptedTeacher, UniformPairs
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
-from preferl.offline.conditions import agent_name, build_conditions
+from preferl.offline.experiment.conditions import agent_name, build_conditions
 from preferl.runs import versions
 from preferl.training import RewardFunction, RewardSettings, relabel
 

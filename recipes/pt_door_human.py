@@ -28,7 +28,7 @@ from preferl.data.sources import load_demonstrations, load_labels
 from preferl.evaluation import evaluate_policies, task_env
 from preferl.models import infer_spaces
 from preferl.offline import IQL, BehaviourCloning, CloningConfig, IQLConfig, Transitions
-from preferl.offline.conditions import (
+from preferl.offline.experiment.conditions import (
     Conditions,
     ConditionScore,
     agent_name,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from preferl.envs.simulators import draw_off_screen, draw_plainly, is_mujoco, make_registered
 from preferl.errors import ConfigError, MissingExtraError
-from preferl.simulators import draw_off_screen, draw_plainly, is_mujoco, make_registered
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_missing_package_names_the_extra(monkeypatch):
 
 def test_importing_the_package_prints_nothing():
     pytest.importorskip("gymnasium_robotics")
-    code = "from preferl.simulators import make_registered\nmake_registered('AdroitHandDoor-v1')"
+    code = "from preferl.envs import simulators\nsimulators.make_registered('AdroitHandDoor-v1')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 

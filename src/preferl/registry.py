@@ -247,22 +247,22 @@ OFFLINE_LEARNERS = Registry(
             "preferl.offline.learner_configs:CloningConfig",
         ),
         "dt": Entry(
-            "preferl.offline.decision_transformer:DecisionTransformer",
+            "preferl.offline.decision_transformer.agent:DecisionTransformer",
             "preferl.offline.learner_configs:DTConfig",
         ),
-        "dtr": Entry("preferl.offline.decision_transformer:DecisionTransformer"),
+        "dtr": Entry("preferl.offline.decision_transformer.agent:DecisionTransformer"),
     },
 )
 """Agents that learn from recorded experience; called with `observation_space`, `action_space`,
-`config`, `seed` or `seeds`, `steps` and `device`. `preferl.offline.config.POLICIES` says how each
-takes part in an offline run."""
+`config`, `seed` or `seeds`, `steps` and `device`. `POLICIES` of `preferl.offline.experiment.config`
+describes how each takes part in an offline run."""
 
 ENGINES = Registry(
     "engine",
     {
         "one-block transformer": Entry("preferl.models.transformer_trace:OneBlock"),
-        "every action": Entry("preferl.offline.tokens:all_actions"),
-        "next action": Entry("preferl.offline.tokens:next_actions"),
+        "every action": Entry("preferl.offline.decision_transformer.tokens:all_actions"),
+        "next action": Entry("preferl.offline.decision_transformer.tokens:next_actions"),
     },
 )
 """Hand-written faster ways to numbers that a plain version gives as well. Without its line here,

@@ -24,10 +24,10 @@ def loaded_by(code: str) -> list[str]:
         "preferl.feedback",
         "preferl.runs",
         "preferl.reporting",
-        "preferl.offline.config",
+        "preferl.offline.experiment.config",
         "preferl.online",
         "preferl.online.configs",
-        "preferl.online.feedback_config",
+        "preferl.online.wrappers.feedback_config",
         "preferl.presets",
         "preferl.registry",
         "preferl.models.configs",
@@ -58,7 +58,7 @@ def test_names_of_the_numpy_half_load_no_torch(code):
 
 
 def test_settings_of_the_service_load_no_torch():
-    assert loaded_by("import preferl.online.service_config") == []
+    assert loaded_by("import preferl.online.service.service_config") == []
 
 
 def test_reward_models_load_neither_an_rl_library_nor_drawing():

@@ -6,13 +6,13 @@ import gymnasium
 import numpy as np
 import pytest
 
+from preferl.envs.simulators import PACKAGES
 from preferl.evaluation import RandomPolicy, evaluate_policy
 from preferl.evaluation.rollout import (
     CORRECTIONS,
     make_task_env,
     task_env,
 )
-from preferl.simulators import PACKAGES
 
 
 def test_ordinary_ids_are_gymnasium_s_own():

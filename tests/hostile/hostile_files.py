@@ -34,10 +34,10 @@ from preferl.data.sources import (
 )
 from preferl.models import load_reward_model
 from preferl.offline import OfflinePolicy
-from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.learner_configs import DTRConfig
-from preferl.online.saving import load_policy
-from preferl.store.tables import read_table
+from preferl.online.checkpoints.policy_folder import load_policy
+from preferl.store.exchange.tables import read_table
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_state
 from preferl.training.publish import read_version

@@ -49,19 +49,19 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
-from preferl.offline.context import InputStatistics
-from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.context import InputStatistics
+from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.sequences import are_pictures
+from preferl.offline.decision_transformer.trained import Critics, PixelEncoder
 from preferl.offline.learner import load_training
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
-from preferl.offline.sequences import are_pictures
-from preferl.offline.trained_transformer import Critics, PixelEncoder
 from preferl.online import PPOConfig, build_algorithm
-from preferl.online.saving import load_policy, save_policy, spaces_alone
+from preferl.online.checkpoints.policy_folder import load_policy, save_policy, spaces_alone
 from preferl.reporting import read_jsonl
-from preferl.store.answer_table import COLUMNS, read_answers
-from preferl.store.imports import read_chosen
+from preferl.store.exchange.answer_table import COLUMNS, read_answers
+from preferl.store.exchange.imports import read_chosen
+from preferl.store.exchange.tables import writing_table
 from preferl.store.store import Store
-from preferl.store.tables import writing_table
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import example_segments
 from preferl.training import RewardFunction, load_reward, save_reward

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from preferl.offline.conditions import _clear_sign, compare, t_quantile
+from preferl.offline.experiment.conditions import _clear_sign, compare, t_quantile
 
 GOOD, SAME, BAD = np.array([9.0, 10, 11]), np.array([8.0, 10.5, 11]), np.array([0.0, 1, 2])
 

@@ -5,7 +5,7 @@ import pytest
 
 from preferl.data.tasks import Task
 from preferl.errors import ConfigError, DataError
-from preferl.offline.conditions import SEED_LIMIT, Conditions, build_conditions
+from preferl.offline.experiment.conditions import SEED_LIMIT, Conditions, build_conditions
 from preferl.testing import make_episodes
 
 TASK = Task("reach", random=0, expert=1, max_episode_steps=10, shift_after=0.5)

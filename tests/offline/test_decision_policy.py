@@ -13,7 +13,7 @@ from gymnasium import spaces
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld, make_episodes
 
@@ -232,7 +232,7 @@ def test_drawn_actions_follow_the_logits() -> None:
         "timesteps": torch.from_numpy(context.timesteps),
         "attention_mask": torch.from_numpy(context.real),
     }
-    from preferl.offline.tokens import next_actions
+    from preferl.offline.decision_transformer.tokens import next_actions
 
     expected = next_actions(policy.parameters, policy._shape, batch).softmax(-1)[0]
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)

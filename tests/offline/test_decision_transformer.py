@@ -16,8 +16,8 @@ from preferl.data import Episodes
 from preferl.errors import ConfigError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.decision_transformer.trained import action_loss
 from preferl.offline.learner_configs import DTRConfig
-from preferl.offline.trained_transformer import action_loss
 from preferl.statistics import spearman
 from preferl.testing import PointWorld, linear_reward, make_episodes
 

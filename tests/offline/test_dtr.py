@@ -9,8 +9,8 @@ import torch
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.decision_transformer.trained import Critics, regularise, window_targets
 from preferl.offline.learner_configs import DTRConfig
-from preferl.offline.trained_transformer import Critics, regularise, window_targets
 from preferl.testing import PointWorld, make_episodes
 
 SETTINGS = DTRConfig(hidden=(8,), weight=2.0)

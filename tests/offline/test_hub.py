@@ -159,7 +159,7 @@ def test_the_card_says_what_is_known_and_what_is_not(hub: LocalHub, policy) -> N
 
 
 def test_the_cards_statistics_can_be_run(policy) -> None:
-    from preferl.offline.hub import model_card
+    from preferl.offline.decision_transformer.hub import model_card
 
     card = model_card(policy, "me/dt")
     blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]

@@ -7,7 +7,7 @@ import pytest
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.offline import IQLConfig, OfflineConfig
-from preferl.offline.config import OfflineRun
+from preferl.offline.experiment.config import OfflineRun
 
 LABELS = Path("labels")
 

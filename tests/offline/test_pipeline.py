@@ -26,7 +26,7 @@ from preferl.errors import (
 )
 from preferl.evaluation import evaluate_policy, make_task_env
 from preferl.offline import IQL, IQLConfig, OfflineConfig, OfflinePolicy, run_offline
-from preferl.offline.config import POLICIES, PolicyKind
+from preferl.offline.experiment.config import POLICIES, PolicyKind
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
 from preferl.testing import PointWorld, linear_reward

@@ -5,7 +5,7 @@ import pytest
 
 from preferl.data.tasks import Task
 from preferl.evaluation import PolicyReport
-from preferl.offline.conditions import ConditionScore
+from preferl.offline.experiment.conditions import ConditionScore
 
 TASK = Task("reach", random=10, expert=20, max_episode_steps=5)
 

@@ -20,7 +20,7 @@ from preferl.offline import (
     OfflineConfig,
     run_offline,
 )
-from preferl.offline.conditions import reward_of_condition, target_sweep
+from preferl.offline.experiment.conditions import reward_of_condition, target_sweep
 from preferl.testing import MovingDot, PointWorld, linear_reward, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward
 

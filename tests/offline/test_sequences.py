@@ -7,7 +7,7 @@ from gymnasium import spaces
 from preferl.data import Episodes, load_episodes, save_episodes
 from preferl.data.on_disk import OnDisk
 from preferl.errors import ConfigError, DataError, SpaceError
-from preferl.offline.sequences import (
+from preferl.offline.decision_transformer.sequences import (
     SequenceCollator,
     Sequences,
     action_features,

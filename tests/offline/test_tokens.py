@@ -10,8 +10,8 @@ from torch import Tensor
 
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
+from preferl.offline.decision_transformer.tokens import _drop, all_actions, next_actions
 from preferl.offline.learner_configs import TokenShape
-from preferl.offline.tokens import _drop, all_actions, next_actions
 from preferl.registry import ENGINES
 from preferl.testing import make_episodes
 
@@ -22,7 +22,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def model():
-    from preferl.offline import hugging_face
+    from preferl.offline.decision_transformer import hugging_face
 
     return hugging_face.build_model(
         0, state_dim=3, act_dim=2, hidden_size=16, n_layer=3, n_head=2, max_ep_len=50
@@ -49,7 +49,7 @@ def batch() -> dict[str, Tensor]:
 
 
 def test_actions_are_those_of_hugging_face(model, batch) -> None:
-    from preferl.offline.hugging_face import plain_actions
+    from preferl.offline.decision_transformer.hugging_face import plain_actions
 
     with torch.no_grad():
         theirs = plain_actions(model, batch)

@@ -9,13 +9,13 @@ import pytest
 
 from preferl.errors import ConfigError
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.sequences import SequenceCollator
+from preferl.offline.decision_transformer.sequences import SequenceCollator
 from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("accelerate")
 transformers = pytest.importorskip("transformers")
 
-from preferl.offline.hugging_face import (  # noqa: E402  # which needs transformers
+from preferl.offline.decision_transformer.hugging_face import (  # noqa: E402  # which needs transformers
     OURS,
     hub_target,
     planned_updates,

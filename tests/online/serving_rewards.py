@@ -3,8 +3,8 @@
 import threading
 import time
 
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
+from preferl.online.service.reward_service import serve_reward
+from preferl.online.service.service_config import ServiceConfig
 from preferl.training.reward_presets import RewardSettings
 
 QUICK = RewardSettings(hidden=(16,), epochs=4, members=2)

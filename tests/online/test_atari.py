@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from preferl.envs.atari import HIDDEN_ROWS, HiddenEnds, HiddenRows, make_atari
+from preferl.envs.simulators import make_registered
 from preferl.errors import ConfigError, MissingExtraError
-from preferl.simulators import make_registered
-from preferl.worlds.atari import HIDDEN_ROWS, HiddenEnds, HiddenRows, make_atari
 
 INSTALLED = all(find_spec(name) is not None for name in ("ale_py", "cv2"))
 needs_atari = pytest.mark.skipif(not INSTALLED, reason="the extra atari is not installed")

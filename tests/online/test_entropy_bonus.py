@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.online.reward_computer import StateEntropyBonus
+from preferl.online.wrappers.reward_computer import StateEntropyBonus
 
 
 def test_bonuses_by_hand() -> None:

@@ -12,8 +12,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecNormalize
 
 from preferl.errors import CheckpointError
-from preferl.online.env_state import env_state, restore_env
-from preferl.online.feedback_env import RecordsStates
+from preferl.online.checkpoints.env_state import env_state, restore_env
+from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.training.checkpoint_folder import read_state, write_state
 
 CLASSIC = ("CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "Acrobot-v1")

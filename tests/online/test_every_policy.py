@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evaluate_policy, film
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline import report as offline_report
+from preferl.offline.experiment import report as offline_report
 from preferl.online import DatasetConfig, PPOConfig, build_algorithm, record, record_dataset
 from preferl.online.acting import act, task_environments
 from preferl.testing import make_episodes

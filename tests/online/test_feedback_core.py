@@ -18,8 +18,8 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online.feedback_config import BeforeFirstReward, FeedbackConfig
-from preferl.online.feedback_core import FeedbackCore
+from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.wrappers.feedback_core import FeedbackCore
 from preferl.training import RewardFunction, relabel
 
 # What is looked at here are episodes of every length; the warning has tests of its own.

@@ -22,10 +22,14 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online import query_worker as worker_module
-from preferl.online.callbacks import FeedbackCallback
-from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.gymnasium_envs import GONE, FeedbackVectorEnv, HumanPreferencesEnvWrapper
+from preferl.online.wrappers import query_worker as worker_module
+from preferl.online.wrappers.callbacks import FeedbackCallback
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.gymnasium_envs import (
+    GONE,
+    FeedbackVectorEnv,
+    HumanPreferencesEnvWrapper,
+)
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import RewardFunction, relabel, save_reward

@@ -11,8 +11,8 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordAll
 from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.models import MLPRewardConfig, build_reward_model
-from preferl.online.feedback_env import FeedbackVecEnv
-from preferl.online.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.training import RewardFunction
 
 STEPS = 20

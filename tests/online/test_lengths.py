@@ -27,8 +27,8 @@ from preferl.online import (
     build_algorithm,
     learn_from_preferences,
 )
-from preferl.online.feedback_config import LengthGuard
-from preferl.online.recording import Recording
+from preferl.online.wrappers.feedback_config import LengthGuard
+from preferl.online.wrappers.recording import Recording
 from preferl.testing import make_episodes
 from preferl.training import RewardTrainer, RewardTrainerConfig
 

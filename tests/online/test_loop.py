@@ -11,7 +11,7 @@ from preferl.errors import ConfigError, DataError
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
-from preferl.online.feedback_config import VariableLengthWarning
+from preferl.online.wrappers.feedback_config import VariableLengthWarning
 from preferl.training import AdaptivePenalty, RewardTrainerConfig
 
 TINY = OnlineConfig(

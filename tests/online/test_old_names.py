@@ -10,7 +10,7 @@ from preferl.configs import from_json, to_json
 from preferl.errors import CheckpointError, ConfigError
 from preferl.offline import DTConfig, OfflineConfig, PixelEncoderConfig
 from preferl.online import FeedbackConfig, OnlineConfig, ServiceConfig, learn_from_preferences
-from preferl.online.feedback_config import QueryConfig
+from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training.checkpoint_folder import write_checkpoint
 
 OLD_FILE = {

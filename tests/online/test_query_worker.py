@@ -10,9 +10,9 @@ import pytest
 
 from preferl.data.episodes import Episodes
 from preferl.feedback.scripted import ScriptedTeacher
-from preferl.online import query_worker as module
-from preferl.online.feedback_config import FeedbackConfig
-from preferl.online.query_worker import ExperienceBuffer, QueryWorker
+from preferl.online.wrappers import query_worker as module
+from preferl.online.wrappers.feedback_config import FeedbackConfig
+from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, SpaceError
 from preferl.online import EpisodeRecorder
-from preferl.online.recording import Recording, zeros_of
+from preferl.online.wrappers.recording import Recording, zeros_of
 
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
 

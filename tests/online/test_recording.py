@@ -1,7 +1,7 @@
 import numpy as np
 from gymnasium import spaces
 
-from preferl.online.recording import Recording
+from preferl.online.wrappers.recording import Recording
 
 SPACE, ACTIONS = spaces.Box(-99, 99, (1,), np.float32), spaces.Discrete(9)
 

@@ -36,7 +36,7 @@ from preferl.online import (
     HumanPreferencesEnvWrapper,
     SaveRunCallback,
 )
-from preferl.online.checkpoint import resume_run, save_run
+from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.training import checkpoint_folder
 from preferl.training.checkpoint_folder import has_run
 from preferl.training.publish import publish, version_folder, versions

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
 from preferl.errors import ConfigError, FeedbackError
-from preferl.online.ongoing_fit import TRAIN, OngoingFit, validation_split
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
+from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
+from preferl.online.service.reward_service import serve_reward
+from preferl.online.service.service_config import ServiceConfig
 from preferl.store.feedback import Answered, StoredFeedback
 from preferl.threads import half_of_the_cores, torch_threads
 from preferl.training.publish import PublishedReward, read_version, write_spaces

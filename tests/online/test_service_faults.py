@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from answered_store import Answering
 
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
+from preferl.online.service.reward_service import serve_reward
+from preferl.online.service.service_config import ServiceConfig
 from preferl.store.store import Store
 from preferl.training.publish import PublishedReward, versions
 from preferl.training.reward_presets import RewardSettings
@@ -59,7 +59,7 @@ def read(out, stop, seen):
 def processes():
     """Processes that start as programs do, with their imports done once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["preferl.online.service"])
+    context.set_forkserver_preload(["preferl.online.service.reward_service"])
     return context
 
 

@@ -4,8 +4,8 @@ import threading
 
 from serving_rewards import wait_for
 
-from preferl.online.service import serve_reward
-from preferl.online.service_config import ServiceConfig
+from preferl.online.service.reward_service import serve_reward
+from preferl.online.service.service_config import ServiceConfig
 from preferl.store.status import Status
 from preferl.training.reward_presets import RewardSettings
 

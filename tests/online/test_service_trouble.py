@@ -13,8 +13,8 @@ import pytest
 from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
 from preferl.errors import StorageError
-from preferl.online import service as serving
-from preferl.online.service import serve_reward
+from preferl.online.service import reward_service as serving
+from preferl.online.service.reward_service import serve_reward
 from preferl.store.store import Store
 from preferl.training.publish import PublishedReward, Publisher, version_folder, versions
 

@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from preferl.errors import CheckpointError, ConfigError, StorageError
-from preferl.online.gymnasium_envs import HumanPreferencesEnvWrapper
+from preferl.online.wrappers.gymnasium_envs import HumanPreferencesEnvWrapper
 from preferl.store.store import Store
 
 PICTURE = spaces.Box(0, 255, (16, 16, 3), np.uint8)

@@ -13,8 +13,7 @@ import pytest
 from answered_store import Answering
 
 from preferl.errors import ConfigError, StorageError
-from preferl.online.supervise import _RewardService, launch
-from preferl.online.supervisor import (
+from preferl.online.service.supervisor import (
     Program,
     RunningProgram,
     SuperviseConfig,
@@ -22,6 +21,7 @@ from preferl.online.supervisor import (
     identity,
     is_running,
 )
+from preferl.online.supervise import _RewardService, launch
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
@@ -200,7 +200,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
     worker = program(SLEEPS, is_up=up)
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from preferl.online.supervisor import Program, RunningProgram\n"
+        "from preferl.online.service.supervisor import Program, RunningProgram\n"
         f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
         "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
     )

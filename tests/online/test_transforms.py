@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.online import HumanPreferencesEnvWrapper
-from preferl.online.reward_computer import space_after
+from preferl.online.wrappers.reward_computer import space_after
 
 PICTURES = spaces.Box(0, 255, (8, 6, 3), np.uint8)
 FLAT = spaces.Box(0, 255, (144,), np.uint8)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.votes import (
+from preferl.store.quality.votes import (
     Votes,
     agreement_report,
     krippendorff_alpha,

@@ -5,8 +5,8 @@ import pytest
 
 from preferl.errors import ConfigError
 from preferl.statistics import wilson_interval
-from preferl.store.annotators import AnnotatorConfig, annotator_report
-from preferl.store.votes import Votes
+from preferl.store.quality.annotators import AnnotatorConfig, annotator_report
+from preferl.store.quality.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 
 NAN = np.nan

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.annotators import (
+from preferl.store.quality.annotators import (
     CarelessConfig,
     estimate_carelessness,
     evidence_on_known,
     evidence_on_others,
     evidence_on_repeats,
 )
-from preferl.store.votes import Votes
+from preferl.store.quality.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 
 NAN = np.nan

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.store.combine import combine_answers
-from preferl.store.votes import Votes
+from preferl.store.quality.combine import combine_answers
+from preferl.store.quality.votes import Votes
 
 NAN = np.nan
 METHODS = ["mean", "majority", "dawid_skene"]

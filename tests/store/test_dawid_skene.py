@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.errors import ConfigError
-from preferl.store.combine import DawidSkeneConfig, combine_answers, fit_dawid_skene
-from preferl.store.votes import Votes
+from preferl.store.quality.combine import DawidSkeneConfig, combine_answers, fit_dawid_skene
+from preferl.store.quality.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 
 NAN = np.nan

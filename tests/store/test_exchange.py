@@ -11,8 +11,13 @@ from preferl.data import load_comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import sample_segments
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.store.answer_table import COLUMNS
-from preferl.store.exchange import export_answers, export_segments, import_answers, import_segments
+from preferl.store.exchange.answer_table import COLUMNS
+from preferl.store.exchange.exports import (
+    export_answers,
+    export_segments,
+    import_answers,
+    import_segments,
+)
 from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Annotator, Answer, Query
 from preferl.store.store import Store
@@ -332,7 +337,7 @@ def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp
 def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
     import resource
 
-    from preferl.store import answer_table
+    from preferl.store.exchange import answer_table
 
     rng = np.random.default_rng(0)
     block = rng.normal(size=(2000, 2))

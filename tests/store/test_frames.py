@@ -3,7 +3,13 @@ import pytest
 
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError
-from preferl.store.frames import EnvFrames, FunctionFrames, PixelFrames, frame_source, spec_for
+from preferl.store.rendering.frames import (
+    EnvFrames,
+    FunctionFrames,
+    PixelFrames,
+    frame_source,
+    spec_for,
+)
 
 BLOCK = np.zeros((3, 1))
 SEGMENTS = Segments(BLOCK, BLOCK, np.zeros(3), np.array([0]), np.array([3]), 3)

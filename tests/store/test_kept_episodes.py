@@ -8,8 +8,8 @@ import pytest
 from preferl.data.segments import Segments
 from preferl.store import Store, clip_ids
 from preferl.store.clips import EPISODES_KEPT
-from preferl.store.frames import FunctionFrames
-from preferl.store.rendering import RenderWorker
+from preferl.store.rendering.frames import FunctionFrames
+from preferl.store.rendering.worker import RenderWorker
 
 
 def episode(seed: int, steps: int = 6) -> Segments:

@@ -9,12 +9,17 @@ from sqlalchemy import select
 from preferl.data.episodes import Episodes
 from preferl.data.sources import load_labels, load_source
 from preferl.errors import DataError
-from preferl.store.exchange import export_answers
+from preferl.store.exchange.exports import export_answers
+from preferl.store.exchange.imports import (
+    import_comparisons,
+    import_labels,
+    import_table,
+    occurrence,
+)
+from preferl.store.exchange.tables import writing_table
 from preferl.store.feedback import StoredFeedback
-from preferl.store.imports import import_comparisons, import_labels, import_table, occurrence
 from preferl.store.schema import Answer, Query
 from preferl.store.store import Store
-from preferl.store.tables import writing_table
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Observations
-from preferl.store.frames import PixelFrames, holds_pixels
+from preferl.store.rendering.frames import PixelFrames, holds_pixels
 
 
 def segments_of(observations: Observations, steps: int = 4) -> Segments:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from preferl.data.segments import Segments
+from preferl.envs.simulators import draw_off_screen, draw_plainly, make_registered
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
-from preferl.simulators import draw_off_screen, draw_plainly, make_registered
-from preferl.store.frames import POSES, EnvFrames
+from preferl.store.rendering.frames import POSES, EnvFrames
 from preferl.store.stages import StateReader, placed
 
 DOOR = "AdroitHandDoor-v1"
@@ -218,7 +218,7 @@ def test_a_machine_without_graphics_is_told_what_to_install() -> None:
     code = (
         "import ctypes.util, numpy as np\n"
         "from preferl.data.segments import Segments\n"
-        "from preferl.store.frames import EnvFrames\n"
+        "from preferl.store.rendering.frames import EnvFrames\n"
         "from preferl.errors import ConfigError\n"
         "block = np.zeros((1, 18))\n"
         "one = Segments(block, block, np.zeros(1), np.array([0]), np.array([1]), 1, states=block)\n"

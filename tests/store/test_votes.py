@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import DataError
-from preferl.store.votes import CANNOT_TELL, EQUAL, FIRST, SECOND, Votes
+from preferl.store.quality.votes import CANNOT_TELL, EQUAL, FIRST, SECOND, Votes
 
 NAN = np.nan
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from preferl.envs.simulators import make_registered
 from preferl.errors import ConfigError
-from preferl.simulators import make_registered
 from preferl.testing import MovingDot
 
 STAY, UP, DOWN, LEFT, RIGHT = range(5)

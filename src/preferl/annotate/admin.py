@@ -17,11 +17,11 @@ from preferl.annotate.pages import page
 from preferl.annotate.progress import moment, program_words, reward_words, statement
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.shapes import FloatArray
-from preferl.store.annotators import annotator_report
 from preferl.store.people import LONGEST_NAME
+from preferl.store.quality.annotators import annotator_report
+from preferl.store.quality.votes import Votes, agreement_report
 from preferl.store.schema import Annotator, RewardVersion, Role
 from preferl.store.store import Store
-from preferl.store.votes import Votes, agreement_report
 
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
@@ -147,7 +147,7 @@ def export(
     format: Literal["jsonl", "csv", "parquet"],  # noqa: A002 (part of the address)
 ) -> FileResponse:
     """Every answer of the study as a file."""
-    from preferl.store.exchange import export_answers  # it loads what writes tables
+    from preferl.store.exchange.exports import export_answers  # it loads what writes tables
 
     store = store_of(request)
     name = f"{store.projects.get(person.project_id).slug}-answers.{format}"

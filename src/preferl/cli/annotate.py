@@ -190,7 +190,7 @@ def run_render(config: RenderConfig) -> None:
     import logging
 
     from preferl.cli.console import echo
-    from preferl.store.rendering import serve_rendering
+    from preferl.store.rendering.worker import serve_rendering
     from preferl.trust import typed
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
@@ -249,7 +249,7 @@ def run_invite(config: InviteConfig) -> None:
 def run_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
     from preferl.cli.console import echo
-    from preferl.store.exchange import export_answers, export_segments
+    from preferl.store.exchange.exports import export_answers, export_segments
 
     with opened(config.labels) as (store, project):
         count = export_answers(store, project.id, config.path, anonymous=config.anonymous)
@@ -266,8 +266,8 @@ def run_import(config: ImportConfig) -> None:
     """Read whatever the path holds."""
     from preferl.cli.console import echo
     from preferl.data.sources import load_source
-    from preferl.store.exchange import import_answers
-    from preferl.store.imports import import_drlhp, import_labels, import_table
+    from preferl.store.exchange.exports import import_answers
+    from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
     kind = _kind(config.path)
     named, length = config.name, config.length
@@ -298,7 +298,7 @@ def run_import(config: ImportConfig) -> None:
 
 def _kind(path: Path) -> Literal["export", "table", "folder", "drlhp"]:
     """What a path holds, by its name or by the columns of its first row."""
-    from preferl.store.tables import read_table
+    from preferl.store.exchange.tables import read_table
 
     if path.is_dir():
         return "folder"

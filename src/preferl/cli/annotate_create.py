@@ -199,7 +199,7 @@ def _sampler(config: CreateConfig) -> "PairSampler":
 
 
 def _frames(config: CreateConfig, episodes: "Episodes") -> dict[str, Any]:
-    from preferl.store.frames import spec_for
+    from preferl.store.rendering.frames import spec_for
 
     if config.pixels is not None:
         return {"kind": "pixels", "key": config.pixels}
@@ -214,7 +214,7 @@ def _require_drawable(
     config: CreateConfig, frames: dict[str, Any], segments: "Segments", trust: Collection[str]
 ) -> None:
     """Draw one picture, so that errors appear now and not when people wait."""
-    from preferl.store.frames import frame_source
+    from preferl.store.rendering.frames import frame_source
 
     if config.elsewhere:
         return

@@ -65,8 +65,8 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
     import numpy as np
 
     from preferl.configs import plain
-    from preferl.store.annotators import annotator_report
-    from preferl.store.votes import agreement_report
+    from preferl.store.quality.annotators import annotator_report
+    from preferl.store.quality.votes import agreement_report
 
     votes = store.questions.votes(project.id)
     kinds = {"first": 1.0, "second": 0.0, "equal": 0.5}

@@ -67,7 +67,7 @@ def run_data_record(config: DataRecordConfig) -> None:
 
 def _offline_policy(config: DatasetConfig) -> "Policy | None":
     """The policy of an offline run, if the path is one's; others are read where they act."""
-    from preferl.offline.decision_policy import load_offline_policy
+    from preferl.offline.decision_transformer.policy import load_offline_policy
     from preferl.reading import read_object, reading
 
     if config.policy is None or not (about := config.policy / "policy.json").is_file():

@@ -119,8 +119,8 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
     The labels are in a folder beside the run, where those of earlier runs stay; each run has a
     project of its own.
     """
+    from preferl.online.service.supervisor import Supervisor, write_to_terminal
     from preferl.online.supervise import page_program
-    from preferl.online.supervisor import Supervisor, write_to_terminal
     from preferl.store import Store, StoredFeedback
 
     folder = config.out.with_name(f"{config.out.name}-labels")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import tyro
 
 from preferl.cli.options import Labels, StoreConfig, Trust, import_trusted, opened
-from preferl.online.service_config import ServiceConfig
+from preferl.online.service.service_config import ServiceConfig
 
 OLD_NAMES_OF = "ServiceConfig"
 """Config whose former names this command takes as options."""
@@ -41,7 +41,7 @@ def run_reward_serve(config: RewardServeConfig) -> None:
     import signal
     import threading
 
-    from preferl.online.service import serve_reward
+    from preferl.online.service.reward_service import serve_reward
 
     logger = logging.getLogger(__name__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

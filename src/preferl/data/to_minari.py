@@ -59,7 +59,7 @@ def save_minari(
         DataError: a malformed id, or one that is on this machine.
         MissingExtraError: minari is not installed.
     """
-    from preferl.simulators import make_registered  # loads gymnasium
+    from preferl.envs.simulators import make_registered  # loads gymnasium
 
     require_new_minari(name)
     minari, about = require("minari", extra="minari"), dict(about or {})
@@ -106,7 +106,7 @@ def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
 
 def _infos(states: Array | None, env: Any) -> dict[str, Array]:
     """`[T, ...]` what a simulator needs to render each step."""
-    from preferl.simulators import is_mujoco
+    from preferl.envs.simulators import is_mujoco
 
     if states is None:
         return {}

@@ -9,11 +9,11 @@ import gymnasium
 import numpy as np
 
 from preferl.data.episodes import Episodes
+from preferl.envs.simulators import draw_off_screen, draw_plainly
 from preferl.errors import ConfigError, require_in
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.rollout import EnvSource, SeededEpisodes, Step, make_env, rollout, task_env
 from preferl.shapes import Array, map_observations
-from preferl.simulators import draw_off_screen, draw_plainly
 
 logger = logging.getLogger(__name__)
 

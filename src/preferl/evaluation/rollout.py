@@ -18,11 +18,11 @@ import numpy as np
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from preferl.data.windows import History
+from preferl.envs.simulators import Environment, make_registered
 from preferl.errors import require_in
 from preferl.evaluation.policies import Policy, ReturnConditionedPolicy, on_raw_observations
 from preferl.feedback.step_rewards import AnyReward, as_reward
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations
-from preferl.simulators import Environment, make_registered
 
 EnvSource = str | Callable[..., gymnasium.Env[Any, Any]]
 """The id of a registered environment, or a function that makes one."""
@@ -244,7 +244,7 @@ def make_env(env: EnvSource, **options: Any) -> gymnasium.Env[Any, Any]:
 def make_task_env(env_id: str, **options: Any) -> Environment:
     """The environment of an id as the scores of its task are defined.
 
-    It takes and raises what `preferl.simulators.make_registered` takes and raises.
+    It takes and raises what `preferl.envs.simulators.make_registered` takes and raises.
 
     >>> make_task_env("Pendulum-v1").spec.max_episode_steps
     200

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.offline.config import OfflineConfig as OfflineConfig
-    from preferl.offline.decision_policy import (
+    from preferl.offline.decision_transformer.agent import (
+        DecisionTransformer as DecisionTransformer,
+    )
+    from preferl.offline.decision_transformer.hub import (
+        load_decision_transformer as load_decision_transformer,
+    )
+    from preferl.offline.decision_transformer.policy import (
         DecisionTransformerPolicy as DecisionTransformerPolicy,
     )
-    from preferl.offline.decision_transformer import DecisionTransformer as DecisionTransformer
-    from preferl.offline.hub import load_decision_transformer as load_decision_transformer
+    from preferl.offline.decision_transformer.sequences import SequenceCollator as SequenceCollator
+    from preferl.offline.decision_transformer.sequences import Sequences as Sequences
+    from preferl.offline.experiment.config import OfflineConfig as OfflineConfig
+    from preferl.offline.experiment.pipeline import run_offline as run_offline
     from preferl.offline.iql import IQL as IQL
     from preferl.offline.learner import BehaviourCloning as BehaviourCloning
     from preferl.offline.learner import OfflineLearner as OfflineLearner
@@ -22,10 +29,7 @@ if TYPE_CHECKING:
     from preferl.offline.learner_configs import DTRConfig as DTRConfig
     from preferl.offline.learner_configs import IQLConfig as IQLConfig
     from preferl.offline.learner_configs import PixelEncoderConfig as PixelEncoderConfig
-    from preferl.offline.pipeline import run_offline as run_offline
     from preferl.offline.policy import OfflinePolicy as OfflinePolicy
-    from preferl.offline.sequences import SequenceCollator as SequenceCollator
-    from preferl.offline.sequences import Sequences as Sequences
     from preferl.offline.transitions import Transitions as Transitions
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -15,16 +15,16 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes, join
+from preferl.envs.simulators import Environment, is_mujoco
 from preferl.errors import CheckpointError, ConfigError
 from preferl.evaluation.policies import NormalisedPolicy, Policy, on_raw_observations
 from preferl.evaluation.rollout import make_task_env, rollout
 from preferl.online.algorithms import make_environments
-from preferl.online.feedback_controls import stack_states
-from preferl.online.feedback_env import RecordsStates, outcomes, present_infos
-from preferl.online.recording import Recording
-from preferl.online.saving import load_policy, read_vecnormalize, spaces_alone
+from preferl.online.checkpoints.policy_folder import load_policy, read_vecnormalize, spaces_alone
+from preferl.online.wrappers.feedback_controls import stack_states
+from preferl.online.wrappers.feedback_env import RecordsStates, outcomes, present_infos
+from preferl.online.wrappers.recording import Recording
 from preferl.reading import parse_json, reading
-from preferl.simulators import Environment, is_mujoco
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
 """What statistics beside a zip file are called by RL Zoo and by most others."""

@@ -14,10 +14,10 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 
+from preferl.envs.simulators import Environment, register_worlds
 from preferl.errors import ConfigError, require_in
 from preferl.online.configs import AlgorithmConfig
 from preferl.registry import ALGORITHMS
-from preferl.simulators import Environment, register_worlds
 
 NATURE_SIDE: Final = 36
 """Pixels on a side that stable-baselines3's network needs (that of Mnih et al. 2015)."""

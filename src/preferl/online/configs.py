@@ -11,7 +11,7 @@ from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
-from preferl.online.feedback_config import QueryConfig
+from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training.configs import RewardTrainerConfig, require_validation
 
 

@@ -31,10 +31,10 @@ from preferl.evaluation.rollout import task_env
 from preferl.files import write_json
 from preferl.online.acting import act, has_states, load_actor, task_environments
 from preferl.online.algorithms import build_algorithm
-from preferl.online.checkpoint import resume_run, save_run
+from preferl.online.checkpoints.policy_folder import load_policy, save_policy
+from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.online.configs import AlgorithmConfig, DatasetConfig, PPOConfig, SACConfig, Tier
-from preferl.online.feedback_env import EpisodeRecorder
-from preferl.online.saving import load_policy, save_policy
+from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.reading import read_object, reading
 from preferl.reporting import JsonlSink, MetricSink
 from preferl.runs import RunFolder, open_run, require_openable, versions

@@ -26,14 +26,14 @@ from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.checkpoint import agent_state, restart_episodes, restore_agent
+from preferl.online.checkpoints.env_state import env_state, restore_env
+from preferl.online.checkpoints.run_checkpoint import agent_state, restart_episodes, restore_agent
 from preferl.online.configs import OnlineConfig, PPOConfig
-from preferl.online.env_state import env_state, restore_env
-from preferl.online.exploration import ExplorationPolicy, explore, require_reset
-from preferl.online.feedback_env import FeedbackVecEnv, RecordsStates
-from preferl.online.recording import zeros_of
-from preferl.online.replay import relabel_replay, replay_of, require_relabelling
-from preferl.online.reward_computer import WindowReward
+from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
+from preferl.online.wrappers.recording import zeros_of
+from preferl.online.wrappers.replay import relabel_replay, replay_of, require_relabelling
+from preferl.online.wrappers.reward_computer import WindowReward
 from preferl.training.reward_trainer import RewardTrainer
 
 LOGGER = logging.getLogger(__name__)

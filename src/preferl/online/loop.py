@@ -22,12 +22,12 @@ from preferl.feedback.protocols import Feedback, LastingFeedback, PairSampler, T
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.files import write_json, writing
 from preferl.functional.preference import lower_bound, mean
-from preferl.online.checkpoint import global_generators, restore_generators
+from preferl.online.checkpoints.run_checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
-from preferl.online.feedback_config import LengthGuard
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.query_worker import build_sampler
 from preferl.online.report import IterationReport, OnlineReport
+from preferl.online.wrappers.feedback_config import LengthGuard
+from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
 from preferl.reporting import MetricSink, Sinks
 from preferl.training.checkpoint_folder import (

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from preferl.aliases import accepts_former_names
 from preferl.errors import StorageError
-from preferl.online.supervisor import (
+from preferl.online.service.supervisor import (
     OnMessage,
     Program,
     SuperviseConfig,

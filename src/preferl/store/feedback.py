@@ -11,7 +11,7 @@ from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
-from preferl.store.combine import CombineMethod, combine_answers
+from preferl.store.quality.combine import CombineMethod, combine_answers
 from preferl.store.questions import named_pairs
 from preferl.store.store import Store
 

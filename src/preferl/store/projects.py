@@ -39,7 +39,7 @@ class ProjectSettings:
     strength: bool = False  # whether answers tell "clearly" from "slightly" better
     lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
     budget: int | None = None  # answers after which nothing more is asked; None: no end
-    frames: dict[str, Any] | None = None  # how clips become pictures, for `preferl.store.frames`
+    frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`
     paused: bool = False  # whether nothing is asked for now
 
     def __post_init__(self) -> None:

@@ -15,9 +15,9 @@ from preferl.feedback.instant import check_pairs
 from preferl.shapes import FloatArray, IntArray
 from preferl.store.clips import ClipStore, clip_ids, known_clips
 from preferl.store.database import Database, now, rows_among
+from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
 from preferl.store.statements import LATEST
-from preferl.store.votes import Votes
 
 GREATEST_SPEED: Final = 2.0  # times as fast as they are that the page plays clips at most
 

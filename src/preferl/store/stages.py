@@ -13,9 +13,9 @@ from typing import Any, final
 import numpy as np
 
 from preferl._optional import require
+from preferl.envs.simulators import Environment, draw_plainly, is_mujoco
 from preferl.errors import ConfigError
 from preferl.shapes import Array, FloatArray, IntArray
-from preferl.simulators import Environment, draw_plainly, is_mujoco
 
 Camera = str | dict[str, Any]
 """The name of a camera of the model, or where a free one differs from the environment's own."""

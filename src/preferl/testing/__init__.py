@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.envs.moving_dot import MovingDot as MovingDot
     from preferl.testing.crowds import Crowd as Crowd
     from preferl.testing.crowds import CrowdConfig as CrowdConfig
     from preferl.testing.crowds import simulate_crowd as simulate_crowd
@@ -23,6 +24,5 @@ if TYPE_CHECKING:
     from preferl.testing.worlds import make_comparisons as make_comparisons
     from preferl.testing.worlds import make_episodes as make_episodes
     from preferl.testing.worlds import sample_steps as sample_steps
-    from preferl.worlds.moving_dot import MovingDot as MovingDot
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -8,7 +8,7 @@ import numpy as np
 
 from preferl.errors import ConfigError, require_in
 from preferl.shapes import BoolArray, FloatArray, IntArray
-from preferl.store.votes import Votes
+from preferl.store.quality.votes import Votes
 
 
 @final

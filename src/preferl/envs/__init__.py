@@ -1,0 +1,1 @@
+"""Environments: simulators, Atari, and our own."""

@@ -1,0 +1,1 @@
+"""Decision Transformers: agents, policies, sequences and the hub."""

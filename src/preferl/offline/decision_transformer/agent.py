@@ -1,0 +1,224 @@
+"""The Decision Transformer: actions that would lead to a return (Chen et al. 2021).
+
+The model is Hugging Face's, trained by its `Trainer`, so that checkpoints, several processes and
+whatever else that does come with it.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, final
+
+import torch
+from gymnasium import spaces
+
+from preferl._optional import require
+from preferl.data.episodes import Episodes
+from preferl.errors import ConfigError, SpaceError, StorageError, require_in
+from preferl.offline.decision_transformer.context import InputStatistics
+from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
+from preferl.offline.decision_transformer.sequences import SequenceCollator, Sequences
+from preferl.offline.decision_transformer.trained import TrainedTransformer
+from preferl.offline.learner_configs import DTConfig, Spending
+from preferl.shapes import FloatArray
+
+LOGGER: Final = logging.getLogger(__name__)
+OnProgress = Callable[[int, dict[str, float]], None]  # updates, and means since the last call
+
+
+@final
+class DecisionTransformer:
+    """One agent that learns which actions led to which returns.
+
+    Args:
+        observation_space: a Box of floats, a Dict of these, or pictures.
+        action_space: a Box of floats, or Discrete.
+        config: settings; the defaults if None.
+        seed: of its parameters, minibatches and dropout.
+        steps: updates planned, over which the learning rate rises and falls; None leaves them to
+            `num_train_epochs` of `fit`.
+        device: where it learns.
+
+    Raises:
+        SpaceError: other spaces.
+        ConfigError: less than one update.
+        MissingExtraError: transformers or accelerate is not installed.
+
+    >>> import numpy as np
+    >>> from preferl.testing import make_episodes
+    >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
+    >>> agent = DecisionTransformer(
+    ...     spaces.Box(-2, 2, (2,)), spaces.Box(-1, 1, (2,)), DTConfig(width=8, layers=1),
+    ...     seed=0, steps=2,
+    ... )
+    >>> sorted(agent.fit(agent.sequences(episodes)))
+    ['grad_norm', 'loss']
+    >>> agent.policy().predict(np.zeros((5, 2)))[0].shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: DTConfig | None = None,
+        *,
+        seed: int,
+        steps: int | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        for module in ("transformers", "accelerate"):
+            require(module, extra="hub")
+        require_in("steps", 1 if steps is None else steps, 1, math.inf)
+        require_in("seed", seed, 0, math.inf)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.config = config = config or DTConfig()
+        self.seed, self.steps, self.device = seed, steps, torch.device(device)
+        self._module = TrainedTransformer(observation_space, action_space, config, seed)
+        self._data: Sequences | None = None
+
+    def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
+        """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
+        settings = {n: getattr(self.config, n) for n in ("discount", "scale", "horizon")}
+        return Sequences.of(episodes, self.action_space, rewards=rewards, **settings)
+
+    def fit(
+        self,
+        data: Sequences,
+        *,
+        folder: Path | str | None = None,
+        resume: bool = False,
+        checkpoint_every: int = 5_000,
+        on_progress: OnProgress | None = None,
+        every: int = 100,
+        options: Mapping[str, Any] | None = None,
+        callbacks: Sequence[Any] = (),
+    ) -> dict[str, float]:
+        """Learn for the planned number of updates.
+
+        Under torchrun each of the processes takes its part of every minibatch, and all end up
+        with the same parameters.
+
+        Args:
+            data: from `sequences`.
+            folder: of checkpoints, to resume from; None keeps none.
+            resume: from the last checkpoint in `folder`, if there is one.
+            checkpoint_every: updates between two checkpoints.
+            on_progress: called every `every` updates.
+            every: updates.
+            options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
+                `gradient_accumulation_steps`; those that are set here are refused by name.
+                `num_train_epochs` takes the place of `steps`: an epoch draws as many windows as
+                there are episodes. `push_to_hub` pushes the policy with all that belongs to it, at
+                each checkpoint (if `hub_strategy` is not `"end"`) and at the end.
+            callbacks: more of its `TrainerCallback`.
+
+        Returns:
+            The metrics of the last report.
+
+        Raises:
+            ConfigError: a setting out of range, a batch that processes cannot share, or an option
+                that is set here or does not exist.
+            SpaceError: data of other spaces.
+            StorageError: the hub does not take the policy at the end; `policy()` has it.
+        """
+        from preferl.offline.decision_transformer import hugging_face
+
+        require_in("checkpoint_every", checkpoint_every, 1, math.inf)
+        require_in("every", every, 1, math.inf)
+        self._check(data)
+        options = dict(options or {})
+        hugging_face.require_options(options)
+        target, often = hugging_face.hub_target(options, None if folder is None else Path(folder))
+        config, module = self.config, self._module
+        self.steps, epoch = hugging_face.planned_updates(
+            options, self.steps, episodes=len(data.returns), batch_size=config.batch_size
+        )
+        if module.critics is not None:
+            module.critics.unit.fill_(float(data.rewards[:-1].std()) or 1.0)
+
+        def on_save() -> None:
+            try:
+                if often:
+                    self._policy(data).push_to_hub(**target, message="Training under way")
+            except StorageError as error:  # a hub that is away does not end the training
+                LOGGER.warning("Not pushed this time: %s", error)
+
+        hooks = hugging_face.Hooks(module, config, on_progress, on_save)
+        ends = module.critics is not None
+        collate = SequenceCollator(data, config.context, seed=self.seed, ends=ends)
+        with ExitStack() as stack:
+            if folder is None:
+                folder, resume = stack.enter_context(TemporaryDirectory()), False
+                options = {"save_strategy": "no"} | options
+            settings = {
+                "output_dir": str(folder),
+                "max_steps": self.steps,
+                "seed": self.seed % 2**32,
+                "report_to": "none",
+                "logging_steps": min(every, self.steps),
+                "save_steps": checkpoint_every,
+            }
+            first = hugging_face.train(
+                module.to(self.device).train(),
+                collate,
+                config,
+                settings | hugging_face.by_steps(options, epoch),
+                device=self.device,
+                resume=resume,
+                callbacks=[hooks, *callbacks],
+            )
+        self._data = data
+        if first and target:
+            self._policy(data).push_to_hub(**target, message="Training done")
+        return hooks.metrics
+
+    def policy(
+        self, target: float | str | None = None, *, spending: Spending | None = None
+    ) -> DecisionTransformerPolicy:
+        """A copy of the learned parameters, as a policy.
+
+        Args:
+            target: target return, or `"q0.95"` for a quantile of those it learned from; the
+                config's if None.
+            spending: how that goes down; the config's if None.
+
+        Raises:
+            ConfigError: the agent has not learned yet, or another kind of target.
+        """
+        if self._data is None:
+            raise ConfigError("The agent has seen no data. Call fit first.")
+        policy = self._policy(self._data)
+        policy.spending = spending or policy.spending
+        return policy if target is None else policy.with_target(target)
+
+    def _policy(self, data: Sequences) -> DecisionTransformerPolicy:
+        """The present parameters, with the config's target."""
+        module, config = self._module, self.config
+        model: Any = module.transformer
+        policy = DecisionTransformerPolicy(
+            self.observation_space,
+            self.action_space,
+            module.copies(),
+            module.shape,
+            InputStatistics.of(data, context=config.context, discount=config.discount),
+            pixel_encoder=config.pixel_encoder,
+            regulariser=config.regulariser,
+            hub=model.config.to_dict() | {"architectures": ["DecisionTransformerModel"]},
+            spending=config.spending,
+        )
+        return policy.with_target(config.target)
+
+    def _check(self, data: Sequences) -> None:
+        expected = (self._module.inputs, self._module.outputs)
+        got = (data.states.shape[1:], data.actions.shape[-1])
+        if expected != got:
+            raise SpaceError.mismatch(
+                "sequences",
+                expected="states of shape {} and actions of {} numbers".format(*expected),
+                got="{} and {}".format(*got),
+                fix="Use the spaces of the environment that was recorded.",
+            )

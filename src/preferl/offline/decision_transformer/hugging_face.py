@@ -1,0 +1,317 @@
+"""All uses of Hugging Face's `transformers`: the model's parameters, and its `Trainer`.
+
+Imported only when it is needed, since it takes seconds to load; extra `hub`.
+"""
+
+import atexit
+import math
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import (
+    DecisionTransformerConfig,
+    DecisionTransformerModel,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from preferl.errors import ConfigError, require_in
+from preferl.offline.decision_transformer.trained import TrainedTransformer
+from preferl.offline.learner_configs import DTConfig
+from preferl.reading import read_json
+
+CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
+UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
+
+OURS: Final[Mapping[str, str]] = {
+    "output_dir": "`folder` of fit",
+    "resume_from_checkpoint": "`resume` of fit",
+    "save_steps": "`checkpoint_every` of fit",
+    "logging_steps": "`every` of fit",
+    "max_steps": "`steps` of the agent",
+    **dict.fromkeys(("seed", "data_seed"), "`seed` of the agent"),
+    "use_cpu": "`device` of the agent",
+    "per_device_train_batch_size": "`DTConfig.batch_size`, over all processes",
+    **{name: f"`DTConfig.{name}`" for name in ("learning_rate", "weight_decay", "max_grad_norm")},
+    **dict.fromkeys(("warmup_steps", "warmup_ratio"), "`DTConfig.warmup`"),
+    "bf16": "`DTConfig.precision`",
+    **dict.fromkeys(("optim", "optim_args"), "nothing: it is AdamW, which decays matrices alone"),
+    "optim_target_modules": "nothing: all of the model is trained",
+    "train_sampling_strategy": "nothing: windows are drawn from the seed and the update's number",
+    "remove_unused_columns": "nothing: windows have no columns",
+    "dataloader_pin_memory": "nothing: it is done where there is a GPU",
+    "logging_nan_inf_filter": "nothing: losses are shown as they are",
+    "save_total_limit": "nothing: the latest checkpoint is kept, to resume from",
+    "disable_tqdm": "`on_progress` of fit",
+}
+"""Fields of `TrainingArguments` that are set here, and what to use in their place."""
+
+
+def build_model(seed: int, **settings: Any) -> nn.Module:
+    """A model initialised from a seed alone; `settings` have Hugging Face's names."""
+    # Without these it warns of tokens that a vocabulary of one does not have.
+    config = DecisionTransformerConfig(
+        **settings, vocab_size=1, bos_token_id=None, eos_token_id=None
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: nn.Module = DecisionTransformerModel(config)
+    for name in UNUSED:
+        model.get_submodule(name).requires_grad_(False)
+    return model
+
+
+def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> nn.Module:
+    """The model of a config with given parameters, to act; others may be among them."""
+    with torch.random.fork_rng(devices=[]):
+        model: nn.Module = DecisionTransformerModel(DecisionTransformerConfig.from_dict(dict(hub)))
+    model.load_state_dict({name: parameters[name] for name in model.state_dict()})
+    return model.eval()
+
+
+def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+    """Predict the action at each step of each window by the model's own forward, `[B, H, A]`.
+
+    The engine in `tokens` has to equal it, in a third of the time.
+    """
+    mask, rewards = batch["attention_mask"].float(), torch.zeros_like(batch["returns_to_go"])
+    inputs = dict(batch) | {"attention_mask": mask, "rewards": rewards}
+    predicted: Tensor = model(**inputs).action_preds
+    return predicted
+
+
+def require_options(options: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
+    known = {field.name for field in fields(TrainingArguments)}
+    for name, value in options.items():
+        expected, got, fix = "a field of transformers' TrainingArguments", "none of that name", ""
+        if name in OURS:
+            expected += " that preferl does not set itself"
+            got, fix = repr(value), f"In its place: {OURS[name]}."
+        elif name in known:
+            continue
+        raise ConfigError.mismatch(f"options[{name!r}]", expected=expected, got=got, fix=fix)
+
+
+def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
+    """Keywords of `push_to_hub`, empty where nothing is pushed, and whether to push checkpoints."""
+    if not options.get("push_to_hub"):
+        return {}, False
+    name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
+    if name is None:
+        expected = "the name of a repository, since there is no folder to name it by"
+        raise ConfigError.mismatch("hub_model_id", expected=expected, got=None)
+    strategy = str(getattr(options.get("hub_strategy"), "value", options.get("hub_strategy")))
+    if strategy not in ("end", "every_save", "None"):
+        raise ConfigError.mismatch(
+            "hub_strategy",
+            expected="one of end, every_save",
+            got=strategy,
+            fix="Checkpoints hold pickles, which nobody should load from the hub.",
+        )
+    where = {"token": "hub_token", "private": "hub_private_repo", "revision": "hub_revision"}
+    given = {key: options.get(option) for key, option in where.items()}
+    return {"name": name, **given}, strategy != "end"
+
+
+def planned_updates(
+    options: Mapping[str, Any], steps: int | None, *, episodes: int, batch_size: int
+) -> tuple[int, int]:
+    """Updates in all, and those of an epoch.
+
+    An epoch draws as many windows as there are episodes, as in Hugging Face's tutorial, whose
+    rows are episodes. The option `num_train_epochs` comes before `steps`.
+
+    >>> planned_updates({"num_train_epochs": 3}, None, episodes=100, batch_size=64)
+    (6, 2)
+    """
+    each = int(options.get("gradient_accumulation_steps") or 1)
+    require_in("gradient_accumulation_steps", each, 1, math.inf)
+    epoch = math.ceil(math.ceil(episodes / batch_size) / each)
+    epochs = options.get("num_train_epochs")
+    if epochs is not None:
+        require_in("num_train_epochs", epochs, 1e-9, math.inf)
+        return math.ceil(epochs * epoch), epoch
+    if steps is None:
+        raise ConfigError.mismatch(
+            "steps", expected='updates, or fit(options={"num_train_epochs": ...})', got="neither"
+        )
+    return steps, epoch
+
+
+def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    """Strategies of epochs in updates: to the trainer all of a run is one pass over its data."""
+    # We push whole policies, and the updates of all epochs are counted already.
+    ours = ("push_to_hub", "hub_", "num_train_epochs")
+    given = {name: value for name, value in options.items() if not name.startswith(ours)}
+    for what in ("save", "logging"):
+        strategy = given.get(f"{what}_strategy")
+        if str(getattr(strategy, "value", strategy)) == "epoch":
+            given |= {f"{what}_strategy": "steps", f"{what}_steps": epoch}
+    return given
+
+
+def train(
+    module: nn.Module,
+    collate: Callable[[Sequence[int]], dict[str, Tensor]],
+    config: DTConfig,
+    settings: Mapping[str, Any],
+    *,
+    device: torch.device,
+    resume: bool,
+    callbacks: Sequence[Any],
+) -> bool:
+    """Train a module whose forward takes a minibatch by keywords and returns its loss.
+
+    `settings` are more of `TrainingArguments`. Without `resume`, checkpoints in the folder are
+    removed. Returns whether this process is the first of those that train together.
+    """
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if config.batch_size % processes:
+        expected = f"a multiple of the {processes} processes"
+        raise ConfigError.mismatch("batch_size", expected=expected, got=config.batch_size)
+    arguments = TrainingArguments(
+        per_device_train_batch_size=config.batch_size // processes,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup,
+        # `Hooks` scales gradients where critics train beside the policy.
+        max_grad_norm=config.max_grad_norm if config.regulariser is None else 0.0,
+        optim="adamw_torch_fused",
+        bf16=config.precision == "bfloat16",
+        use_cpu=device.type == "cpu",
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataloader_pin_memory=device.type != "cpu",
+        logging_nan_inf_filter=False,
+        save_total_limit=1,
+        disable_tqdm=True,
+        **settings,
+    )
+    accumulated = config.batch_size * arguments.gradient_accumulation_steps
+    with _own_randomness():
+        trainer = Trainer(
+            model=module,
+            args=arguments,
+            train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
+            data_collator=collate,
+            callbacks=list(callbacks),
+            optimizers=(_optimiser(module, arguments, config), None),
+        )
+        trainer.remove_callback(PrinterCallback)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            # The trainer leaves its group of processes open. A process that ends so is sometimes
+            # aborted by the threads that are still in it, and the other processes with it.
+            atexit.unregister(_close_group)
+            atexit.register(_close_group)
+        folder = Path(arguments.output_dir)
+        trainer.train(resume_from_checkpoint=_last_whole(folder, keep=resume))
+        return bool(trainer.is_world_process_zero())
+
+
+def _close_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def _last_whole(folder: Path, *, keep: bool) -> str | None:
+    """The latest checkpoint that was written to its end, if any; others go, or all of them."""
+    whole = {}
+    for checkpoint in folder.glob("checkpoint-*"):
+        if keep:
+            with suppress(OSError, ValueError):
+                read_json(checkpoint / "trainer_state.json")  # which is written last
+                whole[int(checkpoint.name.rpartition("-")[2])] = str(checkpoint)
+                continue
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return whole[max(whole)] if whole else None
+
+
+def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.optim.Optimizer:
+    """AdamW that decays matrices only; critics have a learning rate of their own."""
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            part = config.regulariser if name.startswith(CRITICS) else None
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault(((part or config).learning_rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": some, "lr": rate, "weight_decay": decay}
+            for (rate, decay), some in groups.items()
+        ],
+        betas=(arguments.adam_beta1, arguments.adam_beta2),
+        eps=arguments.adam_epsilon,
+        fused=True,
+    )
+
+
+@final
+class Hooks(TrainerCallback):
+    """Reports metrics and checkpoints, and clips and updates the critics beside the policy.
+
+    `metrics` are those of the last report. `on_progress` gets the number of updates and them;
+    `on_save` is called in the first process alone.
+    """
+
+    def __init__(
+        self,
+        module: TrainedTransformer,
+        config: DTConfig,
+        on_progress: Callable[[int, dict[str, float]], None] | None,
+        on_save: Callable[[], None],
+    ) -> None:
+        self.metrics: dict[str, float] = {}
+        self._module, self._norm = module, config.max_grad_norm
+        self._on_progress, self._on_save = on_progress, on_save
+
+    def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
+        """Metrics of the latest updates; the summary at the end has none."""
+        if logs and "loss" in logs:
+            found = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
+            self.metrics = {k: float(v) for k, v in (found | self._module.metrics).items()}
+            if self._on_progress is not None:
+                self._on_progress(state.global_step, dict(self.metrics))
+
+    def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Scale gradients of critics and of the rest by their own norms."""
+        if self._module.critics is not None:
+            parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+            for name, parameter in self._module.named_parameters():
+                parts[name.startswith(CRITICS)].append(parameter)
+            for part in parts:
+                nn.utils.clip_grad_norm_(part, self._norm)
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """A checkpoint is written."""
+        if state.is_world_process_zero:
+            self._on_save()
+
+    def on_step_end(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """An update is done."""
+        if self._module.critics is not None:
+            self._module.critics.update(state.global_step / state.max_steps)
+
+
+@contextmanager
+def _own_randomness() -> Iterator[None]:
+    """Restore the global random states, which `Trainer` seeds."""
+    ours = random.getstate()
+    theirs = np.random.get_state()  # noqa: NPY002 - it is the old generator that is seeded
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(theirs)  # noqa: NPY002 - as above

@@ -1,0 +1,279 @@
+"""Hugging Face's Decision Transformer with its pixel encoder and critics, as a loss to train.
+
+The critics draw it towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory Return
+Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT (Hu
+et al. 2024).
+"""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final, Literal, final
+
+import torch
+import torch.nn.functional as F
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from preferl.errors import SpaceError
+from preferl.functional.value import soft_update
+from preferl.models.blocks import Perceptrons
+from preferl.models.cnn import convolutions, initialise
+from preferl.models.encoders import PictureEncoder
+from preferl.offline.decision_transformer.sequences import action_size, are_pictures
+from preferl.offline.learner_configs import (
+    ActionLoss,
+    DTConfig,
+    DTRConfig,
+    PixelEncoderConfig,
+    TokenShape,
+)
+from preferl.offline.transitions import observation_size
+from preferl.registry import ENGINES
+
+LEAST_SQUARE: Final = 1e-6
+"""Added to the square of deviations: without it, what is fitted exactly would outweigh the rest."""
+
+EVERY_ACTION: Final = "every action"  # the engine that equals `hugging_face.plain_actions`
+
+Loss = ActionLoss | Literal["choices"]
+
+
+@final
+class PixelEncoder(nn.Module):
+    """Pictures `[..., *obs]` as bytes to features `[..., F]`, by the convolutions of a `CNNReward`.
+
+    >>> import numpy as np
+    >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)
+    >>> encoder = PixelEncoder(pictures, PixelEncoderConfig(), torch.Generator())
+    >>> encoder(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
+    torch.Size([2, 5, 64])
+    """
+
+    def __init__(
+        self, space: spaces.Space[Any], config: PixelEncoderConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.size = config.size
+        self._encoder = PictureEncoder(
+            space, spaces.Discrete(2), channels=config.channels, use_actions=False
+        )
+        self.convolutions, flat = convolutions(self._encoder.size, config.network())
+        self.dense = nn.utils.skip_init(nn.Linear, flat, config.size)
+        initialise(self, generator)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Encode each picture."""
+        batch = pictures.ndim - len(self._encoder.observation_space.shape or ())
+        planes = self._encoder.planes(pictures.flatten(0, batch - 1))
+        seen: Tensor = self.dense(self.convolutions(planes).flatten(1))  # [R, F * h * w] to [R, F]
+        return seen.view(*pictures.shape[:batch], self.size)
+
+
+@final
+class Critics(nn.Module):
+    """Two critics of states and actions, and their slowly moving targets."""
+
+    unit: Tensor
+    """That rewards are divided by, so that values are of about the size of a horizon."""
+    progress: Tensor
+    """Share of the planned updates that are made, in [0, 1]."""
+
+    def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
+        """Critics of `inputs` numbers, those of a state and an action."""
+        super().__init__()
+        self.config = config
+        sizes = (inputs, *config.hidden, 1)
+        self.live = Perceptrons(sizes, 2, activation="relu", dropout=0.0, generator=generator)
+        self.target = deepcopy(self.live).requires_grad_(False)
+        self.register_buffer("unit", torch.tensor(1.0))
+        self.register_buffer("progress", torch.tensor(0.0))
+
+    def forward(self, states: Tensor, actions: Tensor) -> Tensor:
+        """The lower of both values: `[..., O]` and `[..., A]` to `[...]`."""
+        return _values(self.live, states, actions).amin(0)
+
+    @torch.no_grad()
+    def update(self, progress: float) -> None:
+        """Move the targets after an update, and keep the progress of training."""
+        self.progress.fill_(progress)
+        for target, live in zip(self.target.parameters(), self.live.parameters(), strict=True):
+            soft_update(target, live, self.config.target_rate)
+
+
+def _values(critics: Perceptrons, states: Tensor, actions: Tensor) -> Tensor:
+    """Of both critics, `[2, ...]`."""
+    rows = torch.cat([states, actions], dim=-1)
+    values: Tensor = critics(rows.flatten(0, -2))
+    return values.view(2, *rows.shape[:-1])
+
+
+def window_targets(
+    rewards: Tensor, terminated: Tensor, last_value: Tensor, discount: float
+) -> tuple[Tensor, Tensor]:
+    """Compute target values of each step, `[B, H]`, and whether there is one, `[B, H]`.
+
+    `Q(s_i, a_i) = Σ_{j=i}^{t-1} γ^{j-i} r_j + γ^{t-i} V(s_t)` (Tu et al. 2025, eq. 5). The last
+    step itself has a target only where the episode ended there by the rules (`terminated` `[B]`),
+    since nothing follows it.
+
+    >>> targets, known = window_targets(
+    ...     torch.tensor([[1.0, 2, 4]]), torch.tensor([False]), torch.tensor([8.0]), 0.5
+    ... )
+    >>> targets.tolist(), known.tolist()
+    ([[4.0, 6.0, 4.0]], [[True, True, False]])
+    """
+    steps = rewards.shape[1]
+    place = torch.arange(steps, device=rewards.device)
+    ahead = place - place[:, None]  # [H, H] from step i (row) to step j
+    counted = torch.where((ahead >= 0) & (place < steps - 1), discount ** ahead.clamp(min=0), 0.0)
+    targets = rewards @ counted.T + last_value[:, None] * discount ** (steps - 1 - place)
+    targets = torch.cat([targets[:, :-1], rewards[:, -1:]], dim=1)
+    known = (place < steps - 1) | terminated[:, None].bool()
+    return targets, known
+
+
+def regularise(
+    critics: Critics, batch: Mapping[str, Tensor], predicted: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Compute the critics' loss, the term they add to the policy's loss, and metrics of both.
+
+    Gradients of the two losses do not mix. `batch` has `terminated` `[B]` of the windows' last
+    steps, `predicted` `[B, H, A]` are the policy's actions, with gradients.
+    """
+    states, real = batch["states"], batch["attention_mask"].bool()
+    rewards = batch["rewards"][..., 0] / critics.unit
+    with torch.no_grad():
+        last = _values(critics.target, states[:, -1], predicted[:, -1].detach()).amin(0)
+        discount = critics.config.discount
+        targets, known = window_targets(rewards, batch["terminated"], last, discount)
+    values = _values(critics.live, states, batch["actions"])[:, real]  # [2, R]
+    error = (values - targets[real]) * known[real]
+    critic_loss = error.square().sum() / known[real].sum().clamp(min=1)
+    frozen = {name: tensor.detach() for name, tensor in critics.live.named_parameters()}
+    rows = torch.cat([states, predicted], dim=-1)[real]
+    policy_values = functional_call(critics.live, frozen, (rows,))[0, :, 0]
+    size = policy_values.detach().abs().mean().clamp(min=1e-6)
+    weight = critics.config.weight * critics.progress
+    metrics = {"critic_loss": critic_loss.detach(), "q": values.detach().mean()}
+    return critic_loss, -weight * policy_values.mean() / size, metrics
+
+
+@final
+class TrainedTransformer(nn.Module):
+    """The model with its pixel encoder and critics, if any; forward is the loss.
+
+    `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
+    those of the last minibatch beside the loss. Names of modules are those of saved parameters.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: DTConfig,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        # Only now: it takes seconds to load, and policies act without it.
+        from preferl.offline.decision_transformer import hugging_face
+
+        discrete = isinstance(action_space, spaces.Discrete)
+        pictures = are_pictures(observation_space)
+        self._loss: Loss = "choices" if discrete else config.action_loss
+        self.outputs = action_size(action_space)
+        generator = torch.Generator().manual_seed(seed)
+        size, encoder = config.pixel_encoder.size, None
+        if pictures:
+            encoder = PixelEncoder(observation_space, config.pixel_encoder, generator)
+        else:
+            size = observation_size(observation_space)
+        self.add_module("sight", encoder)  # as files name its parameters
+        self.inputs = observation_space.shape if pictures else (size,)
+        bounded = isinstance(action_space, spaces.Box) and action_space.is_bounded()
+        self.shape = TokenShape(config.layers, config.heads, bounded, config.dropout)
+        self.transformer = hugging_face.build_model(
+            seed,
+            state_dim=size,
+            act_dim=self.outputs,
+            hidden_size=config.width,
+            max_ep_len=config.horizon,
+            n_layer=config.layers,
+            n_head=config.heads,
+            n_positions=3 * config.context,
+            action_tanh=bounded,
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), config.dropout),
+        )
+        self.critics: Critics | None = None
+        if config.regulariser is not None:
+            if discrete or pictures:
+                raise SpaceError.mismatch(
+                    "spaces of DTR",
+                    expected="states of numbers and continuous actions",
+                    got=f"{observation_space} and {action_space}",
+                    fix="Train a Decision Transformer without the regulariser.",
+                )
+            self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
+        # Looking parameters up in the module costs more than some of the products with them.
+        self._named = dict(self.transformer.named_parameters())
+        self.metrics: dict[str, Tensor] = {}
+
+    # No **keywords here: the trainer would take that for a model that scales its loss itself.
+    def forward(
+        self,
+        states: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        returns_to_go: Tensor,
+        timesteps: Tensor,
+        attention_mask: Tensor,
+        terminated: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The mean loss over real steps of a minibatch."""
+        encoder = self._modules["sight"]
+        batch = {
+            "states": states if encoder is None else encoder(states),
+            "actions": actions,
+            "rewards": rewards,
+            "returns_to_go": returns_to_go,
+            "timesteps": timesteps,
+            "attention_mask": attention_mask,
+        }
+        from preferl.offline.decision_transformer import hugging_face
+
+        if EVERY_ACTION in ENGINES:
+            engine = ENGINES.load(EVERY_ACTION)
+            predicted = engine(self._named, self.shape, batch, training=self.training).float()
+        else:
+            predicted = hugging_face.plain_actions(self.transformer, batch).float()
+        loss = action_loss(predicted, actions, attention_mask, self._loss)
+        if self.critics is None or terminated is None:
+            return {"loss": loss}
+        batch["terminated"] = terminated
+        critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)
+        self.metrics["action_loss"] = loss.detach()
+        return {"loss": loss + value_loss + critic_loss}
+
+    def copies(self) -> dict[str, Tensor]:
+        """All parameters, on the processor: those of Hugging Face's model by its own names."""
+        model = dict(self.transformer.state_dict())
+        beside = {n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")}
+        return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
+
+
+def action_loss(predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares") -> Tensor:
+    """The loss of predicted actions `[B, H, A]` over real steps, where `mask` `[B, H]` is 1.
+
+    Cross-entropy, in nats, of `"choices"` takes logits and one-hot actions; others see `DTConfig`.
+
+    >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
+    tensor(9.)
+    """
+    real = mask.bool()
+    match loss:
+        case "choices":
+            return F.cross_entropy(predicted[real], actions[real].argmax(-1))
+        case "gaussian":
+            squares = (predicted[real] - actions[real]).square().mean(0)
+            return (squares + LEAST_SQUARE).log().mean() / 2
+    return F.mse_loss(predicted[real], actions[real])

@@ -1,0 +1,1 @@
+"""A run of all conditions, from its inputs to its report."""

@@ -1,0 +1,292 @@
+"""Conditions of an experiment: the learned reward and its controls, their scores and comparison."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Self, final
+
+import numpy as np
+
+from preferl.data.episodes import Episodes
+from preferl.data.tasks import Task, normalised_score
+from preferl.errors import DataError
+from preferl.evaluation.policy import PolicyReport
+from preferl.feedback.step_rewards import Reward, control_rewards, random, step_rewards
+from preferl.offline.decision_transformer.policy import (
+    DecisionTransformerPolicy,
+    load_offline_policy,
+)
+from preferl.offline.experiment.config import SEED_LIMIT, require_seeds
+from preferl.offline.policy import OfflinePolicy
+from preferl.runs import RunFolder
+from preferl.shapes import FloatArray
+from preferl.statistics import spearman
+from preferl.training.scaling import scale_by_return_range
+
+LEARNED, TRUE, ZERO, RANDOM, NEGATED = "learned", "true", "zero", "random", "negated"
+
+CLONING = "cloning"  # agents that imitate the data, whatever its rewards
+
+LABELS: Final = {
+    LEARNED: "learned reward",
+    TRUE: "true reward",
+    ZERO: "no reward",
+    RANDOM: "random reward",
+    NEGATED: "negated reward",
+    CLONING: "cloning the data",
+}
+IN_SENTENCES: Final = LABELS | {RANDOM: "a random reward", NEGATED: "its opposite"}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """Rewards of agents that learn side by side, a condition's seeds next to each other."""
+
+    names: tuple[str, ...]  # of the `C` conditions
+    seeds: tuple[int, ...]  # `S` of each condition
+    rewards: FloatArray  # `[C, S, T]` float32, scaled for agents
+
+    def __post_init__(self) -> None:
+        expected, got = (len(self.names), len(self.seeds)), self.rewards.shape
+        if got[:2] != expected:
+            raise DataError.mismatch("Conditions.rewards", expected=f"[{expected}, T]", got=got)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """`C * S` names such as `learned-0`, in the order of `flat_rewards`."""
+        return tuple(agent_name(name, seed) for name in self.names for seed in self.seeds)
+
+    @property
+    def agent_seeds(self) -> list[int]:
+        """`C * S` different seeds; those of the first condition are `seeds`."""
+        return [k * SEED_LIMIT + seed for k in range(len(self.names)) for seed in self.seeds]
+
+    @property
+    def flat_rewards(self) -> FloatArray:
+        """`[C * S, T]`, a row for each agent."""
+        return self.rewards.reshape(-1, self.rewards.shape[-1])
+
+
+def agent_name(condition: str, seed: int) -> str:
+    """The name of an agent in files and tables."""
+    return f"{condition}-{seed}"
+
+
+def build_conditions(
+    episodes: Episodes,
+    learned: FloatArray,
+    *,
+    seeds: Sequence[int],
+    task: str | Task | None = None,
+    controls: bool = True,
+    scaled: bool = True,
+) -> Conditions:
+    """Build the rewards of each condition, scaled by the range of returns as the learned ones are.
+
+    The learned reward is meaningful where its agents beat those of no reward (`zero`), of a smooth
+    function without meaning (`random`, another one for each seed), and of the opposite
+    (`negated`). The true reward (`true`) is the ceiling; it is left out where the recorded
+    rewards are all the same, as they are where nobody knows them.
+
+    Rewards `[T]` are scaled as the task has it, or by the longest episode. A Decision Transformer
+    takes them unscaled: it scales returns itself, and receives the same rewards as it acts.
+    """
+    require_seeds(seeds)
+    if learned.shape != (episodes.steps,):
+        raise DataError.mismatch("learned", expected=(episodes.steps,), got=learned.shape)
+
+    def scale(rewards: FloatArray, *, learned: bool = True) -> FloatArray:
+        if not scaled:
+            return rewards
+        relabelled = replace(episodes, rewards=rewards)
+        return np.asarray(scale_by_return_range(relabelled, task, learned=learned).rewards)
+
+    same = {LEARNED: scale(learned)}
+    if controls:
+        if np.ptp(episodes.rewards) > 0:
+            same[TRUE] = scale(np.asarray(episodes.rewards), learned=False)
+        same |= {ZERO: np.zeros_like(learned), NEGATED: scale(-learned)}
+    rewards = {name: np.stack([row] * len(seeds)) for name, row in same.items()}
+    if controls:
+        rewards[RANDOM] = np.stack([scale(step_rewards(random(s), episodes)) for s in seeds])
+    stacked = np.stack(list(rewards.values())).astype(np.float32)
+    return Conditions(tuple(rewards), tuple(seeds), stacked)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConditionScore:
+    """Policies of one condition after their last update; means over episodes, by seed."""
+
+    returns: FloatArray  # `[S]` undiscounted sums of the environment's reward
+    episodes: FloatArray  # `[S * K]` the same of single episodes
+    scores: FloatArray | None  # `[S]` on D4RL's scale, 0 random and 100 expert; None without a task
+    success: FloatArray | None  # `[S]` share of episodes, where the environment reports success
+
+    @classmethod
+    def of(cls, reports: Sequence[PolicyReport], task: Task | None) -> Self:
+        """Of one report per seed, normalised by a task's reference returns."""
+        returns = np.array([report.mean for report in reports])
+        rates = [report.success_rate for report in reports]
+        return cls(
+            returns=returns,
+            episodes=np.concatenate([report.returns for report in reports]),
+            scores=None if task is None else normalised_score(task, returns),
+            success=None if None in rates else np.array(rates, float),
+        )
+
+    @property
+    def shown(self) -> FloatArray:
+        """`[S]` scores, or returns where there are none."""
+        return self.returns if self.scores is None else self.scores
+
+    def to_json(self) -> dict[str, Any]:
+        """Each number by seed, with its mean and, over seeds, deviation (with `S - 1`)."""
+
+        def summary(values: FloatArray | None) -> dict[str, Any] | None:
+            if values is None:
+                return None
+            std = float(values.std(ddof=1)) if len(values) > 1 else None
+            return {"mean": float(values.mean()), "std": std, "seeds": values.tolist()}
+
+        return {
+            "return": summary(self.returns),
+            "normalised_score": summary(self.scores),
+            "success_rate": summary(self.success),
+        }
+
+
+@final
+@dataclass(frozen=True)
+class ControlComparison:
+    """The condition of the learned reward beside the controls.
+
+    One beats another where the difference of the means over seeds is larger than its 95 % interval
+    by Welch's t-test. With a single seed the interval is that of the episodes, which does not
+    include how much training varies.
+    """
+
+    beaten: tuple[str, ...]  # controls with lower returns
+    unclear: tuple[str, ...]  # controls without a significant difference
+    lost_to: tuple[str, ...]  # controls with higher returns
+    text: str  # the same in a sentence or two
+
+    @property
+    def passed(self) -> bool:
+        """Whether every control was beaten."""
+        return bool(self.beaten) and not self.unclear and not self.lost_to
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields, and whether it passed."""
+        return asdict(self) | {"passed": self.passed}
+
+
+def compare(
+    returns: Mapping[str, FloatArray], episodes: Mapping[str, FloatArray] | None = None
+) -> ControlComparison | None:
+    """Compare mean returns `[S]` of the learned condition with the others; None without others.
+
+    `true` is a ceiling and no control. Returns of single episodes stand in where there is one seed.
+
+    >>> comparison = compare({"learned": np.array([9.0, 10, 11]), "zero": np.array([0.0, 1, 2])})
+    >>> comparison.passed, comparison.text
+    (True, 'The learned reward did better than no reward.')
+    """
+    controls = [name for name in returns if name not in (LEARNED, TRUE)]
+    if LEARNED not in returns or not controls:
+        return None
+    single = len(returns[LEARNED]) == 1
+    samples = episodes if single and episodes is not None else returns
+    signs = {name: _clear_sign(samples[LEARNED], samples[name]) for name in controls}
+    beaten, unclear, lost = (
+        tuple(name for name in controls if signs[name] == sign) for sign in (1, 0, -1)
+    )
+    sentences = [
+        f"{words} {_and(names)}."
+        for words, names in (
+            ("The learned reward did better than", beaten),
+            ("It did worse than", lost),
+            ("It did not differ significantly from", unclear),
+        )
+        if names
+    ]
+    sentences[0] = sentences[0].replace("It ", "The learned reward ", 1)
+    if lost or unclear:
+        sentences.append("So the comparisons are not shown to have taught these policies.")
+    if single:
+        sentences.append("With one seed, how much training varies is not known.")
+    return ControlComparison(beaten, unclear, lost, " ".join(sentences))
+
+
+def t_quantile(freedom: float) -> float:
+    """The 97.5 % quantile of Student's t (Abramowitz and Stegun, 26.7.5), good from 2 on.
+
+    >>> round(t_quantile(4), 2), round(t_quantile(1e9), 2)
+    (2.78, 1.96)
+    """
+    z = 1.959964
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom**k for k, term in enumerate(terms, start=1))
+
+
+def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:
+    """1 if ours are significantly higher, -1 if lower, 0 if neither."""
+    if len(ours) < 2 or len(theirs) < 2:
+        return 0
+    difference = float(ours.mean() - theirs.mean())
+    counts = np.array([len(ours), len(theirs)])
+    shares = np.array([ours.var(ddof=1), theirs.var(ddof=1)]) / counts
+    spread = float(shares.sum())
+    if spread == 0:
+        return int(np.sign(difference))
+    freedom = spread**2 / float((shares**2 / (counts - 1)).sum())
+    clear = abs(difference) > t_quantile(freedom) * math.sqrt(spread)
+    return int(np.sign(difference)) if clear else 0
+
+
+def _and(names: tuple[str, ...]) -> str:
+    *first, last = (IN_SENTENCES.get(name, name) for name in names)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def target_sweep(
+    targets: Sequence[str], returns: Sequence[float], achieved: FloatArray
+) -> dict[str, Any]:
+    """Returns `[S, Q]` that policies achieve, by the environment's reward, for `Q` target returns.
+
+    Those are words, such as `"q0.5"`, and numbers by the reward that the policies learned from.
+    The rank correlation is of means over seeds, and None where there is none.
+
+    >>> target_sweep(("q0", "q1"), [0.0, 5.0], np.array([[1.0, 2], [1, 3]]))["rank_correlation"]
+    1.0
+    """
+    correlation = spearman(np.array(returns), achieved.mean(0))
+    return {
+        "targets": list(targets),
+        "asked": list(returns),
+        "achieved": achieved.tolist(),
+        "rank_correlation": None if np.isnan(correlation) else correlation,
+    }
+
+
+def load_agent(
+    folder: RunFolder, condition: str, seed: int, learned: Reward | None
+) -> OfflinePolicy | DecisionTransformerPolicy:
+    """Load a policy of a run; a Decision Transformer goes by the reward of its condition."""
+    policy = load_offline_policy(folder.path(f"policies/{agent_name(condition, seed)}"))
+    if isinstance(policy, DecisionTransformerPolicy):
+        return policy.with_reward(reward_of_condition(condition, seed, learned))
+    return policy
+
+
+def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:
+    """The reward that a condition's policies go by; None where it is the environment's."""
+    if condition == TRUE or learned is None:
+        return None
+    return {LEARNED: learned, **control_rewards(learned, seed)}.get(condition, learned)

@@ -1,0 +1,198 @@
+"""What an offline run starts from: data, checked against each other, and the learned reward."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, final
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.data.arrays import content_id, load_arrays, save_arrays
+from preferl.data.comparisons import Comparisons
+from preferl.data.episodes import Episodes
+from preferl.data.sources import LabelReport, load_labels, load_source
+from preferl.errors import CheckpointError, SpaceError, StorageError
+from preferl.evaluation.policies import shape_of
+from preferl.evaluation.reward_report import RewardReport, evaluate_reward
+from preferl.evaluation.rollout import make_task_env
+from preferl.feedback.step_rewards import Reward, control_rewards
+from preferl.files import write_json
+from preferl.models.spaces import check_spaces, infer_spaces
+from preferl.offline.experiment.config import OfflineConfig
+from preferl.reading import read_object, reading
+from preferl.runs import RunFolder
+from preferl.shapes import FloatArray, leaves, map_observations
+from preferl.statistics import spearman
+from preferl.training.reward_function import RewardFunction, load_reward, save_reward
+from preferl.training.reward_presets import RewardPreset
+from preferl.training.scaling import RewardScaler
+
+OnProgress = Callable[[int, int], None]  # how much of a stage is done, and of how much
+FIT, REWARD, RELABELLED = "fit.json", "reward", "relabelled"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Episodes, labels and a reward fitted before that fit each other.
+
+    Spaces are those of the environment, or inferred from the data.
+    """
+
+    episodes: Episodes
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    comparisons: Comparisons | None
+    labels: LabelReport | None
+    reward: RewardFunction | None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Counts, and an id of the content, which differs for other data."""
+        episodes = self.episodes
+        arrays = (*leaves(episodes.observations), episodes.actions, episodes.rewards)
+        return {
+            "episodes": len(episodes),
+            "steps": episodes.steps,
+            "id": content_id(*arrays, episodes.lengths),
+        }
+
+    @property
+    def clonable(self) -> bool:
+        """Whether behaviour cloning knows the spaces: states of numbers, continuous actions."""
+        seen: Any = self.episodes.observations
+        pictures = not isinstance(seen, dict) and seen.dtype.kind != "f"
+        return not pictures and isinstance(self.action_space, spaces.Box)
+
+    def preset(self, config: OfflineConfig) -> RewardPreset | None:
+        """How a reward is fitted to the comparisons; None if there is nothing to fit."""
+        if self.comparisons is None or self.reward is not None:
+            return None
+        answers = int(self.comparisons.answered.sum())
+        return config.fitting.preset(length=self.comparisons.segments.length, answers=answers)
+
+
+def load_inputs(config: OfflineConfig) -> Inputs:
+    """Read everything a config names, and refuse what does not fit each other."""
+    env_spaces = None
+    if config.env_id is not None and config.episodes:
+        env = make_task_env(config.env_id)
+        env.close()
+        env_spaces = env.observation_space, env.action_space
+    reward = None
+    if config.reward is not None:
+        if not config.reward.is_dir():
+            expected = "a run with a reward, or a reward's folder"
+            raise CheckpointError.mismatch(f"{config.reward}", expected=expected, got="no folder")
+        inside = config.reward / REWARD
+        reward = load_reward(inside if inside.is_dir() else config.reward)
+    episodes = load_source(config.source, task=config.row)
+    _require_fitting(config, episodes, env_spaces, reward)
+    comparisons, counts = None, None
+    if config.labels is not None:
+        found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+        comparisons, counts = found.comparisons, found.report
+    found_spaces = env_spaces or infer_spaces(episodes.observations, episodes.actions)
+    return Inputs(episodes, *found_spaces, comparisons, counts, reward)
+
+
+def _require_fitting(
+    config: OfflineConfig,
+    episodes: Episodes,
+    env_spaces: tuple[spaces.Space[Any], spaces.Space[Any]] | None,
+    reward: RewardFunction | None,
+) -> None:
+    seen = (episodes.observations, episodes.actions)
+    if env_spaces is not None:
+        for what, space, arrays in zip(("observations", "actions"), env_spaces, seen, strict=True):
+            expected, got = shape_of(space), map_observations(lambda a: a.shape[1:], arrays)
+            if expected != got:
+                raise SpaceError.mismatch(
+                    f"{what} of {config.source}",
+                    expected=f"{expected} per step, as in {config.env_id}",
+                    got=got,
+                    fix="Name the environment that was recorded, or its task.",
+                )
+    if reward is not None:
+        try:
+            check_spaces(reward.observation_space, reward.action_space, *seen)
+        except SpaceError as error:
+            fault = f"The reward {config.reward} was fitted to other data: {error}"
+            raise SpaceError(fault) from error
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LearnedReward:
+    """A reward that is scaled over the episodes, its rewards of their steps, and how good it is.
+
+    Reports are of `learned` and controls on the labels, which are those it was fitted to unless it
+    was fitted before; there are none without labels.
+    """
+
+    reward: RewardFunction
+    rewards: FloatArray  # `[T]` float32
+    fit: dict[str, Any] | None  # report of the fit; None where the reward was fitted before
+    reports: dict[str, RewardReport]
+    spearman: float  # with the recorded rewards; NaN where either are all the same
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers for `result.json`."""
+        return {
+            "fit": self.fit,
+            "spearman": self.spearman,
+            "on_labels": {name: report.to_json() for name, report in self.reports.items()},
+        }
+
+
+def learn_reward(
+    config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnProgress
+) -> LearnedReward:
+    """Fit or take over the reward and relabel the episodes, unless the folder has both."""
+    episodes, comparisons = inputs.episodes, inputs.comparisons
+    if not folder.path(FIT).is_file():
+        reward, fit = _obtain(config, inputs, seed, on_epoch)
+        members = reward.member_rewards(episodes)
+        if fit is not None:  # as `scaled` does, without computing each reward once more
+            reward = reward.with_scaler(RewardScaler.fit(members))
+        save_reward(folder.path(REWARD), reward)
+        arrays = {"rewards": reward.combine(members)}
+        save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})
+        write_json(folder.path(FIT), {"fit": fit})  # last: its presence means that all is there
+    reward = load_reward(folder.path(REWARD), device=config.device)
+    arrays, _ = load_arrays(folder.path(RELABELLED), memory_map=False)
+    named: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
+    return LearnedReward(
+        reward=reward,
+        rewards=arrays["rewards"],
+        fit=read_json(folder.path(FIT))["fit"],
+        reports={}
+        if comparisons is None
+        else {name: evaluate_reward(one, comparisons) for name, one in named.items()},
+        spearman=spearman(arrays["rewards"], np.asarray(episodes.rewards)),
+    )
+
+
+def _obtain(
+    config: OfflineConfig, inputs: Inputs, seed: int, on_epoch: OnProgress
+) -> tuple[RewardFunction, dict[str, Any] | None]:
+    """The reward that was fitted before, or a fresh one (not yet scaled) and the fit's report."""
+    preset, comparisons = inputs.preset(config), inputs.comparisons
+    if preset is None or comparisons is None:
+        return cast("RewardFunction", inputs.reward), None
+    epochs = preset.trainer.epochs
+    model, report = preset.fit(
+        comparisons,
+        *infer_spaces(inputs.episodes.observations, inputs.episodes.actions),
+        seed=seed,
+        device=config.device,
+        on_epoch=lambda epoch, _: on_epoch(epoch, epochs),
+    )
+    return RewardFunction(model, likelihood=report.likelihood), report.to_json()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a file that a run wrote."""
+    with reading(path, expected="a file of a run", error=StorageError):
+        return read_object(path)

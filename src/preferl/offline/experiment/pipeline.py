@@ -1,0 +1,350 @@
+"""A whole offline run in a folder: fit a reward, relabel episodes, learn, evaluate, report."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from preferl.errors import require_in
+from preferl.evaluation.policies import Policy
+from preferl.evaluation.policy import PolicyReport, evaluate_policies
+from preferl.evaluation.rollout import task_env
+from preferl.files import write_json
+from preferl.models.build import build_reward_model
+from preferl.models.folder import OFFLINE_POLICY
+from preferl.models.spaces import infer_spaces
+from preferl.offline.decision_transformer.agent import DecisionTransformer
+from preferl.offline.experiment.conditions import (
+    CLONING,
+    LEARNED,
+    Conditions,
+    ConditionScore,
+    agent_name,
+    build_conditions,
+    compare,
+    load_agent,
+    target_sweep,
+)
+from preferl.offline.experiment.config import POLICIES, UPDATES, OfflineConfig, OfflineRun
+from preferl.offline.experiment.inputs import (
+    Inputs,
+    LearnedReward,
+    OnProgress,
+    learn_reward,
+    load_inputs,
+    read_json,
+)
+from preferl.offline.learner import Metrics, OfflineLearner, train
+from preferl.offline.transitions import Transitions
+from preferl.registry import OFFLINE_LEARNERS
+from preferl.reporting import MetricSink, open_sinks, require_places
+from preferl.runs import RunFolder, open_run, require_openable
+from preferl.shapes import FloatArray
+from preferl.training.configs import require_device
+
+OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
+FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
+TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # of a sweep
+SWEEP_EPISODES: Final = 20  # at most for each target return; more would show no more
+SIMULATORS: Final = ("gymnasium", "gymnasium-robotics", "mujoco")  # their versions change scores
+
+
+def run_offline(
+    config: OfflineConfig,
+    out: Path | str,
+    *,
+    seeds: Iterable[int] = (0, 1, 2),
+    report_to: Iterable[str] = ("jsonl", "tensorboard"),
+    resume: bool = False,
+    checkpoint_every: int = 5_000,
+    processes: int = 2,
+    on_progress: OnStage | None = None,
+) -> dict[str, Any]:
+    """Learn policies from recorded episodes and a learned reward, and compare them with controls.
+
+    A reward is fitted to the labels (or taken from another run), relabels each recorded step, and
+    is scaled by the range of returns. Agents for all conditions and seeds then learn side by side
+    by implicit Q-learning, or one after the other as Decision Transformers, and clones beside
+    them. The policies after the last update count: none is selected by its returns in the
+    environment.
+
+    The folder holds config and versions, metrics, the reward, every policy, `result.json` and
+    `report.html`. Ctrl-C keeps them, and the same call with `resume` continues to the result of a
+    run without interruption. Settings and data are checked before any folder is touched.
+
+    Args:
+        config: of the run.
+        out: the folder; an older run there moves aside, unless it is resumed.
+        seeds: one agent for each, in each condition; the first also seeds the fit of the reward.
+            Three show how much training varies.
+        report_to: where metrics of training go: some of `jsonl`, `tensorboard`, `wandb`.
+        resume: the run that is in `out`, which must have the same settings.
+        checkpoint_every: updates between two states to resume training from.
+        processes: that evaluate policies side by side; a script needs
+            `if __name__ == "__main__":` for more than one.
+        on_progress: called with the stage in a few words, how much of it is done, and of how much.
+
+    Returns:
+        What `result.json` holds; after Ctrl-C only `interrupted` and the stage.
+
+    Raises:
+        ConfigError: a setting out of range, an unknown environment, task or place to report to,
+            or a run to resume that has other settings.
+        DataError: files that are missing, damaged, or do not belong to each other.
+        ResumeError: the run to resume is finished, or there is none; nothing was changed.
+        SpaceError: data of another environment, or a reward of other data.
+        StorageError: another run is at work in `out`, or it cannot be written to.
+    """
+    run, places = OfflineRun(config, tuple(seeds)), tuple(report_to)
+    require_places(places)
+    require_in("checkpoint_every", checkpoint_every, 1, math.inf)
+    require_openable(out, resume=resume)  # before what takes long
+    inputs = load_inputs(config)
+    _require_learnable(config, inputs)
+    with open_run(out, config=run, seed=run.seeds[0], resume=resume, data=inputs.about) as folder:
+        on_stage = on_progress or (lambda *_: None)
+        with closing(open_sinks(places, folder.folder)) as sink:
+            about = (inputs, folder, processes, on_stage, sink, checkpoint_every)
+            stages = _Stages(config, run.seeds, *about)
+            try:
+                return stages.run()
+            except KeyboardInterrupt:
+                return {"interrupted": True, "stage": stages.stage}
+
+
+def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
+    """Build the reward model and an agent once: the run would raise the same errors after hours."""
+    require_device(config.device)
+    preset = inputs.preset(config) if config.kind.uses_rewards else None
+    if preset is not None:
+        seen = infer_spaces(inputs.episodes.observations, inputs.episodes.actions)
+        build_reward_model(preset.model, *seen, seed=0)
+    _builder(config, inputs, config.policy)(seed=0, seeds=(0,), steps=1)
+
+
+def _builder(config: OfflineConfig, inputs: Inputs, policy: str) -> Callable[..., Any]:
+    """What builds the agents of a policy's name, of `seed` or `seeds` and `steps`."""
+    spaces = {"observation_space": inputs.observation_space, "action_space": inputs.action_space}
+    settings = POLICIES[policy].settings(config)
+    build = partial(OFFLINE_LEARNERS.build, policy, **spaces)
+    return partial(build, config=settings, device=config.device)
+
+
+@final
+@dataclass(eq=False)
+class _Stages:
+    """One run, stage by stage; each leaves its outcome in the folder and is not repeated."""
+
+    config: OfflineConfig
+    seeds: tuple[int, ...]
+    inputs: Inputs
+    folder: RunFolder
+    processes: int
+    on_stage: OnStage
+    sink: MetricSink
+    checkpoint_every: int
+    stage: str = ""
+    learned: LearnedReward | None = None
+
+    def run(self) -> dict[str, Any]:
+        """All stages in order; what `result.json` holds."""
+        from preferl.offline.experiment.report import write_page  # loads what draws
+
+        began, config = time.perf_counter(), self.config
+        if config.kind.uses_rewards:
+            on_epoch = self._begin("reading the reward" if config.reward else "fitting the reward")
+            self.learned = learn_reward(config, self.inputs, self.folder, self.seeds[0], on_epoch)
+        names, learned = self._train(), self.learned
+        scores = self._evaluate(names) if config.episodes else {}
+        sweep = self._sweep() if config.episodes and config.kind.has_target else None
+        comparison = compare(
+            {name: score.returns for name, score in scores.items()},
+            {name: score.episodes for name, score in scores.items()},
+        )
+        labels = self.inputs.labels
+        installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
+        result: dict[str, Any] = {
+            "task": config.row.name if config.row else None,
+            "env": config.env_id,
+            "policy": config.policy,
+            "seeds": list(self.seeds),
+            "steps": config.updates,
+            "episodes": config.episodes,
+            "simulators": {name: installed[name] for name in SIMULATORS if name in installed},
+            "arms": {name: score.to_json() for name, score in scores.items()},
+            "verdict": None if comparison is None else comparison.to_json(),
+            "reward": None if learned is None else learned.to_json(),
+            "labels": None if labels is None else labels.to_json(),
+            "seconds": round(time.perf_counter() - began, 2),
+            "interrupted": False,
+            "following": sweep,
+        }
+        self._begin("writing the report")
+        write_page(self.folder, config, self.inputs, result, scores, learned)
+        self.folder.result(result)
+        return result
+
+    def _train(self) -> list[str]:
+        """Train the agents that the folder lacks, from where they stopped; their conditions.
+
+        Those of implicit Q-learning are one batched computation, as clones are. Decision
+        Transformers follow one another; their target returns are by their condition's rewards.
+        """
+        config, inputs, learned = self.config, self.inputs, self.learned
+        names: list[str] = []
+        if learned is not None:
+            conditions = build_conditions(
+                inputs.episodes,
+                learned.rewards,
+                seeds=self.seeds,
+                task=config.row,
+                controls=config.controls,
+                scaled=not config.kind.has_target,
+            )
+            names += conditions.names
+            build = partial(_builder(config, inputs, config.policy), steps=config.updates)
+            if config.kind.has_target:
+                self._train_in_turn(build, conditions)
+            else:
+                build = partial(build, seeds=conditions.agent_seeds)
+                self._train_together(config.policy, build, names, conditions.flat_rewards)
+        if learned is None or (config.controls and inputs.clonable):
+            build = partial(_builder(config, inputs, "bc"), seeds=self.seeds)
+            build = partial(build, steps=config.steps or UPDATES)
+            self._train_together("cloning", build, [CLONING], None)
+            names.append(CLONING)
+        return names
+
+    def _train_together(
+        self,
+        what: str,
+        build: Callable[[], OfflineLearner[Any]],
+        conditions: Sequence[str],
+        rewards: FloatArray | None,
+    ) -> None:
+        """Train, save the policies by name, and only then remove the state.
+
+        The sink gets the mean of each metric over the seeds of a condition.
+        """
+        agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
+        kind = "clones" if rewards is None else "agents"
+        on_update = self._begin(f"training {len(agents)} {kind}")
+        if not self._missing(agents):
+            return
+        learner = build()
+
+        def report(step: int, metrics: Metrics) -> None:
+            values = {
+                f"{what}/{condition}/{name}": float(value.reshape(len(conditions), -1)[k].mean())
+                for name, value in metrics.items()
+                for k, condition in enumerate(conditions)
+            }
+            self.sink.log(values, step)
+            on_update(step, learner.steps)
+
+        data = Transitions.of(self.inputs.episodes, rewards=rewards, device=self.config.device)
+        state, every = self.folder.path(f"training/{what}.safetensors"), self.checkpoint_every
+        train(learner, data, state, checkpoint_every=every, on_progress=report)
+        for name, policy in zip(agents, learner.policies(), strict=True):
+            policy.save(self.folder.path(f"policies/{name}"))
+        state.unlink()
+
+    def _train_in_turn(
+        self, build: Callable[..., DecisionTransformer], conditions: Conditions
+    ) -> None:
+        on_update = self._begin(f"training {len(conditions.agents)} agents")
+        steps, total = self.config.updates, len(conditions.agents) * self.config.updates
+        seeds, rewards = conditions.agent_seeds, conditions.flat_rewards
+        for k, name in enumerate(conditions.agents):
+            if not self._missing([name]):
+                continue
+
+            def report(step: int, metrics: dict[str, float], k: int = k, name: str = name) -> None:
+                self.sink.log({f"dt/{name}/{key}": v for key, v in metrics.items()}, step)
+                on_update(k * steps + step, total)
+
+            agent, checkpoints = build(seed=seeds[k]), self.folder.path(f"training/{name}")
+            agent.fit(
+                agent.sequences(self.inputs.episodes, rewards=rewards[k]),
+                folder=checkpoints,
+                resume=True,
+                checkpoint_every=self.checkpoint_every,
+                on_progress=report,
+            )
+            agent.policy().save(self.folder.path(f"policies/{name}"))
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _missing(self, agents: Sequence[str]) -> bool:
+        folders = [self.folder.folder / "policies" / name for name in agents]
+        return not all((folder / OFFLINE_POLICY.config).is_file() for folder in folders)
+
+    def _policy(self, condition: str, seed: int) -> Any:
+        reward = None if self.learned is None else self.learned.reward
+        return load_agent(self.folder, condition, seed, reward)
+
+    def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
+        """Scores by condition."""
+        agents = {
+            agent_name(name, seed): partial(self._policy, name, seed)
+            for name in names
+            for seed in self.seeds
+        }
+        stage = f"evaluating {len(agents)} policies"
+        reports, count = self._reports(stage, agents, self.config.episodes), len(self.seeds)
+        return {
+            name: ConditionScore.of(reports[k * count : (k + 1) * count], self.config.row)
+            for k, name in enumerate(names)
+        }
+
+    def _sweep(self) -> dict[str, Any]:
+        """Returns of the policies of the learned reward for higher and lower targets."""
+        policies = [self._policy(LEARNED, seed) for seed in self.seeds]
+        each = {
+            f"{agent_name(LEARNED, seed)}@{target}": partial(policy.with_target, target)
+            for seed, policy in zip(self.seeds, policies, strict=True)
+            for target in TARGETS
+        }
+        stage, episodes = f"evaluating {len(TARGETS)} target returns", self.config.episodes
+        reports = self._reports(stage, each, min(SWEEP_EPISODES, episodes))
+        achieved = np.array([report.mean for report in reports]).reshape(len(policies), -1)
+        returns = [policies[0].statistics.target_return(target) for target in TARGETS]
+        return target_sweep(TARGETS, returns, achieved)
+
+    def _reports(
+        self, stage: str, policies: Mapping[str, Callable[[], Policy]], episodes: int
+    ) -> list[PolicyReport]:
+        """Reports on policies, by functions that load them; what the folder has is not repeated."""
+        files = {name: self.folder.path(f"evaluations/{name}.json") for name in policies}
+        left = [name for name, file in files.items() if not file.is_file()]
+        on_report, done = self._begin(stage), len(files) - len(left)
+
+        def keep(name: str, report: PolicyReport) -> None:
+            nonlocal done
+            write_json(files[name], report.to_json())
+            done += 1
+            on_report(done, len(files))
+
+        evaluate_policies(
+            {name: policies[name]() for name in left},
+            task_env(self.config.env_id or ""),
+            episodes=episodes,
+            seed=FIRST_EPISODE,
+            max_steps=self.config.max_steps,
+            processes=self.processes,
+            on_report=keep,
+        )
+        return [PolicyReport.from_json(read_json(file)) for file in files.values()]
+
+    def _begin(self, stage: str) -> OnProgress:
+        """Report a new stage; a function that reports its progress."""
+        self.stage = stage
+        self.on_stage(stage, 0, 1)
+        return partial(self.on_stage, stage)

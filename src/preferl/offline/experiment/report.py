@@ -1,0 +1,364 @@
+"""The report of an offline run: returns of its policies beside controls, and its reward.
+
+It begins with the comparison, whatever its result.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial, reduce
+from typing import Any, Final
+
+import numpy as np
+
+from preferl.configs import to_json
+from preferl.errors import StorageError
+from preferl.evaluation.filming import FilmedEpisode, show
+from preferl.evaluation.plots import (
+    Curve,
+    attention_map,
+    condition_scores,
+    importance_bar,
+    learning_curves,
+)
+from preferl.evaluation.report import (
+    Fact,
+    Figure,
+    Report,
+    ReportTable,
+    Section,
+    Video,
+    write_report,
+)
+from preferl.evaluation.reward_report import RewardReport
+from preferl.evaluation.summary import (
+    MISSING,
+    accuracy_figure,
+    best_window,
+    decimal,
+    number,
+    percent,
+    preference_attention,
+    reward_figure,
+    rewards_table,
+)
+from preferl.offline.experiment.conditions import LABELS, LEARNED, ConditionScore, load_agent
+from preferl.offline.experiment.config import OfflineConfig
+from preferl.offline.experiment.inputs import Inputs, LearnedReward
+from preferl.offline.learner_configs import DTConfig
+from preferl.reporting import read_jsonl
+from preferl.runs import RunFolder, versions
+from preferl.shapes import Array, FloatArray
+
+COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
+    "accuracy": lambda report: percent(report.accuracy, 1),
+    "log loss": lambda report: decimal(report.log_loss),
+    "calibration error": lambda report: decimal(report.calibration.error),
+}
+SHOWN_EPISODE: Final = 20_000  # seed of the episode in the report, which evaluates no policy
+
+_number = partial(number, digits=1)
+
+
+def write_page(
+    folder: RunFolder,
+    config: OfflineConfig,
+    inputs: Inputs,
+    result: Mapping[str, Any],
+    scores: Mapping[str, ConditionScore],
+    learned: LearnedReward | None,
+) -> None:
+    """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
+    sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
+    if learned is not None:
+        shown = _shown(folder, config, inputs, result, learned)
+        sections += [
+            _along(learned, shown, evaluated=bool(scores)),
+            _attention(learned, shown),
+            _reward(inputs, learned),
+        ]
+    sections.append(_training(folder, config, inputs))
+    comparison = result["verdict"]["text"] if result["verdict"] else ""
+    where = config.row.name if config.row else config.env_id or "Recorded episodes"
+    answers = f"{len(inputs.comparisons):,} comparisons" if inputs.comparisons else "a reward"
+    page = Report(
+        f"{where}, learned from {answers}" if config.kind.uses_rewards else f"{where}, cloned",
+        lead=f"Learned by {config.kind.words} from recorded episodes alone: "
+        f"{len(inputs.episodes):,} of them, {inputs.episodes.steps:,} steps. " + comparison,
+        facts=_facts(config, result, scores, learned),
+        sections=tuple(section for section in sections if section is not None),
+        details={
+            "Settings": to_json(config) | {"seeds": list(result["seeds"])},
+            "Versions": versions() | {"simulators": result["simulators"]},
+        },
+    )
+    write_report(folder.path("report.html"), page)
+
+
+def _facts(
+    config: OfflineConfig,
+    result: Mapping[str, Any],
+    scores: Mapping[str, ConditionScore],
+    learned: LearnedReward | None,
+) -> tuple[Fact, ...]:
+    facts = []
+    if scores:
+        first, *_ = scores.values()
+        means = [f"{LABELS[name]} {_number(s.shown.mean())}" for name, s in scores.items()]
+        unit = "Return" if config.row is None else "Normalised score"
+        facts.append(Fact(unit, _spread(first.shown), " · ".join(means[1:])))
+        if first.success is not None:
+            note = f"of {config.episodes} episodes for each of {len(first.success)} seeds"
+            facts.append(Fact("Success", percent(first.success.mean()), note))
+    if learned is not None and learned.reports:
+        accuracy, fit = percent(learned.reports[LEARNED].accuracy, 1), learned.fit
+        if fit is None:
+            facts.append(Fact("Accuracy", accuracy, "on answers it was not fitted to"))
+        else:
+            held_out = fit["validation_accuracy"][fit["best_epoch"] - 1]
+            note = f"{accuracy} on answers it was fitted to"
+            facts.append(Fact("Held-out accuracy", percent(held_out, 1), note))
+    facts.append(Fact("Updates", f"{result['steps']:,}", f"seeds {_list(result['seeds'])}"))
+    return tuple(facts)
+
+
+def _returns(
+    config: OfflineConfig, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
+) -> Section:
+    unit = "return" if config.row is None else "normalised score"
+    heads = ("reward", unit, "return", "success", "by seed")
+    rows = tuple(
+        (
+            LABELS[name],
+            _spread(score.shown),
+            _spread(score.returns),
+            MISSING if score.success is None else percent(score.success.mean()),
+            _list(_number(value) for value in score.shown),
+        )
+        for name, score in scores.items()
+    )
+    shown = {LABELS[name]: score.shown for name, score in scores.items()}
+    means = ", ".join(f"{label} {_number(values.mean())}" for label, values in shown.items())
+    rule = (
+        f"Each policy after its last update, by {config.episodes} episodes of {config.env_id} "
+        "with the environment's own reward. Means over seeds and their standard deviation."
+    )
+    if config.row is not None:
+        rule += " A normalised score of 0 is a random policy's return, and 100 an expert's."
+    if result.get("following"):
+        target = str(config.target_return or (config.dt or DTConfig()).target)
+        quantile = f"the quantile {target[1:]} of the recorded returns"
+        rule += f" Its target return is {quantile if target.startswith('q') else target}."
+    figure = Figure(
+        condition_scores(shown, emphasis=next(iter(shown)), x_label=unit),
+        f"Scores by condition and seed. Means: {means}.",
+        "Each dot is one seed's mean over its episodes; the upright mark is their mean.",
+    )
+    return Section(
+        "Returns of the policies",
+        (result["verdict"]["text"], rule) if result["verdict"] else (rule,),
+        tables=(ReportTable("By the reward that the agents learned from", heads, rows, 0),),
+        figures=(figure,),
+    )
+
+
+def _sweep(result: Mapping[str, Any]) -> Section | None:
+    """Returns of Decision Transformers over their target returns."""
+    sweep = result.get("following")
+    if sweep is None:
+        return None
+    targets, achieved = np.array(sweep["asked"]), np.array(sweep["achieved"])
+    curves = [
+        Curve(f"seed {seed}", targets, row)
+        for seed, row in zip(result["seeds"], achieved, strict=True)
+    ]
+    spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(achieved.mean(0))))}"
+    if len(achieved) > 1:  # the root of the mean variance between seeds
+        deviation = float(np.sqrt(achieved.var(0, ddof=1).mean()))
+        spread += f", while seeds deviate by {_number(deviation)}"
+    rows = tuple(
+        (word, _number(targets[k]), _spread(achieved[:, k]))
+        for k, word in enumerate(sweep["targets"])
+    )
+    x_label = "target return, by the reward learned from"
+    chart = learning_curves(curves, x_label=x_label, y_label="return achieved")
+    return Section(
+        "Target and achieved returns",
+        (
+            "Target returns are by the reward that the policies learned from: quantiles of the "
+            "returns that it gives the recorded episodes; q0.25 exceeds a quarter of them. "
+            "Achieved returns are by the environment's reward.",
+            f"Rank correlation of both: {decimal(sweep['rank_correlation'])}, of means over "
+            f"seeds. It does not show how much: {spread}.",
+        ),
+        tables=(ReportTable("By target return", ("quantile", "target", "achieved"), rows, None),),
+        figures=(Figure(chart, "Returns of policies over their target returns, by seed."),),
+    )
+
+
+def _shown(
+    folder: RunFolder,
+    config: OfflineConfig,
+    inputs: Inputs,
+    result: Mapping[str, Any],
+    learned: LearnedReward,
+) -> FilmedEpisode:
+    """An episode of the first policy of the learned reward, or else the best recorded one."""
+    if config.episodes and config.env_id is not None:
+        policy = load_agent(folder, LEARNED, result["seeds"][0], learned.reward)
+        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
+    best = int(inputs.episodes.returns.argmax())
+    return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
+
+
+def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> Section:
+    whose = "an episode of the policy" if evaluated else "the best recorded episode"
+    unseen = ", which no reward was fitted to and no policy evaluated by" if evaluated else ""
+    alt = f"The learned reward of each step of {whose} beside the true one."
+    caption = f"Along {whose}{unseen}; the band is the range of the members."
+    return Section(
+        "The reward along an episode",
+        clips=_clips(shown.frames, shown.rate, "An episode", whose),
+        figures=(reward_figure(learned.reward, shown.episode, alt, caption),),
+    )
+
+
+def _attention(learned: LearnedReward, shown: FilmedEpisode) -> Section | None:
+    """The attention of the reward in the segment of the episode with the highest reward."""
+    rewards = learned.reward.combine(learned.reward.member_rewards(shown.episode))
+    rows = best_window(rewards, learned.reward.context)
+    attention = preference_attention(learned.reward, shown.episode, rows)
+    if attention is None:
+        return None
+    steps = f"steps {rows.start} to {rows.stop - 1}"
+    frames = None if shown.frames is None else shown.frames[rows]
+    most = rows.start + int(attention.importance.argmax())
+    return Section(
+        "Attention of the reward",
+        (f"In {steps}, the segment of that episode with the highest learned reward.",),
+        clips=_clips(frames, shown.rate, "The segment", steps),
+        figures=(
+            Figure(
+                importance_bar(attention.importance, offset=rows.start),
+                f"Share of each step in the segment's score; the largest is that of step {most}.",
+                "How much each step of the clip counts for the score of the segment; on the dashed "
+                "line all count alike.",
+            ),
+            Figure(
+                attention_map(attention.shares),
+                "Preference attention of each step to each other.",
+                "Preference attention among the steps, counted from the segment's first.",
+                half=True,
+            ),
+        ),
+    )
+
+
+def _clips(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
+    """One clip, or none where the environment cannot be drawn."""
+    if frames is None:
+        return ()
+    from preferl.video import encode
+
+    return (Video(encode(frames, rate), title, f"Pictures of {what}."),)
+
+
+def _reward(inputs: Inputs, learned: LearnedReward) -> Section | None:
+    fit, labels = learned.fit, inputs.labels
+    if fit is None and not learned.reports:
+        return None
+    figures, tables = [], []
+    if fit is not None:
+        accuracy = {"trained on": fit["train_accuracy"], "held out": fit["validation_accuracy"]}
+        alt = "Accuracy of the reward by epoch of its fit."
+        caption = "Share of decided answers that the reward predicts."
+        figures.append(accuracy_figure(accuracy, alt, caption))
+    rank = "unknown" if np.isnan(learned.spearman) else f"{learned.spearman:.2f}"
+    text = [f"Rank correlation with the recorded rewards of all steps: {rank}."]
+    if labels is not None:
+        fate = "left out" if labels.dropped else "kept"
+        text.append(
+            f"{labels.pairs:,} answers about segments of {labels.length} steps, {labels.ties} "
+            f"of them equal; {labels.crossing} run across an episode's end and are {fate}."
+        )
+    if learned.reports:
+        seen = "the answers it was fitted to" if fit else "answers it was not fitted to"
+        named = {LABELS.get(name, name): report for name, report in learned.reports.items()}
+        tables.append(rewards_table(f"On {seen}", named, COLUMNS))
+        text.append(
+            "Log loss is in nats, 0.693 for guessing. Calibration error is the distance of the "
+            "predicted shares of answers from the given ones."
+        )
+    return Section("Quality of the reward", tuple(text), tuple(tables), figures=tuple(figures))
+
+
+def _training(folder: RunFolder, config: OfflineConfig, inputs: Inputs) -> Section | None:
+    """Metrics of the agents over their updates; None where they were not written."""
+    try:
+        columns = read_jsonl(folder.path("metrics.jsonl"))
+    except StorageError:
+        return None
+    values = _curves(columns, {f"{config.policy}/{name}/value": LABELS[name] for name in LABELS})
+    losses = [curve for name in LABELS if (curve := _mean_loss(columns, name)) is not None]
+    what, unit = _loss(config, inputs) if losses else ("", "")
+    figures = [
+        Figure(learning_curves(curves, x_label="updates", y_label=y_label), alt, caption)
+        for curves, y_label, alt, caption in (
+            (
+                values,
+                "expected return",
+                "Returns that agents of each condition expect, over updates.",
+                "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
+            ),
+            (
+                losses,
+                unit,
+                "How far predicted actions are from recorded ones, over updates.",
+                f"{what}. Thin lines are seeds, the others their means.",
+            ),
+        )
+        if curves
+    ]
+    return Section("How they learned", figures=tuple(figures)) if figures else None
+
+
+def _loss(config: OfflineConfig, inputs: Inputs) -> tuple[str, str]:
+    """The loss of Decision Transformers in words, and its unit."""
+    critics = ", with the critics' term" if config.settings.regulariser else ""
+    if np.issubdtype(inputs.episodes.actions.dtype, np.integer):
+        return f"Cross-entropy of actions, in nats{critics}", "nats"
+    if config.transformer.action_loss == "gaussian":
+        what = "Negative log likelihood of each number of an action, up to a constant"
+        return what + critics, "nats"
+    return f"Mean square error of actions, each number in [−1, 1]{critics}", "square error"
+
+
+def _curves(columns: Mapping[str, FloatArray], labels: Mapping[str, str]) -> list[Curve]:
+    """Of those columns that are there; a resumed run reports some steps again, the last counts."""
+    curves = []
+    for name, label in labels.items():
+        if name in columns:
+            known = np.isfinite(columns[name])
+            steps, place = np.unique(columns["step"][known][::-1], return_index=True)
+            curves.append(Curve(label, steps, columns[name][known][::-1][place]))
+    return curves
+
+
+def _mean_loss(columns: Mapping[str, FloatArray], condition: str) -> Curve | None:
+    """Losses of a condition's Decision Transformers, at the updates that all of them report."""
+    names = [name for name in columns if re.fullmatch(rf"dt/{condition}-\d+/loss", name)]
+    curves = _curves(columns, {name: name for name in names})
+    if not curves:
+        return None
+    steps = reduce(np.intersect1d, [curve.steps for curve in curves])
+    values = [curve.values[np.isin(curve.steps, steps)] for curve in curves]
+    return Curve(LABELS[condition], steps, np.stack(values)) if len(steps) else None
+
+
+def _spread(values: FloatArray) -> str:
+    """Mean and, of several seeds, their deviation."""
+    mean = _number(float(values.mean()))
+    return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
+
+
+def _list(items: Iterable[Any]) -> str:
+    return ", ".join(map(str, items))

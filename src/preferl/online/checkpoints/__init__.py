@@ -1,0 +1,1 @@
+"""State of agents, environments and policies, saved and resumed."""

@@ -1,0 +1,212 @@
+"""The state of environments and all wrappers around them, saved and restored.
+
+Saved are attributes of plain numbers, text, arrays and generators, which is all there is to classic
+control and to most wrappers, and MuJoCo's own state; nothing else, and no other process.
+"""
+
+import enum
+import functools
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers.utils import RunningMeanStd
+from stable_baselines3.common.monitor import ResultsWriter
+from stable_baselines3.common.running_mean_std import RunningMeanStd as SB3RunningMeanStd
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
+
+from preferl._optional import require
+from preferl.envs.simulators import is_mujoco
+from preferl.errors import CheckpointError
+from preferl.online.wrappers.feedback_controls import FeedbackControls
+from preferl.shapes import Array
+from preferl.store.stages import PLACES, StateReader
+from preferl.training.checkpoint_folder import is_plain
+
+OF_THE_AGENT: Final = (
+    VecNormalize,
+    gymnasium.wrappers.NormalizeObservation,
+    gymnasium.wrappers.NormalizeReward,
+    gymnasium.wrappers.vector.NormalizeObservation,
+    gymnasium.wrappers.vector.NormalizeReward,
+)
+"""Layers whose statistics the agent has learned with: without these it acts as if at random."""
+
+NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
+"""What wrappers keep that has plain attributes in turn."""
+
+FIXED: Final = (
+    *(spaces.Space, EnvSpec, gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv, type),
+    *(types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
+    *(functools.partial, enum.Enum, ResultsWriter, StateReader),
+)
+"""What stays as the script that built the environment made it."""
+
+DRAWING: Final = ("pygame", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")
+"""Modules whose objects show what happens and have no part in it."""
+
+PASSING: Final = frozenset(
+    {"metadata", "render_mode", "envs", "env_fns", "class_attributes", "_previous_data"}
+    | {"_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs"}
+    | {"buf_obs", "buf_dones", "buf_rews", "buf_infos", "reset_infos"}
+)
+"""Attributes that the next step or reset writes again, that a constructor was given, or that are
+layers of their own."""
+
+
+def layers(env: Any) -> Iterator[Any]:
+    """An environment and everything inside it, outermost first."""
+    yield env
+    inside = vars(env)
+    for one in [*inside.get("envs", ()), inside.get("venv"), inside.get("env")]:
+        if isinstance(one, gymnasium.Env | VecEnv | gymnasium.vector.VectorEnv):
+            yield from layers(one)
+
+
+def env_state(env: Any) -> dict[str, Any]:
+    """The state of all layers; `problems` name what cannot be restored: episodes then restart."""
+    problems: list[str] = []
+    found = [_layer_state(layer, problems) for layer in layers(env)]
+    return {"drawing": sampling(env.action_space), "layers": found, "problems": problems}
+
+
+def restore_env(env: Any, state: Mapping[str, Any]) -> None:
+    """Restore the state of an environment that was built in the same way.
+
+    With problems, only generators, the layers of this library and statistics that the agent has
+    learned with are restored: half of a state is worse than none. One that was built otherwise
+    raises `CheckpointError`.
+    """
+    here, there = list(layers(env)), state["layers"]
+    names = [type(layer).__name__ for layer in here]
+    expected = [one["class"] for one in there]
+    if names != expected:
+        raise CheckpointError.mismatch(
+            "environment",
+            expected=f"the layers that were saved, {' > '.join(expected)}",
+            got=" > ".join(names),
+            fix="Build it as it was built when the run began.",
+        )
+    for layer, one in zip(here, there, strict=True):
+        whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
+        plain = one["attributes"]["plain"].items()
+        drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
+        _restore(layer, one["attributes"] if whole else {"plain": drawing, "nested": {}})
+        if whole and "mujoco" in one:
+            _restore_mujoco(layer, one["mujoco"])
+        if isinstance(layer, FeedbackControls):
+            layer.restore(one["own"])
+    restore_sampling(env.action_space, state["drawing"])
+
+
+def sampling(space: Any) -> list[np.random.Generator | None]:
+    """From what a space and those in it sample; None where they never did."""
+    return [one._np_random for one in _spaces(space)]
+
+
+def restore_sampling(space: Any, generators: list[np.random.Generator | None]) -> None:
+    """Let a space sample what another one would have sampled next."""
+    for one, generator in zip(_spaces(space), generators, strict=True):
+        one._np_random = generator
+
+
+def _spaces(space: Any) -> Iterator[Any]:
+    yield space
+    inner = getattr(space, "spaces", ())
+    for one in inner.values() if isinstance(inner, Mapping) else inner:
+        yield from _spaces(one)
+
+
+def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
+    simulated = isinstance(layer, gymnasium.Env) and layer is layer.unwrapped and is_mujoco(layer)
+    own = {"own": layer.snapshot()} if isinstance(layer, FeedbackControls) else {}
+    passing = PASSING | {"model", "data"} if simulated else PASSING
+    name = type(layer).__name__
+    attributes = _attributes(layer, name, passing, [] if own else problems)
+    mujoco = {"mujoco": _mujoco_state(layer)} if simulated else {}
+    return {"class": name, "attributes": attributes, **mujoco, **own}
+
+
+def _attributes(
+    thing: Any, where: str, passing: frozenset[str], problems: list[str]
+) -> dict[str, Any]:
+    """Plain attributes by name, those of what is nested under `nested`."""
+    plain: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
+    for name, value in _items(thing).items():
+        if name in passing or _is_fixed(value):
+            continue
+        inside = value.values() if isinstance(value, dict) else [value]
+        if any(isinstance(one, NESTED) for one in inside):
+            nested[name] = _attributes(value, f"{where}.{name}", passing, problems)
+        elif is_plain(value):
+            plain[name] = value
+        else:
+            problems.append(f"{where}.{name} is a {type(value).__name__}")
+    return {"plain": plain, "nested": nested}
+
+
+def _restore(thing: Any, state: Mapping[str, Any]) -> None:
+    items = _items(thing)
+    for name, value in state["plain"].items():
+        present: Any = items.get(name)
+        both = isinstance(present, np.random.Generator) and isinstance(value, np.random.Generator)
+        if both and type(present.bit_generator) is type(value.bit_generator):
+            present.bit_generator.state = value.bit_generator.state  # others may hold it, too
+        else:
+            items[name] = value
+    for name, attributes in state["nested"].items():
+        _restore(items[name], attributes)
+
+
+def _items(thing: Any) -> dict[str, Any]:
+    return thing if isinstance(thing, dict) else vars(thing)
+
+
+def _is_fixed(value: Any) -> bool:
+    if isinstance(value, dict) and value:
+        return all(map(_is_fixed, value.values()))
+    inside = f"{type(value).__module__}."
+    return isinstance(value, FIXED) or inside.startswith(tuple(f"{name}." for name in DRAWING))
+
+
+def _mujoco_state(env: Any) -> dict[str, Any]:
+    """All that MuJoCo knows of a moment, so that the next step is the same to the last bit.
+
+    `derived` is what the last step left for environments to read, such as where bodies were.
+    """
+    mujoco = require("mujoco", extra="mujoco")
+    whole = mujoco.mjtState.mjSTATE_INTEGRATION
+    integration = np.empty(mujoco.mj_stateSize(env.model, whole))
+    mujoco.mj_getState(env.model, env.data, integration, whole)
+    return {
+        "integration": integration,
+        "derived": {name: array.copy() for name, array in _mujoco_arrays(env.data).items()},
+        "placed": {name: getattr(env.model, name).copy() for name in PLACES},
+    }
+
+
+def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
+    """Restore the state of a MuJoCo environment of the same model."""
+    mujoco = require("mujoco", extra="mujoco")
+    model, data = env.model, env.data
+    for name, array in state["placed"].items():
+        getattr(model, name)[:] = array
+    mujoco.mj_forward(model, data)  # so that arrays have room for contacts
+    mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
+    present = _mujoco_arrays(data)
+    for name, array in state["derived"].items():
+        if name in present and present[name].shape == array.shape:
+            present[name][:] = array
+
+
+def _mujoco_arrays(data: Any) -> dict[str, Array]:
+    """Arrays of numbers among what MuJoCo computes."""
+    named = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
+    arrays = {name: value for name, value in named if isinstance(value, np.ndarray)}
+    return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

@@ -1,0 +1,239 @@
+"""A whole feedback run in a folder, so that a program that was killed goes on where it was saved.
+
+Only what is whole is ever read. Queries and answers are not in it: they are in the store before
+anybody acknowledges them.
+"""
+
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.save_util import recursive_getattr
+
+from preferl.errors import CheckpointError, ConfigError
+from preferl.models.folder import require_finite, require_state
+from preferl.online.checkpoints.env_state import (
+    env_state,
+    layers,
+    restore_env,
+    restore_sampling,
+    sampling,
+)
+from preferl.online.wrappers.exploration import require_reset
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.replay import replay_of, replay_state, restore_replay
+from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
+
+LOGGER = logging.getLogger(__name__)
+
+COUNTERS: Final = (
+    *("num_timesteps", "_total_timesteps", "_num_timesteps_at_start"),
+    *("_n_updates", "_episode_num", "_n_calls", "_current_progress_remaining", "exploration_rate"),
+    *("_last_obs", "_last_episode_starts", "_last_original_obs"),
+    *("ep_info_buffer", "ep_success_buffer"),
+)
+"""What algorithms keep from one rollout to the next; each has some of them."""
+
+Agent = BaseAlgorithm | Mapping[str, Any]
+"""An algorithm of stable-baselines3, or one's own networks and optimisers by name: whatever has
+`state_dict` and `load_state_dict`."""
+
+
+@final
+@dataclass(frozen=True)
+class Resumed:
+    """What a run went on from.
+
+    Attributes:
+        steps: environment steps of the agent until then.
+        problems: what of the environment could not be restored, so that new episodes begin; a loop
+            of one's own resets it then.
+        notes: what was saved beside it.
+    """
+
+    steps: int
+    problems: tuple[str, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def save_run(
+    folder: Path | str,
+    agent: Agent,
+    env: Any = None,
+    *,
+    steps: int | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Save a whole run between two rollouts; the checkpoint before goes when this is whole.
+
+    It waits for the disk: a replay buffer is written each time, as large as it is filled.
+
+    Args:
+        folder: of this run's checkpoints alone.
+        agent: an algorithm of stable-baselines3, or networks and optimisers by name.
+        env: what the agent acts in, with its wrappers; an algorithm's own by default.
+        steps: that the agent has made; an algorithm counts for itself.
+        notes: more to remember: whatever `preferl.training.checkpoint_folder.write_state` takes.
+
+    Returns:
+        The checkpoint's folder.
+
+    Raises:
+        CheckpointError: the folder's newest checkpoint is damaged.
+        ConfigError: no environment, the folder's run has come further than this one, a replay
+            buffer that cannot be relabelled, or notes that cannot be written.
+        StorageError: the folder cannot be written to, is full, or holds something else.
+    """
+    env, run = _described(agent, env)
+    version = 0
+    if isinstance(agent, BaseAlgorithm):
+        steps, of_agent = agent.num_timesteps, agent_state(agent)
+        relabelled = (layer.relabelled for layer in _wrappers(env))
+        version = next((by for buffer, by in relabelled if buffer is replay_of(agent)), 0)
+    else:
+        of_agent = {name: part.state_dict() for name, part in agent.items()}
+    state = {
+        "agent": of_agent,
+        "environment": env_state(env),
+        "replay_version": version,
+        "notes": dict(notes or {}),
+        "generators": global_generators(),
+    }
+    return write_checkpoint(folder, state, steps=int(steps or 0), run=run)
+
+
+def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
+    """Bring an agent and its environment to where the run in a folder was saved last.
+
+    Both are built by the script as when the run began. The reward that was in use then is in use
+    until the agent switches to a newer one. Generators of the whole program are restored as well,
+    so call this last before `learn`, with `reset_num_timesteps=False` and the steps that are left.
+
+    Args:
+        folder: into which `save_run` or `SaveRunCallback` wrote.
+        agent: as it was at the beginning of the run.
+        env: what it acts in; an algorithm's own by default.
+
+    Raises:
+        CheckpointError: there is none, it is damaged, or it is of another agent or environment;
+            the message names what differs. If only networks or buffers differ in size, the agent
+            is half changed then: build it again.
+        ConfigError: no environment.
+    """
+    env, run = _described(agent, env)
+    _, steps, state = read_checkpoint(folder, run=run)
+    problems = tuple(state["environment"]["problems"])
+    restore_env(env, state["environment"])
+    if isinstance(agent, BaseAlgorithm):
+        restore_agent(agent, state["agent"])
+        for layer in _wrappers(env):
+            layer.relabelled = (replay_of(agent), int(state["replay_version"]))
+        restart_episodes(agent, problems)
+    else:
+        for name, part in agent.items():
+            try:
+                part.load_state_dict(dict(state["agent"][name]))
+            except (RuntimeError, ValueError, LookupError) as error:
+                raise CheckpointError.mismatch(
+                    name, expected="what was saved under this name", got=error
+                ) from error
+    restore_generators(state["generators"])
+    return Resumed(steps, problems, state["notes"])
+
+
+def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
+    """Networks, optimisers, counters and replay buffer of an algorithm between two rollouts.
+
+    A rollout buffer is empty then and left out; so is what only the logger knows.
+    """
+    _, variables = algorithm._get_torch_save_params()
+    return {
+        "parameters": algorithm.get_parameters(),
+        "variables": {name: recursive_getattr(algorithm, name) for name in variables},
+        "counters": {name: vars(algorithm)[name] for name in COUNTERS if name in vars(algorithm)},
+        "replay": replay_state(algorithm),
+        "drawing": sampling(algorithm.action_space),
+    }
+
+
+def restore_agent(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Restore the state of an algorithm that was built in the same way.
+
+    One built otherwise raises `CheckpointError`, and is then neither the one nor the other.
+    """
+    try:
+        own = algorithm.get_parameters()
+        for name, saved in state["parameters"].items():  # of networks; optimisers differ by step
+            if own[name] and all(isinstance(part, torch.Tensor) for part in own[name].values()):
+                require_state(name, saved, own[name])
+        require_finite("variables", state["variables"])
+        algorithm.set_parameters(dict(state["parameters"]), device=algorithm.device)
+        for name, value in state["variables"].items():
+            recursive_getattr(algorithm, name).data.copy_(value)
+        restore_replay(algorithm, state["replay"])
+    except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
+        raise CheckpointError.mismatch(
+            "agent",
+            expected="one with the networks and buffers that were saved",
+            got=error,
+            fix="Build it as it was built when the run began.",
+        ) from error
+    vars(algorithm).update(state["counters"])
+    restore_sampling(algorithm.action_space, state["drawing"])
+
+
+def restart_episodes(algorithm: BaseAlgorithm, problems: Sequence[str]) -> None:
+    """Let an algorithm begin new episodes where environments could not be restored."""
+    if not problems:
+        return
+    LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
+    require_reset(algorithm)
+    env = algorithm.get_env()
+    if env is not None:
+        env.seed(algorithm.num_timesteps)  # not the first episodes once more
+
+
+def global_generators() -> dict[str, Any]:
+    """The generators of whole programs, from which algorithms draw."""
+    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # SB3 draws from it
+    return {
+        "numpy": (str(name), keys, int(position), int(has_gauss), float(gauss)),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "python": random.getstate(),
+    }
+
+
+def restore_generators(state: Mapping[str, Any]) -> None:
+    """Let the program draw what another one would have drawn next."""
+    np.random.set_state(state["numpy"])  # noqa: NPY002  # as above
+    torch.set_rng_state(state["torch"])
+    if len(state["cuda"]) == (torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        torch.cuda.set_rng_state_all(state["cuda"])
+    random.setstate(state["python"])
+
+
+def _wrappers(env: Any) -> list[FeedbackVecEnv]:
+    return [layer for layer in layers(env) if isinstance(layer, FeedbackVecEnv)]
+
+
+def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
+    """The environment, and what has to be the same for a run to go on."""
+    if env is None and isinstance(agent, BaseAlgorithm):
+        env = agent.get_env()
+    if env is None:
+        raise ConfigError.mismatch(
+            "env", expected="what the agent acts in", got="none", fix="Pass `env`."
+        )
+    return env, {
+        "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
+        "observations": repr(env.observation_space),
+        "actions": repr(env.action_space),
+        "environments": getattr(env, "num_envs", 1),
+    }

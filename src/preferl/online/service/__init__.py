@@ -1,0 +1,1 @@
+"""The reward service, its heartbeats, and the supervision of programs."""

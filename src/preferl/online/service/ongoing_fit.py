@@ -1,0 +1,202 @@
+"""One reward that is fitted again and again as answers arrive, across restarts of its program."""
+
+import logging
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+from gymnasium import spaces
+
+from preferl.data.comparisons import Comparisons
+from preferl.errors import CheckpointError, DataError, SpaceError
+from preferl.feedback.likelihood import Likelihood
+from preferl.functional.preference import lower_bound, mean
+from preferl.models.base import RewardModel
+from preferl.models.build import build_reward_model, config_of
+from preferl.models.spaces import check_spaces, infer_spaces
+from preferl.online.service.service_config import ServiceConfig
+from preferl.shapes import IntArray
+from preferl.statistics import wilson_interval
+from preferl.store.feedback import Answered
+from preferl.store.status import FitMetrics
+from preferl.training.reward_function import RewardFunction
+from preferl.training.reward_presets import RewardPreset
+from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
+
+LOGGER = logging.getLogger(__name__)
+
+MOST_EPOCHS = 50
+
+TRAIN: Final = 0
+VALIDATION: Final = 1
+UNUSED: Final = -1
+
+Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
+
+Fitted = tuple[RewardFunction, FitMetrics]
+
+
+@final
+class OngoingFit:
+    """Fits a reward to all answers so far, each time from where the last fit ended.
+
+    Training answers keep the place in which they were first seen, so that each member of an
+    ensemble keeps its own resample of them. The validation set is never trained on, not even to
+    choose an epoch, so that the accuracy on it is what it seems. What `on_epoch` raises ends a fit.
+    """
+
+    def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
+        self._config, self._on_epoch = config, on_epoch
+        self._trainer: RewardTrainer | None = None
+        self.saved: tuple[RewardFunction, Path] | None = None  # published earlier, and its folder
+        self._place: dict[int, int] = {}  # of a training query
+
+    def save(self, folder: Path) -> None:
+        """Write what it takes to go on beside the published reward of the last fit."""
+        if self._trainer is not None:
+            save_trainer(folder, self._trainer, {"queries": list(self._place)})
+
+    def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
+        """Fit to all answers, validate and scale.
+
+        The split is `[P]`, see `validation_split`; the agent's spaces are inferred if None. A fit
+        that comes to no numbers raises `DataError`; the next one starts from a new model.
+        """
+        config, comparisons = self._config, answered.comparisons
+        length = config.context or comparisons.segments.length
+        preset = config.reward.preset(length=length, answers=len(comparisons))
+        trainer, first = self._trainer_for(preset, comparisons, agent)
+        train = comparisons[self._in_place(answered.queries, split == TRAIN)]
+        epochs = preset.trainer.epochs
+        if config.reward.epochs is None and config.reward.budget is None:
+            epochs = min(epochs, MOST_EPOCHS)
+        epochs = max(epochs, config.initial_epochs) if first else epochs
+        report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
+        combine = lower_bound(config.pessimism) if config.pessimism else mean
+        reward = RewardFunction(trainer.model, combine=combine, likelihood=report.likelihood)
+        target, clips = config.reward_deviation, comparisons.segments.episodes()
+        try:
+            reward = reward.scaled(clips, target=target, centre=config.centre)
+        except DataError:
+            self._trainer = None
+            raise
+        metrics = FitMetrics(
+            answers=len(comparisons),
+            trained_on=len(train),
+            left_out=int((split == UNUSED).sum()),
+            train_accuracy=_finite(report.train_accuracy[-1]),
+            train_loss=_finite(report.train_loss[-1]),
+            epochs=report.epochs,
+            seconds=round(report.seconds, 3),
+            noise=report.likelihood.noise,
+            scale=report.likelihood.scale,
+            **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
+        )
+        return reward, metrics
+
+    def _trainer_for(
+        self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
+    ) -> tuple[RewardTrainer, bool]:
+        """A trainer for these clips, and whether it has learned nothing yet."""
+        self._trainer = self._trainer or self._resumed(preset)
+        if self._trainer is not None and _suits(self._trainer, comparisons, agent):
+            return self._trainer, False
+        if self._trainer is not None:
+            LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
+        segments = comparisons.segments
+        own = agent or infer_spaces(segments.observations, segments.actions)
+        self._trainer, self._place = self._fresh(preset, own), {}
+        return self._trainer, True
+
+    def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
+        """The trainer that was saved beside a reward, where the settings still are those of it."""
+        if self.saved is None:
+            return None
+        (reward, folder), self.saved = self.saved, None
+        if config_of(reward.model) != preset.model:
+            LOGGER.warning("The settings have changed; a new model learns from all answers.")
+            return None
+        trainer = self._fresh(preset, spaces_of(reward))
+        try:
+            queries = load_trainer(folder, trainer, reward.model)["queries"]
+            self._place = {int(query): place for place, query in enumerate(queries)}
+        except (CheckpointError, LookupError, TypeError, ValueError) as error:
+            LOGGER.warning("Fitting begins anew from all answers: %s", error)
+            return None
+        return trainer
+
+    def _fresh(self, preset: RewardPreset, own: Spaces) -> RewardTrainer:
+        config = self._config
+        model = build_reward_model(preset.model, *own, seed=config.seed)
+        return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
+
+    def _in_place(self, queries: IntArray, wanted: Any) -> IntArray:
+        """Rows of the wanted queries, those that were seen before in the order of then."""
+        rows = np.flatnonzero(wanted)
+        known = self._place
+        places = [known.setdefault(query, len(known)) for query in queries[rows].tolist()]
+        return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
+
+
+def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
+    """Of observations and of actions."""
+    return learned.observation_space, learned.action_space
+
+
+def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
+    """Whether a model takes these clips; whole numbers may have outgrown what was inferred."""
+    model, segments = trainer.model, comparisons.segments
+    own = spaces_of(model)
+    if agent is not None and agent != own:
+        return False
+    try:
+        check_spaces(*own, segments.observations, segments.actions)
+    except SpaceError:
+        return False
+    return not 1 < model.context < segments.length
+
+
+def _validated(
+    trainer: RewardTrainer, likelihood: Likelihood, held_out: Comparisons
+) -> dict[str, Any]:
+    """Accuracy on held-out answers that are no ties, with its 95 % interval, if there are any."""
+    decided = int(held_out.decided.sum())
+    found: dict[str, Any] = {"held_out": len(held_out), "judged": decided}
+    if not decided:
+        return found
+    loss, accuracy = trainer.evaluate(held_out, likelihood)
+    low, high = wilson_interval(accuracy * decided, decided)
+    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _finite(loss)}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int]:
+    """`TRAIN`, `VALIDATION` or `UNUSED` for each query, so that no clip is in both sets.
+
+    Chance is drawn from the names of clips, which are digests of what they hold, so that every
+    program on every machine comes to the same. Two clips that were never asked about are drawn as
+    one. A clip that was keeps its set: a new one beside a training clip joins it, and beside a
+    validation clip it is drawn for itself, so that clips which are asked about often do not
+    draw all others after them. A query with a clip of either set is unused. Pairs are those of all
+    queries ever put, oldest first, answered or not; more never change the sets of those before.
+    """
+    of_clip: dict[str, int] = {}
+    split = []
+    for pair in pairs:
+        known = {of_clip[clip] for clip in pair if clip in of_clip}
+        fresh = sorted(clip for clip in pair if clip not in of_clip)
+        drawn = _drawn(fresh, share) if len(fresh) == 2 or known == {VALIDATION} else TRAIN
+        of_clip |= dict.fromkeys(fresh, drawn)
+        first, second = (of_clip[clip] for clip in pair)
+        split.append(first if first == second else UNUSED)
+    return split
+
+
+def _drawn(names: list[str], share: float) -> int:
+    digest = blake2b("\n".join(names).encode(), digest_size=7).digest()
+    return VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN

@@ -1,0 +1,258 @@
+"""Wait for answers, fit, publish: the program that makes rewards of people's answers."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final, final
+
+import numpy as np
+
+from preferl.errors import FeedbackError, PreferlError
+from preferl.online.service.heartbeat import Heartbeat
+from preferl.online.service.ongoing_fit import (
+    TRAIN,
+    Fitted,
+    OngoingFit,
+    Spaces,
+    spaces_of,
+    validation_split,
+)
+from preferl.online.service.service_config import ServiceConfig
+from preferl.store.feedback import Answered, StoredFeedback
+from preferl.store.status import REWARD_SERVICE, FitMetrics, from_json, to_json
+from preferl.store.store import Store
+from preferl.threads import torch_threads
+from preferl.training.publish import Publisher, read_spaces, read_version
+from preferl.training.reward_function import RewardFunction
+from preferl.versioned import version_folder, versions
+
+LOGGER = logging.getLogger(__name__)
+
+RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds to wait after the first, second, ... failure in a row; the last one stays."""
+
+OnVersion = Callable[[int, dict[str, Any]], None]
+"""Called with each version that is published, and its metrics."""
+
+
+def serve_reward(
+    config: ServiceConfig,
+    store: Store,
+    project: int | str | None = None,
+    *,
+    stop: threading.Event | None = None,
+    on_version: OnVersion | None = None,
+) -> int:
+    """Fit a reward to people's answers as they arrive and publish each version, until stopped.
+
+    It may be killed at any time: answers are in the store, and each version is whole and holds what
+    it takes to go on. What cannot be done now, because a disk is full or a database locked, is
+    reported with the heartbeats and tried again.
+
+    Args:
+        config: what to fit, when, and where to publish.
+        store: of the answers; stays open.
+        project: number or name; may be left out where there is only one.
+        stop: ends the service within an epoch once it is set; None serves until Ctrl-C.
+        on_version: called after each publication.
+
+    Returns:
+        The number of the latest version, 0 without any.
+
+    Raises:
+        StorageError: another service publishes into the folder, or it cannot be written to.
+        FeedbackError: no such project.
+    """
+    feedback = StoredFeedback(store, project, combine=config.combine)
+    stop = stop or threading.Event()
+    times = {"every": config.beat_seconds, "stuck_after": config.stuck_after}
+    beats = Heartbeat(store, feedback.project.id, REWARD_SERVICE, **times)
+    publishing = Publisher(config.out, keep=config.keep)
+    with torch_threads(config.fit_threads), publishing as publisher, beats:
+        service = _Service(config, feedback, publisher, beats, stop, on_version)
+        try:
+            service.run()
+        except _StoppedError:
+            LOGGER.info("Stopped during a fit, which the next start makes again.")
+        return service.version
+
+
+class _StoppedError(Exception):
+    """The service was stopped during a fit."""
+
+
+@final
+@dataclass
+class _Service:
+    config: ServiceConfig
+    feedback: StoredFeedback
+    publisher: Publisher
+    beats: Heartbeat
+    stop: threading.Event
+    on_version: OnVersion | None
+
+    def __post_init__(self) -> None:
+        self._project, self._live = self.feedback.project.id, self.feedback.store.reports
+        self._fit = OngoingFit(self.config, self._on_epoch)
+        self._unpublished: Fitted | None = None
+        self._announced = False
+        self._waits_since: float | None = None
+        self.version, self._metrics = 0, FitMetrics()
+        self._spaces: Spaces | None = None
+        self._resume()
+        self._looked_at = self._metrics.revision
+
+    def _resume(self) -> None:
+        """Go on from the newest version that can be read."""
+        for number in reversed(versions(self.config.out)):
+            try:
+                newest = read_version(self.config.out, number)
+            except PreferlError as error:
+                LOGGER.warning("Version %d is passed over: %s", number, error)
+                continue
+            self.version, self._metrics = newest.number, from_json(FitMetrics, newest.metrics)
+            self._spaces = spaces_of(newest.reward)
+            self._fit.saved = (newest.reward, version_folder(self.config.out, number))
+            LOGGER.info("Goes on from version %d in %s.", self.version, self.config.out)
+            return
+
+    def run(self) -> None:
+        """Look for answers, fit and publish until stopped."""
+        failures = 0
+        while not self.stop.is_set():
+            try:
+                self._look()
+                failures, wait = 0, self.config.poll_seconds
+            except PreferlError as error:
+                wait = RETRIES[min(failures, len(RETRIES) - 1)]
+                failures += 1
+                LOGGER.warning("%s It is tried again in %g s.", error, wait)
+                self.beats.report("failed", problem=str(error))
+            self.stop.wait(wait)
+
+    def _look(self) -> None:
+        """Do what there is to do, the oldest first."""
+        if self._unpublished is not None:
+            self._publish(*self._unpublished)
+        elif self.version and not self._announced:
+            self._announce()
+        revision = self.feedback.revision
+        self._report_waiting(revision)
+        agent = read_spaces(self.config.out)
+        other = agent is not None and self._spaces is not None and agent != self._spaces
+        if not other and (revision == self._looked_at or not self._is_due(revision)):
+            return
+        answered = self.feedback.store.progress(self._project).answered
+        if not self.version and answered < self.config.min_answers:
+            return
+        self.beats.report("fitting")
+        self._unpublished = self._fitted(revision, agent, again=other)
+        self._looked_at, self._waits_since = revision, None
+        if self._unpublished is not None:
+            self._publish(*self._unpublished)
+
+    def _report_waiting(self, revision: int, **fit: Any) -> None:
+        """Report when it learns next: after how many answers, at which revision."""
+        due = self._metrics.revision + self.config.min_new_answers
+        self.beats.report(
+            "waiting",
+            version=self.version,
+            problem=None,
+            behind=abs(revision - self._metrics.revision),
+            looked_at=self._looked_at,
+            first_at=self.config.min_answers,
+            next_at=max(due, self._looked_at + 1),
+            **fit,
+        )
+
+    def _is_due(self, revision: int) -> bool:
+        """Whether there are enough new answers, or some have waited for long enough."""
+        if self._waits_since is None:
+            self._waits_since = time.monotonic()
+        waited = time.monotonic() - self._waits_since
+        behind = abs(revision - self._metrics.revision)
+        return behind >= self.config.min_new_answers or waited >= self.config.max_wait
+
+    def _fitted(self, revision: int, agent: Spaces | None, *, again: bool) -> Fitted | None:
+        """A reward from all answers, or None where they are too few, or those of the last one.
+
+        It is fitted `again` where an agent has since reported other spaces.
+        """
+        try:
+            answered = self.feedback.answered()
+        except FeedbackError:
+            return None
+        digest = _digest(answered)
+        if digest == self._metrics.data and not again:
+            return None
+        if not self.version and len(answered.queries) < self.config.min_answers:
+            return None
+        # Decided by everything that was ever asked, so that answers cannot change it.
+        asked = self.feedback.store.questions.asked(self._project)
+        numbers = np.array([number for number, _, _ in asked], np.int64)
+        split = validation_split(((one, other) for _, one, other in asked), self.config.validation)
+        of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
+        if not (of_answers == TRAIN).any():
+            return None
+        reward, metrics = self._fit.fit(answered, of_answers, agent)
+        return reward, replace(metrics, revision=revision, data=digest)
+
+    def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
+        """Publish under a number that neither the folder nor the store has seen, and announce."""
+        numbers = [row.version for row in self._live.rewards(self._project)]
+        number = max([*numbers, *versions(self.config.out)], default=0) + 1
+        found = to_json(metrics)
+        self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
+        self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)
+        self._unpublished, self._announced = None, False
+        LOGGER.info("%s", _worded(self.version, metrics))
+        if self.on_version:
+            self.on_version(self.version, found)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Show people the version, unless that was done; and cancel queries of old rewards."""
+        metrics = self._metrics
+        if self.version not in {row.version for row in self._live.rewards(self._project)}:
+            low, high = metrics.low, metrics.high
+            self._live.publish_reward(
+                self._project,
+                self.version,
+                answers=metrics.answers,
+                accuracy=metrics.accuracy,
+                interval=None if low is None or high is None else (low, high),
+                detail=to_json(metrics),
+            )
+        if self.config.cancel_after is not None:
+            oldest = self.version - self.config.cancel_after
+            cancelled = self.feedback.store.questions.cancel(self._project, before_version=oldest)
+            if cancelled:
+                LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
+        self._announced = True
+        shown = ("answers", "accuracy", "judged", "seconds")
+        fit = {name: getattr(metrics, name) for name in shown}
+        self._report_waiting(self.feedback.revision, **fit)
+
+    def _on_epoch(self) -> None:
+        self.beats.pulse()
+        if self.stop.is_set():
+            raise _StoppedError
+
+
+def _worded(version: int, metrics: FitMetrics) -> str:
+    held_out = "too few answers are held out to validate it"
+    if metrics.accuracy is not None:
+        between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
+        held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
+    return f"Version {version} from {metrics.answers} answers: {held_out}."
+
+
+def _digest(answered: Answered) -> str:
+    """Words that differ between two sets of answers, in whatever order each is."""
+    order = np.argsort(answered.queries)
+    columns = (answered.queries, answered.comparisons.preference, answered.comparisons.weight)
+    content = b"".join(np.ascontiguousarray(column[order]).tobytes() for column in columns)
+    return blake2b(content, digest_size=16).hexdigest()

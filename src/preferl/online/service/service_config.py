@@ -1,0 +1,96 @@
+"""The settings of the reward service."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+from preferl.configs import takes_old_names
+from preferl.errors import ConfigError, require_in, require_share
+from preferl.store.quality.combine import CombineMethod
+from preferl.threads import half_of_the_cores
+from preferl.training.reward_presets import RewardSettings
+
+PERCEPTRONS: Final = ("mlp", "mr")
+"""Models too small for several threads to be any faster."""
+
+
+@final
+@takes_old_names
+@dataclass(frozen=True)
+class ServiceConfig:
+    """When the reward service fits, what, and what it publishes.
+
+    Attributes:
+        out: folder of published rewards; one service to a folder.
+        reward: the model and how it is fitted. Each fit goes on from the last one, and makes at
+            most 50 passes, not a published model's 10,000, unless epochs or a budget are given.
+        context: steps that a model with history looks back; the length of a clip by default.
+        initial_epochs: passes of the first fit, at least; later ones have less to learn.
+        min_answers: before the first fit; fewer teach nothing.
+        min_new_answers: after which the next fit begins.
+        max_wait: seconds after which a single new answer is enough.
+        validation: share of the queries whose answers are held out of training, to validate.
+        combine: how several people's answers to one query become one.
+        pessimism: deviations between members that are taken off their mean; 0 is the mean.
+        reward_deviation: over the clips that were answered; the DRLHP paper has 1 for states and
+            0.05 for pixels.
+        centre: whether their mean is zero there.
+        keep: versions that stay in the folder.
+        cancel_after: versions after which an unanswered query is cancelled, since an old reward
+            chose it; None cancels none.
+        poll_seconds: between two looks for new answers.
+        beat_seconds: between two heartbeats.
+        stuck_after: seconds without an epoch or a look after which the service counts as stuck.
+        seed: of weights, bootstraps and order.
+        device: "cpu", "cuda" or "auto".
+        threads: of the processor that a fit takes. None is one for perceptrons and half of the
+            cores for other models, since an agent learns beside it: with threads on the same
+            cores as another program's, a fit takes up to a hundred times as long.
+
+    Raises:
+        ConfigError: a number out of its range, or settings of the reward that do not go together.
+    """
+
+    out: Path
+    reward: RewardSettings = field(default_factory=RewardSettings)
+    context: int | None = None
+    initial_epochs: int = 50
+    min_answers: int = 20
+    min_new_answers: int = 5
+    max_wait: float = 60.0
+    validation: float = 0.2
+    combine: CombineMethod = "mean"
+    pessimism: float = 0.0
+    reward_deviation: float = 1.0
+    centre: bool = True
+    keep: int = 5
+    cancel_after: int | None = None
+    poll_seconds: float = 1.0
+    beat_seconds: float = 5.0
+    stuck_after: float = 300.0
+    seed: int = 0
+    device: str = "cpu"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
+        for name in (*counts, "context", "cancel_after", "threads"):
+            if (value := getattr(self, name)) is not None:
+                require_in(name, value, 1, float("inf"))
+        for name in ("max_wait", "pessimism"):
+            require_in(name, getattr(self, name), 0, float("inf"))
+        for name in ("poll_seconds", "beat_seconds", "stuck_after"):
+            require_in(name, getattr(self, name), 0.001, 86_400)
+        require_share("validation", self.validation)
+        if not 0 < self.reward_deviation < float("inf"):
+            got = self.reward_deviation
+            raise ConfigError.mismatch("reward_deviation", expected="above 0", got=got)
+        # What does not go together is refused now and not after the first answers.
+        self.reward.preset(length=self.context or 50, answers=self.min_answers)
+
+    @property
+    def fit_threads(self) -> int:
+        """Threads of a fit."""
+        if self.threads is not None:
+            return self.threads
+        return 1 if self.reward.model in PERCEPTRONS else half_of_the_cores()

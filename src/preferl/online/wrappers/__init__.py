@@ -1,0 +1,1 @@
+"""Environments whose rewards are learned from answers, and what drives and saves them."""

@@ -1,0 +1,324 @@
+"""Callbacks of stable-baselines3: newer rewards, unusual clips and checkpoints between rollouts."""
+
+import logging
+import signal
+import threading
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from traceback import walk_stack
+from types import FrameType, MethodType
+from typing import Final, Literal, cast, final
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import (
+    SubprocVecEnv,
+    VecCheckNan,
+    VecEnv,
+    VecEnvWrapper,
+    VecFrameStack,
+    VecNormalize,
+    VecTransposeImage,
+    VecVideoRecorder,
+    unwrap_vec_wrapper,
+)
+
+from preferl.aliases import accepts_former_names
+from preferl.errors import CheckpointError, ConfigError, StorageError, require_in, require_one_of
+from preferl.online.checkpoints.run_checkpoint import save_run
+from preferl.online.service.supervisor import OnMessage, write_to_terminal
+from preferl.online.wrappers.exploration import ExplorationPolicy, explore
+from preferl.online.wrappers.feedback_env import FeedbackVecEnv
+from preferl.online.wrappers.replay import (
+    end_replay,
+    relabel_replay,
+    replay_of,
+    require_relabelling,
+    require_spaces_held,
+)
+from preferl.shapes import FloatArray
+from preferl.training.checkpoint_folder import require_own
+
+LOGGER = logging.getLogger(__name__)
+
+STRETCH_CLIPS: Final = 4
+"""Lengths of a clip for which a random policy takes over now and then; shorter has few clips."""
+
+PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
+"""Wrappers that hand on rewards as they are and look no further at them."""
+
+
+@accepts_former_names
+@final
+class FeedbackCallback(BaseCallback):
+    """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
+
+    A new reward relabels the whole replay buffer of an off-policy algorithm. If what that stores is
+    not what rewards are computed from, `learn` raises `SpaceError` at its start.
+
+    A trained agent shows people the same clips again and again. Where clips are collected, a random
+    policy therefore takes over now and then between two rollouts. Nothing is learned from those
+    steps, and new episodes begin after them. The loop in one process does the same.
+
+    An on-policy algorithm needs no reward before its rollout is over. The rewards of all its steps
+    are computed in one batch then, equal to within rounding, in a fraction of the time; until then
+    `step` gives zeros. Rewards are computed at each step where anything between environment and
+    algorithm looks at them: `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper not of SB3.
+
+    Args:
+        exploration_fraction: share of all steps in which the random policy takes over; not counted
+            among those that the algorithm was asked for. .05 shows a few unusual clips per round.
+        random_probability: see `ExplorationPolicy`, as `switch_probability`.
+        compute_rewards: once per "rollout", or at each "step", for callbacks that look at these.
+        wait: read the disk before each rollout, instead of what was read in the background: the
+            newest reward is then always used, and the agent waits for the disk.
+        seed: of what is random in it.
+        verbose: as SB3 has it.
+
+    Raises:
+        ConfigError: a share or probability out of its range, or another word for `compute_rewards`.
+    """
+
+    def __init__(
+        self,
+        *,
+        exploration_fraction: float = 0.05,
+        random_probability: float = 0.5,
+        switch_probability: float = 0.5,
+        compute_rewards: Literal["rollout", "step"] = "rollout",
+        wait: bool = False,
+        seed: int = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
+        require_in("random_probability", random_probability, 0.0, 1.0)
+        require_in("switch_probability", switch_probability, 0.0, 1.0)
+        require_one_of("compute_rewards", compute_rewards, ("rollout", "step"))
+        self._compute_rewards = compute_rewards
+        self._fraction, self._seed, self._wait = exploration_fraction, seed, wait
+        self._probabilities = (random_probability, switch_probability)
+
+    def _init_callback(self) -> None:
+        found = unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)
+        if found is None:
+            raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
+        self._env = found
+        buffer = replay_of(self.model)
+        if buffer is not None:
+            require_relabelling(buffer)
+            if self._env.core.reader is not None:  # now, not hours later with the first reward
+                require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
+        if self._env.just_reset:  # as `learn` does in its course, unless asked to go on
+            end_replay(self.model)
+        self._deferring = (
+            self._compute_rewards == "rollout"
+            and isinstance(self.model, OnPolicyAlgorithm)
+            and rewards_reach(self.training_env)
+        )
+
+    def _on_rollout_start(self) -> None:
+        self._env.refresh(wait=self._wait)
+        version, reward = self._env.core.active_version, self._env.learned_reward
+        buffer = replay_of(self.model)
+        if buffer is not None:
+            known, by = self._env.relabelled
+            if version and version != (by if known is buffer else 0) and reward is not None:
+                relabel_replay(buffer, reward)
+            self._env.relabelled = (buffer, version)
+        self.logger.record("feedback/reward_version", version)
+        if (counts := self._env.counts) is not None:
+            self.logger.record("feedback/asked", counts.asked)
+            self.logger.record("feedback/dropped_segments", counts.dropped_segments)
+            self.logger.record("feedback/explored_steps", self._env.explored_steps)
+        if self._env.core.recording.collecting:
+            self._explore()
+        if self._deferring:
+            self._env.defer_rewards()
+
+    def _on_rollout_end(self) -> None:
+        if self._deferring:
+            add_rewards(cast("OnPolicyAlgorithm", self.model), self._env.settle_rewards())
+
+    def _on_training_end(self) -> None:
+        self._env.settle_rewards()  # of a rollout that another callback gave up
+
+    def _explore(self) -> None:
+        """Let a random policy take over for a stretch, once as many steps are due."""
+        env, agent, explored = self.training_env, self.model, self._env.explored_steps
+        due = self._fraction * (agent.num_timesteps + explored) - explored
+        stretch = STRETCH_CLIPS * self._env.core.config.segment_length
+        if due < stretch * env.num_envs:
+            return
+        # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
+        rng = np.random.default_rng([self._seed, explored])
+        policy = ExplorationPolicy(agent, env.action_space, rng, *self._probabilities)
+
+        def count() -> None:
+            self._env.explored_steps += env.num_envs
+
+        queries = self._env.queries
+        with nullcontext() if queries is None else queries.not_shown():
+            self._env.core.hand_over()  # what the agent did alone, as far as it has come
+            explore(agent, env, policy, stretch, on_step=count)
+            self._env.core.hand_over()
+        agent._last_obs = env.reset()  # type: ignore[assignment]  # its annotation is narrower than what it keeps
+        agent._last_episode_starts = np.ones(env.num_envs, bool)
+        if agent._vec_normalize_env is not None:
+            agent._last_original_obs = agent._vec_normalize_env.get_original_obs()
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def rewards_reach(venv: VecEnv) -> bool:
+    """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
+    while not isinstance(venv, FeedbackVecEnv):
+        unchanged = isinstance(venv, VecNormalize) and not venv.norm_reward
+        if not isinstance(venv, VecEnvWrapper) or not (unchanged or isinstance(venv, PASS_ON)):
+            return False
+        venv = venv.venv
+    return True
+
+
+def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
+    """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
+
+    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
+    so that what is added needs neither values nor the last observations.
+
+    Raises:
+        ConfigError: another number of steps, or of environments, than the rollout has.
+    """
+    buffer = algorithm.rollout_buffer
+    if not buffer.full or buffer.rewards.shape != more.shape:
+        raise ConfigError.mismatch(
+            "rollout",
+            expected=f"{more.shape} steps of environments, as were acted",
+            got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+            fix='Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
+        )
+    kept = buffer.gamma * buffer.gae_lambda
+    advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
+    goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
+    for step in reversed(range(len(more))):
+        following = advantages[step] = more[step] + kept * goes_on * following
+        goes_on = 1.0 - buffer.episode_starts[step]
+    buffer.rewards += more
+    buffer.advantages += advantages
+    buffer.returns += advantages
+
+
+@final
+class SaveRunCallback(BaseCallback):
+    """Writes a checkpoint every so many steps, between two rollouts, and one at the end.
+
+    A run that was killed goes on from the last one: see `resume_run`. A run that a callback stopped
+    within a rollout is not saved there, since half a rollout is not kept. Where a disk is full or
+    away, or the checkpoint before is damaged, a warning is logged, and learning goes on.
+
+    The first Ctrl-C finishes the current rollout and the learning from it, saves, and interrupts
+    then; a second one interrupts at once. A script's own handling of Ctrl-C stays as it is, and so
+    does Ctrl-C with `SubprocVecEnv`, whose environments end by it themselves.
+
+    Args:
+        folder: of this run's checkpoints alone.
+        every: environment steps from one to the next, at least. 10,000 cost little beside
+            learning; what comes after the last one is repeated.
+        say: gets a line about what Ctrl-C does; the terminal by default.
+        verbose: as SB3 has it.
+
+    Raises:
+        CheckpointError: with `learn`, a folder whose newest checkpoint is damaged.
+        ConfigError: less than one step; with `learn`, a folder whose run has come further.
+        StorageError: with `learn`, a folder that holds something else, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        every: int = 10_000,
+        say: OnMessage = write_to_terminal,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(verbose)
+        require_in("every", every, 1, float("inf"))
+        self._folder, self._every, self._say = Path(folder), every, say
+        self._saved = self._tried = 0
+        self._between = True  # two rollouts
+        self._interrupted = False
+
+    def _init_callback(self) -> None:
+        self._saved = self._tried = self.model.num_timesteps
+        self._between, self._interrupted = True, False
+        require_own(self._folder, self._saved)  # now rather than after the first hours
+
+    def _on_training_start(self) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        ours = isinstance(handler, MethodType) and isinstance(handler.__self__, SaveRunCallback)
+        if (
+            (handler is signal.default_int_handler or ours)  # as an earlier run that failed left it
+            and threading.current_thread() is threading.main_thread()
+            and not isinstance(self.training_env.unwrapped, SubprocVecEnv)
+        ):
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _on_rollout_start(self) -> None:
+        if self._interrupted:
+            self._save_and_leave()
+        if self.model.num_timesteps - self._tried >= self._every:
+            self._save()
+        self._between = False
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self._between = True
+
+    def _on_training_end(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._interrupted:  # as it came to its end by itself
+            self._save_and_leave()
+        if self._between and self.model.num_timesteps > self._tried:
+            self._save()
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Note that the run is to stop; from now on Ctrl-C interrupts at once."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        frames = () if frame is None else (outer for outer, _ in walk_stack(frame))
+        learns = [f for f in frames if f.f_code.co_name == "learn"]
+        if not any(learn.f_locals.get("self") is self.model for learn in learns):
+            signal.default_int_handler(number, frame)  # it ended by an error, unknown to callbacks
+        self._interrupted = True
+        with suppress(RuntimeError):  # a line that was being written cannot be cut by another one
+            self._say(
+                "Ctrl-C: the current rollout is finished, then the run is saved and stops. "
+                f"Ctrl-C again stops at once; {self._unsaved()} are then repeated."
+            )
+
+    def _save_and_leave(self) -> None:
+        self._interrupted = False
+        if self._between and self.model.num_timesteps > self._saved:
+            self._save()
+        if self.model.num_timesteps > self._saved:
+            self._say(f"Not saved; {self._unsaved()} are repeated.")
+        else:
+            self._say(f"Saved after {self._saved:,} steps.")
+        raise KeyboardInterrupt
+
+    def _unsaved(self) -> str:
+        count = self.model.num_timesteps - self._saved
+        return f"{count:,} steps since the last checkpoint" if self._saved else f"{count:,} steps"
+
+    def _save(self) -> None:
+        self._tried = self.model.num_timesteps
+        try:
+            save_run(self._folder, self.model, self.training_env)
+        except (StorageError, CheckpointError) as error:
+            LOGGER.warning("No checkpoint after %d steps: %s", self._tried, error)
+        else:
+            self._saved = self._tried

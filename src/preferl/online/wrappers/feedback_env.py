@@ -1,0 +1,250 @@
+"""Vector environments of stable-baselines3 whose rewards are learned from answers."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, SupportsFloat, final
+
+import gymnasium
+import numpy as np
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from preferl.aliases import accepts_former_names
+from preferl.data.episodes import Episodes
+from preferl.envs.simulators import Environment
+from preferl.errors import DataError
+from preferl.feedback.step_rewards import AnyReward
+from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
+from preferl.online.wrappers.feedback_controls import FeedbackControls, with_rows
+from preferl.online.wrappers.feedback_core import FeedbackCore
+from preferl.online.wrappers.reward_computer import Rewards, WindowReward
+from preferl.shapes import Array, BoolArray, FloatArray, Observations, map_observations
+from preferl.store.feedback import StoredFeedback
+from preferl.store.stages import StateReader
+
+
+@accepts_former_names
+@final
+class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
+    """Asks people about what its agent does, and gives the agent what was learned from answers.
+
+    Each step's info has `true_reward` (unless hidden) and the `reward_version` of its reward, 0 if
+    that was no learned one; an episode's last info has the sum of its rewards as `learned_return`.
+    The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
+    `refresh_every` vector steps.
+
+    Attributes:
+        relabelled: a replay buffer, and the version by which all of it was relabelled last.
+        just_reset: no step was made since `reset`.
+        explored_steps: environment steps in which `FeedbackCallback` explored.
+
+    Args:
+        venv: the environments. `VecNormalize` belongs outside of this wrapper, and `VecFrameStack`
+            inside, where an agent with a replay buffer awaits rewards.
+        feedback: where queries go; None asks nothing.
+        rewards: folder of published rewards or its reader, one reward that stays, or None.
+        config: how it collects, and what comes before the first reward.
+        record: keep experience for `take`, in place of asking about it.
+        **options: fields of `FeedbackConfig`, and of these:
+
+            - `sampler`: a name, or a pair sampler of your own, instead of the config's.
+            - `synthetic_preferences`: a teacher that answers in people's place, through the same
+              store; True is one that prefers the higher true return.
+            - `transform`: what people and rewards see in place of an observation; works on the
+              last axes. `transformed_space` is the space of such observations.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together.
+        SpaceError: observations or actions that are not arrays of one shape, or a reward made for
+            others.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
+        *,
+        record: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(venv)
+        self.relabelled: tuple[ReplayBuffer | None, int] = (None, 0)
+        self.explored_steps = 0
+        self.just_reset = False
+        self._to_complete: list[tuple[dict[str, Any], int, int, int]] = []
+        given = venv.observation_space, venv.action_space, venv.num_envs, feedback, rewards, config
+        self.core = FeedbackCore(*given, record=record, **options)
+
+    @property
+    def steps(self) -> int:
+        """Steps recorded since the beginning, of all environments together."""
+        return self.core.recording.steps
+
+    def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
+        """Use a reward, control or plain function of steps from the next step on.
+
+        Call it between rollouts, so that none mixes two. Its version is one more than the last by
+        default.
+
+        Raises:
+            SpaceError: the reward was made for other observations or actions.
+        """
+        self.core.set_reward(reward, version=version)
+
+    def reset(self) -> VecEnvObs:
+        """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
+        self.settle_rewards()
+        observations, self.just_reset = self.venv.reset(), True
+        infos = self.unwrapped.reset_infos
+        for info in infos:
+            self._look_for_states(info)
+        self.core.reset(observations, states=self._states(infos))
+        return _shallow_copy(observations)
+
+    def step_async(self, actions: Array) -> None:
+        """Send the actions off, then compute their rewards; a `ConfigError` before any `reset`."""
+        self.venv.step_async(actions)
+        self.core.act(actions)
+        self.just_reset = False
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Give the step's outcome with the learned rewards, `[V]` float32."""
+        observations, rewards, dones, infos = self.venv.step_wait()
+        ended = dones.nonzero()[0]
+        terminated, seen = np.zeros(self.num_envs, bool), observations
+        if len(ended):
+            terminated[ended], final = outcomes([infos[i] for i in ended])
+            seen = with_rows(observations, ended, final)
+        version, states = self.core.active_version, self._states(infos)
+        given = self.core.outcome(seen, rewards, terminated, dones & ~terminated, states=states)
+        self._complete_infos(infos, rewards.tolist(), version, ended)
+        if len(ended):
+            if deferred := self.core.computer.steps_deferred:
+                since = self.core.since.tolist()
+                self._to_complete += [(infos[i], i, since[i], deferred) for i in ended.tolist()]
+            states = self._states(present_infos(self.unwrapped, dones, infos))
+            self.core.reset(observations, dones, states=states)
+        # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
+        return _shallow_copy(observations), given, dones, infos
+
+    def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
+        """The episodes that ended since the last call, where this records; see `Recording.take`."""
+        return self.core.recording.take(unfinished=unfinished)
+
+    def defer_rewards(self) -> None:
+        """Compute rewards in one batch at `settle_rewards`; steps get zeros until then.
+
+        A reward computes a rollout at once in a fraction of the time that its steps take one by
+        one. Only a `RewardFunction` can; other rewards come at once.
+        """
+        self.settle_rewards()
+        self.core.defer()
+
+    def settle_rewards(self) -> FloatArray:
+        """The rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
+
+        From now on they come at once. Returns in infos since then are completed.
+
+        Raises:
+            DataError: the reward gave NaN or infinite numbers.
+        """
+        later = self.core.settle()
+        sums = np.concatenate([np.zeros((1, self.num_envs)), later.astype(float).cumsum(axis=0)])
+        for info, i, start, end in self._to_complete:
+            info["learned_return"] += float(sums[end, i] - sums[start, i])
+            if self.core.config.hide_true_reward and isinstance(info.get("episode"), dict):
+                info["episode"]["r"] = info["learned_return"]  # in place: an algorithm keeps it
+        self._to_complete = []
+        return later
+
+    def switch_to_true_reward(self) -> None:
+        """Give the environment's own reward from now on, whatever is learned."""
+        super().switch_to_true_reward()
+        self.relabelled = (None, 0)  # even if it is switched back before the rollout is over
+
+    def snapshot(self) -> dict[str, Any]:
+        """Progress of collecting and rewards, for `restore`; `save_run` calls it."""
+        return super().snapshot() | {"explored_steps": self.explored_steps}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
+        super().restore(snapshot)
+        self.explored_steps = int(snapshot["explored_steps"])
+        self.just_reset = False
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Save what is to be asked, within so many seconds, and close the environments."""
+        self.core.close(seconds, self.venv.close)
+
+
+def EpisodeRecorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:  # noqa: N802  # it was a class
+    """Environments with their own rewards whose episodes `take` gives.
+
+    With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
+    """
+    own = FeedbackConfig(before=BeforeFirstReward.ENVIRONMENT, states=states)
+    return FeedbackVecEnv(venv, config=own, record=True)
+
+
+@final
+class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Puts what it takes to draw a moment again into `info["state"]` of steps and resets.
+
+    With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
+    from it: positions and speeds of MuJoCo, which is reset here, with what each episode places
+    elsewhere, or the `state` of classic control.
+
+    Raises:
+        ConfigError: with the first reset, an environment that has no such state. Those whose
+            observations are pictures need none.
+
+    >>> env = RecordsStates(gymnasium.make("Pendulum-v1"))
+    >>> observation, info = env.reset(seed=0)
+    >>> info["state"].shape
+    (2,)
+    """
+
+    def __init__(self, env: Environment) -> None:
+        super().__init__(env)
+        self._read = StateReader(env)
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; its first state is in the info."""
+        observation, info = self.env.reset(**options)
+        return observation, info | {"state": self._read()}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """One step; the state after it is in the info."""
+        *outcome, info = self.env.step(action)
+        observation, reward, terminated, truncated = outcome
+        return observation, reward, terminated, truncated, info | {"state": self._read()}
+
+
+def present_infos(
+    venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """`[V]` infos that belong to the observations after a step: of resets where episodes ended."""
+    return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
+
+
+def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
+    """`[K]` terminated and the final observations of episodes, from the infos of their last steps.
+
+    An info without the last observation raises `DataError`.
+    """
+    if any("terminal_observation" not in info for info in infos):
+        raise DataError.mismatch(
+            "info of an episode's last step",
+            expected="the key terminal_observation, as vector environments of SB3 give it",
+            got=f"keys {sorted(infos[0])}",
+        )
+    terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
+    finals = [info["terminal_observation"] for info in infos]
+    return terminated, map_observations(lambda *rows: np.stack(rows), *finals)
+
+
+def _shallow_copy(observations: VecEnvObs) -> VecEnvObs:
+    """The same arrays in a dictionary of their own, since SB3 replaces entries of those it gets."""
+    return dict(observations) if isinstance(observations, dict) else observations

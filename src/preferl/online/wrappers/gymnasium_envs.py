@@ -1,0 +1,282 @@
+"""Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, SupportsFloat, final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from preferl.aliases import accepts_former_names
+from preferl.errors import ConfigError
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
+from preferl.online.wrappers.feedback_controls import FeedbackControls, hide_return, with_rows
+from preferl.online.wrappers.feedback_core import FeedbackCore
+from preferl.online.wrappers.recording import zeros_of
+from preferl.online.wrappers.reward_computer import Rewards, Transform, space_after
+from preferl.shapes import Array, BoolArray, map_observations
+from preferl.store.feedback import StoredFeedback
+from preferl.store.rendering.frames import spec_for
+from preferl.store.store import Store
+from preferl.training.publish import newest_reward
+
+SERVICE: Final = "an option of the reward service: `preferl reward serve --help` lists them"
+LOGGING: Final = 'the standard library: `logging.getLogger("preferl")`'
+GONE: Final = {
+    "reward_predictor_network": "the model is " + SERVICE + "; `--model cnn` is for pictures",
+    "train_reward": "the reward is fitted by `preferl reward serve`, a program of its own",
+    "mp_context": "nothing: programs meet in the store, and no process is started here",
+    "prefs_dir": "`log_dir`: the store in it is used again, whoever filled it",
+    "max_prefs_in_db": "nothing: answers are never thrown away",
+    "n_initial_training_steps": "`--initial-epochs`, " + SERVICE,
+    "n_initial_prefs": "`--min-answers`, " + SERVICE,
+    "reward_predictor_ckpt_interval": "nothing: every version is on disk before it is used",
+    "reward_predictor_refresh_interval": "`refresh_every`, in steps, or `refresh()`",
+    "validation_interval": "nothing: every version is validated on held-out answers",
+    "reward_database_refresh_interval": "`--min-new-answers`, " + SERVICE,
+    "zoom_ratio": "nothing: clips are videos, and the page fits them to the screen",
+    "channels": "nothing: pictures are recognised, or made by the project's `frames`",
+    "env_wrapper_log_level": LOGGING,
+    "reward_predictor_log_level": LOGGING,
+    "pref_interface_log_level": LOGGING,
+}
+"""Arguments of the old wrapper that mean nothing here, and what takes their place."""
+
+
+@accepts_former_names
+@final
+class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, Any, Any]):
+    """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
+
+    It takes the place of learning-from-human-preferences' wrapper of the same name; what became of
+    its arguments is in `docs/migrate/drlhp.md`.
+    Programs that show clips and fit rewards are not started here: see `preferl annotate serve` and
+    `preferl reward serve`.
+
+    Args:
+        env: any environment with arrays or a dictionary of them.
+        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent.
+        project: name of the project in the store; made if absent.
+        feedback: where queries go, instead of the store in `log_dir`.
+        rewards: where rewards come from, instead of `log_dir/rewards`.
+        collect_prefs: whether to ask anything.
+        pretrained_reward_predictor_dir: a saved reward, or a folder of published ones, of which the
+            latest is taken. It stays; nothing comes from `log_dir/rewards` then.
+        synthetic_preferences: as of `FeedbackVecEnv`; `synthetic_prefs` is the same.
+        obs_transform_func: as `transform` of `FeedbackVecEnv`, with `transformed_space`.
+        max_pref_interface_segs: segments' worth of experience from which queries are drawn.
+        config: how it collects, and what comes before the first reward; its `refresh_every` is
+            2,048 steps unless it is given.
+        sampler: chooses pairs instead of the config's `sampler`.
+        **settings: fields of `FeedbackConfig`.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together, or an argument of the
+            old wrapper that means nothing here; the message names what takes its place.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        *,
+        log_dir: Path | str = "drlhp_logs",
+        project: str = "drlhp",
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        collect_prefs: bool = True,
+        pretrained_reward_predictor_dir: Path | str | None = None,
+        synthetic_preferences: bool | Teacher | None = None,
+        synthetic_prefs: bool | None = None,
+        obs_transform_func: Transform | None = None,
+        transformed_space: spaces.Space[Any] | None = None,
+        max_pref_interface_segs: int | None = None,
+        config: FeedbackConfig | None = None,
+        sampler: PairSampler | str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(env)
+        for name in settings.keys() & GONE.keys():
+            raise ConfigError(f"{name}: not an argument any more. In its place: {GONE[name]}.")
+        if synthetic_preferences is not None and synthetic_prefs is not None:
+            names = "synthetic_preferences and synthetic_prefs"
+            raise ConfigError.mismatch(names, expected="one of the two names", got="both")
+        config = settings_of(config, ({} if config else {"refresh_every": 2_048}) | settings)
+        if max_pref_interface_segs is not None:
+            config = replace(config, buffer_steps=max_pref_interface_segs * config.segment_length)
+        self._store: Store | None = None
+        space = space_after(env.observation_space, obs_transform_func, transformed_space)
+        with ExitStack() as opened:  # closed where anything is refused below
+            if collect_prefs and feedback is None:
+                self._store = opened.enter_context(Store.open(log_dir))
+                feedback = StoredFeedback(self._store, _project(self._store, project, env, space))
+            pretrained = None
+            if pretrained_reward_predictor_dir is not None:
+                pretrained = newest_reward(pretrained_reward_predictor_dir)
+                rewards = None
+            elif rewards is None:
+                rewards = Path(log_dir) / "rewards"
+            self.core = FeedbackCore(
+                env.observation_space,
+                env.action_space,
+                1,
+                feedback=feedback if collect_prefs else None,
+                rewards=rewards,
+                config=config,
+                sampler=sampler,
+                synthetic_preferences=synthetic_preferences or synthetic_prefs or False,
+                transform=obs_transform_func,
+                transformed_space=transformed_space,
+            )
+            if pretrained is not None:
+                self.core.set_reward(pretrained.reward, version=pretrained.number)
+            opened.pop_all()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; a running one is cut."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._look_for_states(info)
+        self.core.reset(_batch(observation), states=self._states([info]))
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Give the step's outcome with the learned reward.
+
+        Raises:
+            ConfigError: the environment was never reset.
+        """
+        version = self.core.active_version
+        self.core.act(np.asarray(action)[None])
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        parts = (np.array([part]) for part in (float(reward), terminated, truncated))
+        (given,) = self.core.outcome(_batch(observation), *parts, states=self._states([info]))
+        info, ended = dict(info), [0] if terminated or truncated else []
+        self._complete_infos([info], [float(reward)], version, ended)
+        return observation, float(given), terminated, truncated, info
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Save what is to be asked, within so many seconds, and close the environment."""
+        stores = [] if self._store is None else [self._store.close]
+        self.core.close(seconds, super().close, *stores)
+
+
+def _batch(observation: Any) -> Any:
+    return map_observations(lambda array: np.asarray(array)[None], observation)
+
+
+def _project(
+    store: Store, name: str, env: gymnasium.Env[Any, Any], space: spaces.Space[Any]
+) -> str:
+    """The project's name; a new one gets the `frames` that draw observations of `space`."""
+    if name not in {project.slug for project in store.projects.all()}:
+        try:
+            frames = spec_for(zeros_of(space, (1,)), None if env.spec is None else env.spec.id)
+        except ConfigError:  # people can choose later, with `store.projects.update`
+            frames = None
+        store.projects.create(name, fps=int(env.metadata.get("render_fps") or 30), frames=frames)
+    return name
+
+
+@accepts_former_names
+@final
+class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+    """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments but `record`.
+
+    Episodes may begin in the same step, in the next one, whose action and reward mean nothing and
+    are not recorded, or by `reset` with a mask. Infos have arrays `true_reward` (unless hidden) and
+    `reward_version`, false in `_true_reward` and `_reward_version` where a step only began an
+    episode, and `learned_return` where one ended.
+
+    Raises:
+        ConfigError: settings that are out of range or do not go together, or environments whose
+            metadata do not say how they begin episodes.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.vector.VectorEnv[Any, Any, Any],
+        feedback: StoredFeedback | None = None,
+        rewards: Rewards = None,
+        config: FeedbackConfig | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(env)
+        self._mode = (env.metadata or {}).get("autoreset_mode")
+        if not isinstance(self._mode, AutoresetMode):
+            raise ConfigError.mismatch(
+                'metadata["autoreset_mode"]',
+                expected="an AutoresetMode, as gymnasium.make_vec gives",
+                got=self._mode,
+            )
+        given = env.single_action_space, env.num_envs, feedback, rewards, config
+        self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin episodes everywhere, or where `options["reset_mask"]` is true."""
+        mask = None if options is None else options.get("reset_mask")
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._look_for_states(infos)
+        self.core.reset(observations, mask, states=self._stacked_states(infos))
+        return observations, infos
+
+    def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        """Give the step's outcome with the learned rewards, `[V]` float32.
+
+        Raises:
+            ConfigError: the environments were never reset.
+        """
+        began, version = self.core.recording.idle.copy(), self.core.active_version
+        self.core.act(np.asarray(actions))
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        over = (terminated | truncated) & ~began
+        same = self._mode == AutoresetMode.SAME_STEP and over.any()
+        states, last = self._stacked_states(infos), observations
+        if same:
+            finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
+            last = with_rows(observations, over.nonzero()[0], finals)
+        given = self.core.outcome(last, rewards, terminated, truncated, states=states)
+        self._complete_arrays(infos, rewards, version, ~began, over)
+        if same:
+            self.core.reset(observations, over, states=states)
+        elif self._mode == AutoresetMode.NEXT_STEP and began.any():
+            self.core.reset(observations, began, states=states)
+        return observations, given, terminated, truncated, infos
+
+    def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
+        """Save what is to be asked, within so many seconds, and close the environments."""
+        self.core.close(seconds, partial(super().close, **kwargs))
+
+    def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
+        if not self.core.config.states:
+            return None
+        if "state" not in infos:
+            raise ConfigError.mismatch(
+                "infos", expected="the key state, since states are recorded", got="none"
+            )
+        return np.stack(list(infos["state"]))
+
+    def _complete_arrays(
+        self, infos: dict[str, Any], rewards: Array, version: int, real: BoolArray, over: BoolArray
+    ) -> None:
+        hide = self.core.config.hide_true_reward
+        known = {"reward_version": (np.full(len(real), version), real)}
+        if not hide:
+            known["true_reward"] = (np.array(rewards), real)
+        if over.any():
+            known["learned_return"] = (self.core.returns, over)
+        for name, (values, where) in known.items():
+            infos[name], infos[f"_{name}"] = values.copy(), where.copy()
+        if hide:
+            returns = np.where(over, self.core.returns, 0.0)
+            hide_return(infos, returns)
+            if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
+                infos["final_info"] = final = dict(final)
+                hide_return(final, returns)

@@ -1,0 +1,400 @@
+"""Experience becomes queries in a background thread."""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+import numpy as np
+
+from preferl.data.episodes import Episodes, join
+from preferl.data.segments import Segments, cut, sample_segments
+from preferl.errors import StorageError, mismatch
+from preferl.feedback.likelihood import likelihood_of
+from preferl.feedback.protocols import PairSampler, Teacher
+from preferl.feedback.sampling import segments_wanted
+from preferl.online.service.heartbeat import Heartbeat
+from preferl.online.service.scripted_answers import ScriptedAnswers
+from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
+from preferl.registry import ACQUISITIONS, SAMPLERS
+from preferl.shapes import FloatArray, leaves
+from preferl.store.clips import distinct_clips
+from preferl.store.feedback import StoredFeedback
+
+if TYPE_CHECKING:  # which imports this module
+    from preferl.online.wrappers.feedback_core import FeedbackCore
+
+LOGGER = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at how many queries are pending."""
+
+LONGEST_PAUSE: Final = 30.0
+"""Seconds between two tries while the store cannot be reached; each failure doubles the pause."""
+
+TOO_SHORT_AFTER: Final = 20
+"""Clips' length in steps after which a warning tells that no episode is long enough for one."""
+
+EPISODE_MEGABYTES: Final = 8.0
+"""Of an episode that is shown as a whole; of a larger one, its end."""
+
+
+@final
+class ExperienceBuffer:
+    """The latest experience, put in by one thread and drawn from by another.
+
+    Neither waits for the other longer than it takes to append one item. Of more than so many steps
+    or megabytes the oldest go first; the latest arrival stays however large.
+
+    It counts `steps` that it holds, `steps_in` that ever came in, and what it dropped, as
+    `QueryCounts` has it.
+    """
+
+    def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
+        self._most_steps, self._most_megabytes = most_steps, megabytes
+        self._length = segment_length
+        self._arrivals: deque[Episodes] = deque()
+        self._fresh = 0  # the latest arrivals, from which no query was drawn
+        self._megabytes = 0.0
+        self._lock = threading.Lock()
+        self.steps = self.steps_in = self.dropped_episodes = self.dropped_segments = 0
+
+    def put(self, episodes: Episodes) -> None:
+        """Take these in; the oldest make room."""
+        megabytes = _megabytes(episodes)
+        with self._lock:
+            self._arrivals.append(episodes)
+            self._fresh += 1
+            self.steps_in += episodes.steps
+            self.steps += episodes.steps
+            self._megabytes += megabytes
+            while len(self._arrivals) > 1 and (
+                self.steps > self._most_steps or self._megabytes > self._most_megabytes
+            ):
+                oldest = self._arrivals.popleft()
+                self.steps -= oldest.steps
+                self._megabytes -= _megabytes(oldest)
+                if len(self._arrivals) < self._fresh:
+                    self._fresh -= 1
+                    self.dropped_episodes += len(oldest)
+                    self.dropped_segments += int((oldest.lengths // self._length).sum())
+
+    def look(self) -> Episodes | None:
+        """All that is there, which stays, and from now on counts as drawn from; None if nothing."""
+        with self._lock:
+            arrivals, self._fresh = list(self._arrivals), 0
+        return join(arrivals) if arrivals else None
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the buffer holds, and the counts, for `restore`."""
+        with self._lock:
+            drawn = len(self._arrivals) - self._fresh
+            return {
+                "waiting": [(one, place < drawn) for place, one in enumerate(self._arrivals)],
+                "steps_in": self.steps_in,
+                "dropped": [self.dropped_episodes, self.dropped_segments],
+            }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Hold what another buffer of these settings held."""
+        for episodes, _ in snapshot["waiting"]:
+            self.put(episodes)
+        self._fresh = sum(not drawn for _, drawn in snapshot["waiting"])
+        self.steps_in = int(snapshot["steps_in"])
+        self.dropped_episodes, self.dropped_segments = map(int, snapshot["dropped"])
+
+
+def _megabytes(episodes: Episodes) -> float:
+    parts = episodes.actions, episodes.rewards, episodes.states
+    arrays = [array for array in (*leaves(episodes.observations), *parts) if array is not None]
+    return float(sum(array.nbytes for array in arrays)) / 2**20
+
+
+@final
+@dataclass(frozen=True)
+class QueryCounts:
+    """What became of experience so far."""
+
+    asked: int  # queries by this program
+    answered: int  # by a script in this program, repeats included; people use the annotation page
+    dropped_episodes: int  # that left the buffer before any query was drawn with them in it
+    dropped_segments: int  # whole clips in those, end to end
+    waiting_steps: int  # steps in the buffer
+    problem: str | None  # why nothing can be asked now; None if all is well
+
+
+@final
+class QueryWorker:
+    """A bounded buffer and one thread, between an agent that acts and people who answer.
+
+    Whenever fewer queries are pending than wanted, the thread samples segments from the buffer,
+    pairs them and asks. A full buffer drops the oldest experience and counts it. While the store is
+    locked or away the agent goes on, and the thread tries again, less and less often.
+
+    Attributes:
+        core: of the agent's environments, whose reward in use samplers and queries refer to.
+        paused: takes in nothing and asks nothing new while this is set.
+
+    Args:
+        feedback: where queries go.
+        config: how many, of what.
+        sampler: chooses pairs instead of the config's `sampler`.
+        teacher: answers in people's place; None leaves that to people.
+    """
+
+    def __init__(
+        self,
+        feedback: StoredFeedback,
+        config: FeedbackConfig | None = None,
+        *,
+        sampler: PairSampler | None = None,
+        teacher: Teacher | None = None,
+    ) -> None:
+        self.config = config or FeedbackConfig()
+        self.core: FeedbackCore | None = None
+        self.paused = False
+        self._feedback = feedback
+        self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
+        self._sampler = sampler or build_sampler(self.config, lambda: self.core)
+        self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
+        self._buffer = ExperienceBuffer(
+            self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
+        )
+        self._latest: Episodes | None = None
+        self._showing, self._shown_at = True, -np.inf
+        self._problem: str | None = None
+        self._lack: str | None = None  # see `_round`
+        self._asked = 0
+        self._asked_before: int | None = None  # by others than this run; counted in a round again
+        self._asked_in_all: int | None = None  # of the project, when a run that goes on was saved
+        self._counted = False
+        with suppress(StorageError):  # the first round counts
+            self._asked_before = self._count_all()
+        self._wake, self._stopping = threading.Condition(), False
+        self._rounds = self._hurry = 0
+        self._steps_seen = 0  # by the latest round
+        self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
+        self._known = self._progress()  # after the latest round
+
+    @property
+    def counts(self) -> QueryCounts:
+        """What became of experience so far."""
+        return QueryCounts(
+            asked=self._asked,
+            answered=0 if self._script is None else self._script.given,
+            dropped_episodes=self._buffer.dropped_episodes,
+            dropped_segments=self._buffer.dropped_segments,
+            waiting_steps=self._buffer.steps,
+            problem=self._problem,
+        )
+
+    def put(self, episodes: Episodes) -> None:
+        """Take in experience; returns at once."""
+        if not self.paused:
+            self._buffer.put(episodes)
+            if self._showing:
+                self._latest = episodes[-1:]
+            self._start()
+
+    @contextmanager
+    def not_shown(self) -> Iterator[None]:
+        """Ask about what is put in inside the block, and show no episode of it to people."""
+        self._showing = False
+        try:
+            yield
+        finally:
+            self._showing = True
+
+    def snapshot(self) -> dict[str, Any]:
+        """The buffer and the draws after the latest round, for `restore`.
+
+        Queries and answers are not in it: they are in the store.
+        """
+        with self._wake:
+            return {"room": self._buffer.snapshot(), "paused": self.paused, **self._known}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Go on from the snapshot of an earlier run of the same settings; before the first `put`.
+
+        Queries to the project since the snapshot count as this run's, so that it does not ask again
+        about experience that it collects again.
+        """
+        self._buffer.restore(snapshot["room"])
+        self.paused, self._asked = bool(snapshot["paused"]), int(snapshot["asked"])
+        before, self._rng = snapshot["asked_before"], snapshot["rng"]
+        self._asked_before = None if before is None else int(before)
+        self._asked_in_all = None if before is None else int(before) + self._asked
+        if self._script is not None and snapshot["answering"] is not None:
+            self._script.rng, self._script.given = snapshot["answering"], int(snapshot["given"])
+        self._known = self._progress()
+
+    def flush(self, seconds: float = 10.0) -> bool:
+        """Ask now what there is to ask; returns whether all of that was on disk in time.
+
+        Answers need no such care: they are on disk before they are acknowledged.
+        """
+        self._start()
+        with self._wake:
+            wanted = self._hurry = self._rounds + 2  # the running round may have begun before
+            self._wake.notify_all()
+            if not self._wake.wait_for(lambda: self._rounds >= wanted or self._stopping, seconds):
+                return False
+            done = self._rounds >= wanted or self._steps_seen == self._buffer.steps_in
+        return done and self._problem in (None, self._lack)
+
+    def close(self, seconds: float = 10.0) -> bool:
+        """Stop asking, within so many seconds; returns whether the thread has ended by then."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _start(self) -> None:
+        if self._thread.ident is None and not self._stopping:
+            self._thread.start()
+
+    def _run(self) -> None:
+        store, project = self._feedback.store, self._feedback.project.id
+        pause = LOOK_SECONDS
+        with Heartbeat(store, project, "agent") as beats:
+            while not self._stopping:
+                pause = LOOK_SECONDS if self._try_round() else min(2 * pause, LONGEST_PAUSE)
+                state = "failed" if self._problem else "paused" if self.paused else "healthy"
+                steps = self._buffer.steps_in
+                beats.report(
+                    state, **asdict(self.counts), steps=steps, reward_version=self._version
+                )
+                with self._wake:
+                    self._rounds += 1
+                    self._wake.notify_all()
+                    if not self._stopping and self._rounds >= self._hurry:
+                        self._wake.wait(pause)
+
+    def _try_round(self) -> bool:
+        """Make a round; returns whether it went well. The thread survives and logs any error."""
+        steps = self._buffer.steps_in
+        try:
+            self._lack = self._round()
+        except Exception as error:  # a sampler or teacher of one's own may raise anything
+            trace = not isinstance(error, StorageError)
+            self._log(str(error) or type(error).__name__, exc_info=trace)
+            return False
+        self._log(self._lack)
+        with self._wake:
+            self._known, self._steps_seen = self._progress(), steps
+        return True
+
+    def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
+        """Log why nothing can be asked, and when that is over, once each."""
+        if problem is not None and problem != self._problem:
+            LOGGER.warning("No questions for now: %s", problem, exc_info=exc_info)
+        if problem is None and self._problem is not None:
+            LOGGER.warning("Questions are asked again.")
+        self._problem = problem
+
+    def _progress(self) -> dict[str, Any]:
+        """Counts and generators between two rounds."""
+        script = self._script
+        return {
+            "asked": self._asked,
+            "asked_before": self._asked_before,
+            "rng": deepcopy(self._rng),
+            "answering": None if script is None else deepcopy(script.rng),
+            "given": 0 if script is None else script.given,
+        }
+
+    def _round(self) -> str | None:
+        """Ask and answer what there is; returns why nothing can be asked though all went well."""
+        lack = None
+        if not self._counted:
+            in_all = self._count_all()
+            if self._asked_in_all is not None:
+                self._asked += max(in_all - self._asked_in_all, 0)
+            self._asked_before, self._counted = in_all - self._asked, True
+        if not self.paused:
+            self._show_episode()
+            if (wanted := self._wanted()) > 0:
+                lack = self._ask(wanted)
+        if self._script is not None:
+            self._script.answer()
+        return lack
+
+    def _count_all(self) -> int:
+        return len(self._feedback.store.questions.asked(self._feedback.project.id))
+
+    @property
+    def _version(self) -> int:
+        return 0 if self.core is None else self.core.version
+
+    def _wanted(self) -> int:
+        """How many queries to ask now."""
+        config = self.config
+        affordable = self._buffer.steps_in // (config.ask_every or 2 * config.segment_length)
+        if config.max_questions is not None:
+            affordable = min(affordable, config.max_questions - (self._asked_before or 0))
+        wanted = affordable - self._asked
+        return wanted if wanted <= 0 else min(wanted, config.max_pending - self._feedback.pending)
+
+    def _ask(self, count: int) -> str | None:
+        """Ask so many queries at most; returns why there are none."""
+        episodes, config = self._buffer.look(), self.config
+        length = config.segment_length
+        if episodes is None or (config.short == "drop" and episodes.lengths.max() < length):
+            if self._buffer.steps_in < TOO_SHORT_AFTER * length:
+                return None
+            expected = f"some of at least {length} steps (segment_length)"
+            fix = 'Choose shorter clips, or pass short="pad".'
+            return mismatch("episodes", expected=expected, got="shorter ones alone", fix=fix)
+        # Some of the clips may be alike.
+        candidates = max(
+            ceil(2 * count * config.oversampling), segments_wanted(self._sampler, count)
+        )
+        drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
+        segments = distinct_clips(drawn)  # an agent that stands still does the same again
+        count = min(count, len(segments) * (len(segments) - 1) // 2)  # no pair twice
+        if count:
+            self._feedback.model_version = None if self.core is None else self.core.version
+            self._feedback.ask(segments, self._sampler(segments, count, self._rng))
+            self._asked += count
+            LOGGER.info("Asked %d questions, %d by now.", count, self._asked)
+        return None
+
+    def _show_episode(self) -> None:
+        """Keep the latest episode whole now and then, for the annotation page."""
+        every, latest = self.config.episode_every, self._latest
+        if every is None or latest is None or time.monotonic() - self._shown_at < every:
+            return
+        width = sum(leaf[0].nbytes for leaf in leaves(latest.observations))
+        length = min(latest.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
+        self._feedback.store.clips.put(
+            self._feedback.project.id,
+            cut(latest, np.array([latest.steps - length]), length),
+            kind="episode",
+            detail={"env_steps": self._buffer.steps_in, "reward_version": self._version},
+        )
+        self._shown_at, self._latest = time.monotonic(), None
+
+
+def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler:
+    """The sampler that a config names, with `scores` and `likelihood` of the reward in use."""
+
+    def scores(segments: Segments) -> FloatArray | None:
+        reward = in_use()
+        return None if reward is None else cast("FloatArray | None", reward.scores(segments))
+
+    sampler: PairSampler = SAMPLERS.build(
+        config.sampler,
+        scorer=scores,
+        acquisition=ACQUISITIONS.load(config.acquisition),
+        oversampling=config.oversampling,
+        likelihood=lambda: likelihood_of(in_use()),
+    )
+    return sampler

@@ -1,0 +1,181 @@
+"""Replay buffers of stable-baselines3: their rewards relabelled, and their state saved."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+
+from preferl.data.windows import window_indices
+from preferl.errors import ConfigError, SpaceError, require_in
+from preferl.feedback.step_rewards import AnyReward
+from preferl.online.wrappers.reward_computer import WindowReward, for_spaces
+from preferl.shapes import Array, IntArray, Observations, map_observations, take
+
+COLUMNS: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+def replay_of(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
+    """The replay buffer of an off-policy algorithm; None of others."""
+    return algorithm.replay_buffer if isinstance(algorithm, OffPolicyAlgorithm) else None
+
+
+def end_replay(algorithm: BaseAlgorithm) -> None:
+    """Let no window of an algorithm's replay buffer reach beyond the step stored last."""
+    buffer = replay_of(algorithm)
+    if buffer is not None and buffer.size():
+        last = (buffer.pos - 1) % buffer.buffer_size
+        # A time limit, not an end: values are still bootstrapped across it.
+        buffer.timeouts[last] = np.where(buffer.dones[last] > 0, buffer.timeouts[last], 1)
+        buffer.dones[last] = 1
+
+
+def replay_state(algorithm: BaseAlgorithm) -> dict[str, Any] | None:
+    """The filled part of an algorithm's replay buffer; one that cannot be relabelled is refused."""
+    buffer = replay_of(algorithm)
+    if buffer is None:
+        return None
+    require_relabelling(buffer)
+    filled = slice(buffer.size())
+    columns = {name: take(getattr(buffer, name), filled) for name in COLUMNS}
+    return {"pos": buffer.pos, "full": buffer.full, "size": buffer.buffer_size, **columns}
+
+
+def restore_replay(algorithm: BaseAlgorithm, state: Mapping[str, Any] | None) -> None:
+    """Fill an algorithm's replay buffer with what `replay_state` gave, or raise `ValueError`."""
+    buffer = replay_of(algorithm)
+    if buffer is None or state is None:
+        if (buffer is None) != (state is None):
+            raise ValueError("a replay buffer where there was none, or the other way round")
+        return
+    if state["size"] != buffer.buffer_size:
+        raise ValueError(f"a replay buffer of {buffer.buffer_size} steps, not {state['size']}")
+
+    def write(array: Array, value: Array) -> None:
+        array[: len(value)] = value
+
+    for name in COLUMNS:
+        map_observations(write, getattr(buffer, name), state[name])
+    buffer.pos, buffer.full = int(state["pos"]), bool(state["full"])
+
+
+def require_relabelling(buffer: ReplayBuffer) -> None:
+    """Raise `ConfigError` if this buffer cannot be relabelled."""
+    if buffer.optimize_memory_usage:
+        raise ConfigError(
+            "replay buffer: with optimize_memory_usage=True the observations that end episodes "
+            "overwrite those that rewards are computed from, so old experience cannot be "
+            "relabelled. Build the algorithm with optimize_memory_usage=False."
+        )
+    if isinstance(buffer, HerReplayBuffer):
+        raise ConfigError(
+            "replay buffer: HerReplayBuffer asks the environment for the rewards of its made-up "
+            "goals, which a learned reward cannot replace. Use DictReplayBuffer."
+        )
+
+
+def require_spaces_held(
+    buffer: ReplayBuffer, observations: spaces.Space[Any], actions: spaces.Space[Any]
+) -> None:
+    """Raise `SpaceError` if rewards of these spaces cannot be computed from what it holds."""
+    held = buffer.observation_space
+    pairs = [("actions", actions, buffer.action_space)]
+    parts = observations.spaces if isinstance(observations, spaces.Dict) else {"": observations}
+    stored = held.spaces if isinstance(held, spaces.Dict) else {"": held}
+    if parts.keys() == stored.keys():
+        pairs += [("observations", part, stored[key]) for key, part in parts.items()]
+    else:
+        pairs += [("observations", observations, held)]
+    for what, space, present in pairs:
+        if space != present and (what == "actions" or not _is_transposed(space, present)):
+            raise SpaceError.mismatch(
+                f"{what} in the replay buffer",
+                expected=f"{space}, which the reward is of",
+                got=present,
+                fix="Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv.",
+            )
+
+
+def relabel_replay(
+    buffer: ReplayBuffer, reward: WindowReward | AnyReward, *, chunk: int = 4096
+) -> None:
+    """Relabel an SB3 buffer in place.
+
+    Windows of a reward with context follow time, not the position in the ring: they end where
+    episodes begin and where the oldest step meets the newest. What SB3 changes on the way in is
+    undone first: Box actions are stored in [-1, 1], images with channels first.
+
+    Args:
+        buffer: plain or of dictionaries, full or not.
+        reward: the new one; a plain function gets observations as the buffer holds them.
+        chunk: windows per call. 4096 keeps a window of 100 steps of 30 numbers below 50 MB.
+
+    Raises:
+        ConfigError: a buffer that keeps too little (`optimize_memory_usage`, hindsight goals),
+            or a chunk below 1.
+        SpaceError: the reward was made for other observations or actions.
+    """
+    require_relabelling(buffer)
+    require_in("chunk", chunk, 1, float("inf"))
+    size = buffer.size()
+    if not size:
+        return
+    if not isinstance(reward, WindowReward):
+        reward = for_spaces(reward, buffer.observation_space, buffer.action_space)
+    require_spaces_held(buffer, reward.observation_space, reward.action_space)
+    ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
+    starts = _starts(buffer.dones[ring] > 0)  # [V * size], one environment after another
+    for first in range(0, len(starts), chunk):
+        steps = np.arange(first, min(first + chunk, len(starts)))
+        windows, mask = window_indices(starts, reward.context, steps)  # [B, H]
+        where = ring[windows % size], windows // size
+        buffer.rewards[ring[steps % size], steps // size] = reward(
+            _observations(buffer, reward.observation_space, where),
+            _actions(buffer.actions[where], reward.action_space),
+            mask,
+        )
+
+
+def _starts(dones: Array) -> IntArray:
+    """Where each step's episode begins, with environments laid end to end: `[t, V]` to `[V*t]`."""
+    size, environments = dones.shape
+    begins = np.concatenate([np.ones((1, environments), bool), dones[:-1]])
+    start = np.maximum.accumulate(np.where(begins, np.arange(size)[:, None], 0), axis=0)
+    return np.asarray((start + size * np.arange(environments)).T.reshape(-1))  # [V, t] to [V * t]
+
+
+def _observations(
+    buffer: ReplayBuffer, space: spaces.Space[Any], where: tuple[IntArray, IntArray]
+) -> Observations:
+    """Observations `[B, H, *obs]` as the reward's space has them."""
+
+    def restored(values: Array, part: spaces.Space[Any], held: spaces.Space[Any]) -> Array:
+        if part == held:
+            return values[where].reshape(*where[0].shape, *(part.shape or ()))
+        return np.moveaxis(values[where], 2, -1)  # channels first, as was checked before
+
+    stored: Any = buffer.observations
+    held: Any = buffer.observation_space
+    if not isinstance(space, spaces.Dict):
+        return restored(stored, space, held)
+    return {key: restored(stored[key], part, held[key]) for key, part in space.spaces.items()}
+
+
+def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
+    """Actions `[B, H, *act]` as the environment got them."""
+    actions = actions.reshape(*actions.shape[:2], *(space.shape or ()))
+    if not isinstance(space, spaces.Box):
+        return actions
+    return np.asarray(space.low + 0.5 * (actions + 1.0) * (space.high - space.low))
+
+
+def _is_transposed(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
+    """Whether SB3 put the channels of this image first, as it does outside of the reward."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
+        return False
+    height, width, channels = space.shape
+    return held.shape == (channels, height, width) and held.dtype == space.dtype

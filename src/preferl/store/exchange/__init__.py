@@ -1,0 +1,1 @@
+"""Answers and clips out of a store and into another."""

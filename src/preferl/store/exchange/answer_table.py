@@ -1,0 +1,305 @@
+"""The table of answers as it leaves a store and comes back: columns, checks, and rows of a store.
+
+It has one row for each answer that was ever given, also those that were taken back or changed.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import case, func, insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from preferl.store.clips import CLIP_ID, known_clips
+from preferl.store.database import MOST_PARAMETERS, clock, rows_among
+from preferl.store.exchange.tables import Cell, cell_of, read_table, wrong_cell
+from preferl.store.people import LONGEST_NAME, is_name, looks_like_owner
+from preferl.store.schema import (
+    COUNTED,
+    KINDS,
+    STRENGTHS,
+    Annotator,
+    Answer,
+    Project,
+    Query,
+    preference_of,
+)
+from preferl.store.statements import LATEST
+
+COLUMNS: Final[Mapping[str, Cell]] = {
+    "project": "text",
+    "query": "text",
+    "purpose": "text",
+    "first_clip": "text",
+    "second_clip": "text",
+    "first_episode": "whole",
+    "first_step": "whole",
+    "second_episode": "whole",
+    "second_step": "whole",
+    "annotator": "text",
+    "kind": "text",
+    "preference": "number",
+    "strength": "text",
+    "counts": "flag",
+    "swapped": "flag",
+    "left_clip": "text",
+    "right_clip": "text",
+    "response_ms": "number",
+    "granted": "text",
+    "answered": "text",
+    "granted_at": "number",
+    "answered_at": "number",
+    "key": "text",
+    "detail": "json",
+    "repeat_of": "text",
+    "known": "number",
+    "quorum": "whole",
+    "priority": "number",
+    "score": "number",
+    "model_version": "whole",
+    "asked_at": "number",
+    "query_detail": "json",
+}
+"""Names and what they hold, in order."""
+
+OF_ANSWER: Final = tuple(name for name in COLUMNS if name in Answer.__table__.columns)
+"""Columns of an answer as they are in the store."""
+
+OF_QUERY: Final = (
+    *(name for name in COLUMNS if name in Query.__table__.columns and name not in OF_ANSWER),
+    "query_detail",
+)
+"""Columns that are the same in all rows of a query."""
+
+NEEDED: Final = {"query", "annotator"} | {
+    column.name
+    for table in (Query, Answer)
+    for column in table.__table__.columns
+    if column.name in COLUMNS and not column.nullable
+}
+"""Columns that may not be empty."""
+
+PURPOSES: Final = ("ask", "known", "repeat")  # nobody answers examples
+EXPORTED_AS: Final = "exported_as"
+"""Where the detail of a query from another store keeps the name that it had there."""
+
+QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
+LATEST_TIME: Final = 253_402_300_799.0
+"""The end of the year 9999, after which there are no dates."""
+
+
+def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:
+    """A name that a query keeps in every store: its number and a digest of where it began."""
+    return str((detail or {}).get(EXPORTED_AS) or f"{number}-{_birthplace(project)}")
+
+
+def _birthplace(project: Project) -> str:
+    about = f"{project.slug} {project.created_at!r}".encode()
+    return hashlib.blake2b(about, digest_size=4).hexdigest()
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Seconds since the epoch as ISO 8601 in UTC.
+
+    >>> timestamp(0.5)
+    '1970-01-01T00:00:00.500+00:00'
+    """
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A row with every cell of its kind and the cells going together.
+
+    Columns that are not `NEEDED` may be missing, unknown ones are dropped.
+
+    Raises:
+        DataError: naming file, row (`where`) and column.
+    """
+    row = {name: cell_of(raw, name, kind, where) for name, kind in COLUMNS.items()}
+    for name in NEEDED:
+        if row[name] is None:
+            raise wrong_cell(where, name, "a value", "none")
+    preference = preference_of(row["kind"], row["swapped"])
+    clips = row["first_clip"], row["second_clip"]
+    left, right = clips[::-1] if row["swapped"] else clips
+    purpose = row["purpose"]
+    rules = {
+        "query": (QUERY_NAME.fullmatch(row["query"]), "a number, a hyphen and 8 digits of hex"),
+        "purpose": (purpose in PURPOSES, f"one of {', '.join(PURPOSES)}"),
+        "first_clip": (CLIP_ID.fullmatch(clips[0]), "32 digits of hex"),
+        "second_clip": (CLIP_ID.fullmatch(clips[1]), "32 digits of hex"),
+        "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
+        "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
+        "preference": (row["preference"] == preference, f"{preference}, by kind and swapped"),
+        "strength": (row["strength"] in (None, *STRENGTHS), f"one of {STRENGTHS}, or nothing"),
+        "left_clip": (row["left_clip"] in (None, left), f"{left}, by swapped"),
+        "right_clip": (row["right_clip"] in (None, right), f"{right}, by swapped"),
+        "response_ms": (0 <= (row["response_ms"] or 0) <= 1e9, "0 to 1e9 milliseconds"),
+        **{
+            name: (0 <= (row[name] or 0) <= LATEST_TIME, "seconds since the epoch")
+            for name in ("granted_at", "answered_at", "asked_at")
+        },
+        "key": (8 <= len(row["key"]) <= 100, "8 to 100 letters"),
+        "repeat_of": (
+            (row["repeat_of"] is None) == (purpose != "repeat"),
+            "the name of a query for repeats, and only for them",
+        ),
+        "known": (
+            row["known"] in ((0.0, 0.5, 1.0) if purpose == "known" else (None,)),
+            "0, 0.5 or 1 for purpose known, and nothing for others",
+        ),
+        "quorum": (0 <= row["quorum"] <= 10_000, "0 to 10000"),
+    }
+    for name, (is_right, expected) in rules.items():
+        if not is_right:
+            raise wrong_cell(where, name, expected, repr(row[name]))
+    return row
+
+
+def read_answers(
+    path: Path, wanted: str | None, *, owner: str | None = None, without_same: bool = False
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows and where they are, each right by itself and agreeing with those before.
+
+    Answers in the owner's name get the name `owner`, and those about a clip and itself are left out
+    `without_same`; both are refused otherwise.
+    """
+    keys: set[str] = set()
+    queries: dict[str, dict[str, Any]] = {}
+    for number, raw in enumerate(read_table(path, wanted), 1):
+        where = f"{path}, row {number}"
+        row = checked(raw, where)
+        if row["first_clip"] == row["second_clip"]:
+            if without_same:
+                continue
+            fix = "Such answers hold nothing: leave them out, --without-same (without_same=True)."
+            raise wrong_cell(where, "second_clip", "another clip than first_clip", "the same", fix)
+        if looks_like_owner(row["annotator"]):
+            if owner is None:
+                fix = "Name whose answers they are: --owner NAME (owner=NAME)."
+                expected = "a name that is not the owner's"
+                raise wrong_cell(where, "annotator", expected, repr(row["annotator"]), fix)
+            row["annotator"] = owner
+        if row["key"] in keys:
+            raise wrong_cell(where, "key", "one for each answer", f"{row['key']} again")
+        keys.add(row["key"])
+        before = queries.setdefault(row["query"], row)
+        for name in OF_QUERY:
+            if before[name] != row[name]:
+                expected = f"{before[name]!r}, as before for query {row['query']}"
+                raise wrong_cell(where, name, expected, repr(row[name]))
+        if row["purpose"] == "repeat" and before["annotator"] != row["annotator"]:
+            raise wrong_cell(where, "annotator", "the one person whom a repeat is for", "another")
+        yield where, row
+
+
+def queries_of(
+    session: Session, project: Project, rows: Sequence[tuple[str, dict[str, Any]]]
+) -> dict[str, int]:
+    """Numbers of the queries that rows name; those that are not there yet are added."""
+    statement = select(Query.id, Query.detail).where(Query.project_id == project.id)
+    numbers = {query_name(project, n, detail): n for n, detail in session.execute(statement)}
+    fresh: dict[str, tuple[str, dict[str, Any]]] = {}
+    for where, row in rows:
+        if row["query"] not in numbers:
+            fresh.setdefault(row["query"], (where, row))
+    videos = _require_clips(session, project, fresh)
+    for is_repeat in (False, True):  # what is repeated has to be there first
+        some = {n: found for n, found in fresh.items() if bool(found[1]["repeat_of"]) == is_repeat}
+        people = people_named(session, project.id, (row["annotator"] for _, row in some.values()))
+        added = []
+        for name, (where, row) in some.items():
+            original = row["repeat_of"]
+            if is_repeat and original not in numbers:
+                raise wrong_cell(where, "repeat_of", "a query of this file or project", original)
+            settled = row["purpose"] == "ask" and row["quorum"] == 0  # imported with its answers
+            columns = {column: row[column] for column in OF_QUERY if column != "query_detail"}
+            added.append(
+                columns
+                | {
+                    "project_id": project.id,
+                    "repeat_of": numbers[original] if is_repeat else None,
+                    "for_annotator": people[row["annotator"]] if is_repeat else None,
+                    "swapped": row["swapped"] if is_repeat else None,
+                    "needed": 0,
+                    "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
+                    "cancelled_at": row["asked_at"] if settled else None,
+                    "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},
+                }
+            )
+        numbers |= dict(zip(some, add_queries(session, added), strict=True))
+    return numbers
+
+
+def _require_clips(
+    session: Session, project: Project, queries: Mapping[str, tuple[str, dict[str, Any]]]
+) -> dict[str, bool]:
+    """Whether the clips of these new queries, all of which have to be here, have videos."""
+    clips = [row[side] for _, row in queries.values() for side in ("first_clip", "second_clip")]
+    videos = known_clips(session, project.id, clips)
+    for name, (where, row) in queries.items():
+        if name.endswith(_birthplace(project)):
+            raise wrong_cell(where, "query", "one that is in this project, where it began", name)
+        for side in ("first_clip", "second_clip"):
+            if row[side] not in videos:
+                fix = "Export the clips from where the answers come, and import them, too."
+                raise wrong_cell(where, side, "a clip of this project", row[side], fix)
+    return videos
+
+
+def known_answers(session: Session, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Which of these keys are taken: the project and the kind of their answers."""
+    statement = select(Answer.key, Answer.project_id, Answer.kind)
+    rows = rows_among(session, statement, Answer.key, keys)
+    return {key: (project_id, kind) for key, project_id, kind in rows}
+
+
+def people_named(session: Session, project_id: int, names: Iterable[str]) -> dict[str, int]:
+    """Numbers of these people; new ones are added without a link, until they are invited."""
+    statement = select(Annotator.name, Annotator.id).where(Annotator.project_id == project_id)
+    people = dict(session.execute(statement).all())
+    at = clock(session)
+    for name in dict.fromkeys(names):
+        if name not in people:
+            nobody = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+            about = {"project_id": project_id, "name": name, "role": "annotator"}
+            person = Annotator(**about, secret_hash=nobody, created_at=at)
+            session.add(person)
+            session.flush()
+            people[name] = person.id
+    return people
+
+
+def add_queries(session: Session, rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Add rows of queries with all their columns; their numbers, in this order."""
+    added = insert(Query).returning(Query.id, sort_by_parameter_order=True)
+    return list(session.scalars(added, rows)) if rows else []
+
+
+def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
+    """Add rows of answers with all their columns, in this order."""
+    if rows:
+        session.execute(insert(Answer), rows)
+
+
+def recount(session: Session, queries: Iterable[int]) -> None:
+    """Set how many answers these queries still need, by the latest answer of each person."""
+    counted = (
+        select(func.count(Answer.id))
+        .where(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
+        .correlate(Query)
+        .scalar_subquery()
+    )
+    left = Query.quorum - counted
+    counting = update(Query).values(needed=case((left > 0, left), else_=literal(0)))
+    counting = counting.execution_options(synchronize_session=False)
+    numbers = sorted(set(queries))
+    for start in range(0, len(numbers), MOST_PARAMETERS):
+        some = Query.id.in_(numbers[start : start + MOST_PARAMETERS])
+        session.execute(counting.where(some, Query.purpose == "ask"))

@@ -1,0 +1,291 @@
+"""Answers and clips out of a store, and back into any store.
+
+The clips of a project become a folder of arrays, from which rewards learn without the store.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import Select, case, select, union
+from sqlalchemy.orm import aliased
+
+from preferl.data.arrays import (
+    load_arrays,
+    load_comparisons,
+    load_segments,
+    save_arrays,
+    segment_arrays,
+)
+from preferl.data.columns import check
+from preferl.errors import DataError, FeedbackError
+from preferl.shapes import FloatArray, IntArray
+from preferl.store.clips import CLIPS_AT_ONCE, clip_ids
+from preferl.store.exchange import answer_table as table
+from preferl.store.exchange.tables import BATCH, writing_table, wrong_cell
+from preferl.store.feedback import StoredFeedback
+from preferl.store.people import require_name
+from preferl.store.quality.combine import CombineMethod
+from preferl.store.schema import COUNTED, Answer, Clip, Project, Query
+from preferl.store.statements import LATEST
+from preferl.store.store import Store
+
+Origin = Callable[[str, int], tuple[int, ...]]
+"""Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
+
+
+class ImportedAnswers(NamedTuple):
+    """How many answers an import added, and how many had been there already."""
+
+    new: int
+    known: int
+
+
+def export_answers(
+    store: Store,
+    project_id: int,
+    path: Path | str,
+    *,
+    format: str | None = None,  # noqa: A002 (what everybody calls it)
+    anonymous: bool = False,
+) -> int:
+    """Write every answer of a project that was ever given, oldest first; returns how many.
+
+    Skipped, retracted and changed answers are there, too; those with `counts` are the current
+    ones. `docs/annotate/data.md` explains every column.
+
+    The file is replaced if it exists. Its format is `"jsonl"`, `"csv"` or `"parquet"`, by the end
+    of its name if None. An `anonymous` export has a digest instead of each name, the same in every
+    export of this store.
+
+    Raises:
+        ConfigError: an unknown format or project.
+        MissingExtraError: Parquet without the extra `parquet`.
+        StorageError: the file cannot be written.
+    """
+    project = store.projects.get(project_id)
+    origin = _origins(store, project_id)
+    count = 0
+    with (
+        writing_table(Path(path), table.COLUMNS, format) as write,
+        store.database.read() as session,
+    ):
+        found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
+        names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
+        for batch in found.partitions():
+            write([_row(project, names, origin, *columns) for columns in batch])
+            count += len(batch)
+    return count
+
+
+def _answers(project_id: int) -> Select[*tuple[Any, ...]]:
+    """Answers, their queries, the queries those repeat, where clips lie, and what counts."""
+    original, first, second = aliased(Query), aliased(Clip), aliased(Clip)
+    places = first.shard, first.row, second.shard, second.row
+    counts = case((LATEST, Answer.kind.in_(COUNTED)), else_=False)
+    return (
+        select(Answer, Query, original, *places, counts)
+        .join(Query, Query.id == Answer.query_id)
+        .outerjoin(original, original.id == Query.repeat_of)
+        .join(first, (first.project_id == project_id) & (first.id == Query.first_clip))
+        .join(second, (second.project_id == project_id) & (second.id == Query.second_clip))
+        .where(Answer.project_id == project_id)
+        .order_by(Answer.id)
+    )
+
+
+def _row(
+    project: Project,
+    names: Mapping[int, str],
+    origin: Origin,
+    answer: Answer,
+    query: Query,
+    original: Query | None,
+    *place: Any,
+) -> tuple[Any, ...]:
+    """The cells of an answer, in the order of `COLUMNS`."""
+    first, first_row, second, second_row, counts = place
+    clips = query.first_clip, query.second_clip
+    detail = {k: v for k, v in (query.detail or {}).items() if k != table.EXPORTED_AS}
+    again = None if original is None else table.query_name(project, original.id, original.detail)
+    score = query.score if query.score is not None and isfinite(query.score) else None
+    return (
+        project.slug,
+        table.query_name(project, query.id, query.detail),
+        query.purpose,
+        *clips,
+        *(origin(first, first_row) or (None, None))[:2],
+        *(origin(second, second_row) or (None, None))[:2],
+        names[answer.annotator_id],
+        *(answer.kind, answer.preference, answer.strength, bool(counts), answer.swapped),
+        *(clips[::-1] if answer.swapped else clips),
+        answer.response_ms,
+        *(table.timestamp(answer.granted_at), table.timestamp(answer.answered_at)),
+        *(answer.granted_at, answer.answered_at, answer.key),
+        _sorted(answer.detail),
+        *(again, query.known, query.quorum, query.priority),
+        *(score, query.model_version, query.asked_at),
+        _sorted(detail or None),
+    )
+
+
+def _sorted(detail: dict[str, Any] | None) -> Any:
+    """With keys in order, so that equal details are written alike."""
+    return json.loads(json.dumps(detail, sort_keys=True))
+
+
+def _names(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:
+    people = {person.id: person.name for person in store.people.all(project.id)}
+    if not anonymous:
+        return people
+    salted = partial(hashlib.blake2b, key=hashlib.sha256(store.key()).digest(), digest_size=8)
+    texts = {number: f"{project.slug} {name}".encode() for number, name in people.items()}
+    return {number: f"person-{salted(text).hexdigest()}" for number, text in texts.items()}
+
+
+def _origins(store: Store, project_id: int) -> Origin:
+    @lru_cache(maxsize=4096)
+    def of_shard(shard: str) -> IntArray | None:
+        try:
+            return load_segments(store.files / "clips" / str(project_id) / shard).origin
+        except DataError:  # labels are useful without the arrays they are about
+            return None
+
+    def look_up(shard: str, row: int) -> tuple[int, ...]:
+        origin = of_shard(shard)
+        return () if origin is None else tuple(origin[row].tolist())
+
+    return look_up
+
+
+def import_answers(
+    store: Store,
+    project_id: int,
+    path: Path | str,
+    *,
+    clips: Path | str | None = None,
+    format: str | None = None,  # noqa: A002
+    owner: str | None = None,
+    without_same: bool = False,
+) -> ImportedAnswers:
+    """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
+
+    Answers whose key is there already are skipped, so that an import can be repeated. Missing
+    queries and people are made; people need an invitation before they can go on. The project may
+    have another name than in the file, all of which is held in memory. Unless its `clips` are here
+    already, they come from the folder that `export_segments` wrote beside it.
+
+    Answers in the owner's name, who is somebody else in every store, get the name `owner`; without
+    one they are refused. Answers about a clip and itself, which earlier versions asked for, hold no
+    information: they are refused, or left out `without_same`.
+
+    Raises:
+        ConfigError: an unknown format or project.
+        DataError: a wrong cell, naming file, row and column; a clip that is not stored.
+        MissingExtraError: Parquet without the extra `parquet`.
+        StorageError: a file cannot be read, or the store not written to.
+    """
+    project = store.projects.get(project_id)
+    owner = None if owner is None else require_name(owner)
+    rows = list(table.read_answers(Path(path), format, owner=owner, without_same=without_same))
+    if clips is not None:
+        import_segments(store, project_id, clips)
+    with store.database.write() as session:
+        held = table.known_answers(session, [row["key"] for _, row in rows])
+        for where, row in rows:
+            if held.get(row["key"], (project_id, row["kind"])) != (project_id, row["kind"]):
+                expected = "a key of its own, or the answer that has it in this project"
+                raise wrong_cell(where, "key", expected, row["key"])
+        new = [(where, row) for where, row in rows if row["key"] not in held]
+        queries = table.queries_of(session, project, new)
+        people = table.people_named(session, project_id, (row["annotator"] for _, row in new))
+        answers = [
+            {name: row[name] for name in table.OF_ANSWER}
+            | {"query_id": queries[row["query"]], "annotator_id": people[row["annotator"]]}
+            | {"project_id": project_id}
+            for _, row in new
+        ]
+        table.add_answers(session, answers)
+        table.recount(session, (answer["query_id"] for answer in answers))
+    return ImportedAnswers(len(new), len(rows) - len(new))
+
+
+def export_segments(
+    store: Store, project_id: int, path: Path | str, *, combine: CombineMethod = "mean"
+) -> int:
+    """Write all clips that queries of a project name, and their answers; returns how many clips.
+
+    `preferl.data.load_comparisons` reads the folder. Beside what that needs it holds `clips`,
+    the name of each segment in the table of answers, and `cut`, the episode and first step of
+    each and the episode of its last step, -1 where they are not known.
+
+    Comparisons without an answer are left out. A folder of preferl's is replaced.
+
+    Raises:
+        ConfigError: no such project.
+        DataError: no queries, or clips of different length.
+        StorageError: the folder cannot be written.
+    """
+    project = store.projects.get(project_id)
+    sides = (Query.first_clip, Query.second_clip)
+    asked = union(*(select(side).where(Query.project_id == project_id) for side in sides))
+    clips = select(Clip.id, Clip.shard, Clip.row).where(Clip.project_id == project_id)
+    rows = store.database.rows(clips.where(Clip.id.in_(asked)).order_by(Clip.id))
+    check(rows, f"project {project.slug}", "at least one query", "none")
+    names = [name for name, _, _ in rows]
+    segments, origin = store.clips.segments(project_id, names), _origins(store, project_id)
+    pairs, preference, weight = _answered(store, project_id, names, combine)
+    arrays = segment_arrays(replace(segments, origin=None)) | {
+        "pairs": pairs,
+        "preference": preference,
+        "weight": weight,
+        "clips": np.array(names),
+        "cut": np.array([origin(shard, row) or (-1, -1, -1) for _, shard, row in rows]),
+    }
+    save_arrays(Path(path), arrays, {"kind": "comparisons", "length": segments.length})
+    return len(names)
+
+
+def _answered(
+    store: Store, project_id: int, names: list[str], combine: CombineMethod
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Pairs of rows of `names`, preferences and weights of all answers so far."""
+    try:
+        found = StoredFeedback(store, project_id, combine=combine).comparisons()
+    except FeedbackError:  # nothing yet
+        return np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0)
+    row = np.searchsorted(names, clip_ids(found.segments))
+    return row[found.pairs], found.preference, found.weight
+
+
+def import_segments(store: Store, project_id: int, path: Path | str) -> list[str]:
+    """Store the clips of a folder that `export_segments` wrote; their names, as they were.
+
+    Raises:
+        DataError: another folder, or clips that are not what their names say.
+        StorageError: the store cannot be written to.
+    """
+    path = Path(path)
+    arrays = load_arrays(path)[0]
+    is_ours = {"clips", "cut"} <= arrays.keys()
+    check(is_ours, path, "clips that were exported from a store", [*arrays])
+    segments = load_comparisons(path).segments
+    names, cut = arrays["clips"], np.asarray(arrays["cut"])
+    is_whole = len(names) == len(segments) and cut.shape == (len(segments), 3)
+    check(is_whole, path, "a name and a cut per clip", len(names))
+    is_known = (cut >= 0).all(axis=1)
+    for origin, mask in ((cut, is_known), (None, ~is_known)):
+        clips, rows = replace(segments, origin=origin), np.flatnonzero(mask)
+        for start in range(0, len(rows), CLIPS_AT_ONCE):
+            some = rows[start : start + CLIPS_AT_ONCE]
+            is_named = clip_ids(clips.select(some)) == names[some].tolist()
+            fix = "The folder is damaged, or a newer version wrote it."
+            check(is_named, path, "clips of these names", "others", fix)
+            store.clips.put(project_id, clips.select(some))
+    return [str(name) for name in names]

@@ -1,0 +1,1 @@
+"""How good answers are: votes, agreement, annotators, and combined preferences."""

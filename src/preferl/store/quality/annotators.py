@@ -1,0 +1,406 @@
+"""How carefully each annotator answers, and who should be looked at; nothing is thrown away.
+
+The share of answers that seem to be given at random pools three kinds of evidence, each a list of
+misses between 0 and 1: answers that differ from a known right answer, repeats that differ from the
+first answer, and answers that differ from those of other people. A miss is the distance of two
+preferences, so that whoever presses keys at random misses by 1/2 on average, whatever the keys and
+however hard the pairs. Careful people miss less, by an amount that depends on the pairs and is
+taken from the other annotators.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import numpy as np
+
+from preferl.errors import require_in
+from preferl.shapes import Array, BoolArray, FloatArray, IntArray
+from preferl.statistics import sign_test, wilson_interval
+from preferl.store.quality.combine import fit_dawid_skene
+from preferl.store.quality.votes import EQUAL, Votes
+
+_RANDOM_MISS = 0.5
+"""How far a random answer is from any preference, on average."""
+
+_INFORMATIVE_MISS = 0.4
+"""Usual misses from which on a kind of evidence is left out: care is too close to chance."""
+
+_UNITED = (0.5, 0.9)
+"""Differences of the others' probabilities at which they count as leaning, and as united."""
+
+
+@final
+@dataclass(frozen=True)
+class CarelessConfig:
+    """When answers are so often random that somebody should look.
+
+    Attributes:
+        tolerated: share of random answers that is accepted; 0.03.
+        deviations: standard errors by which the estimate has to be above that; 1.645, so that
+            about 5 % of those who answer just the tolerated share at random are flagged.
+        expected_miss: what careful people are believed to miss before there is data; 0.1.
+        belief: how many known answers, and how many repeats, that belief counts as; 10.
+        fewest: known answers, repeats and shared answers, together, below which nobody is flagged;
+            30, since the errors are those of many answers.
+        rounds: how often those who are flagged are taken out of what others are compared with;
+            5, more than which is seldom needed.
+    """
+
+    tolerated: float = 0.03
+    deviations: float = 1.645
+    expected_miss: float = 0.1
+    belief: float = 10.0
+    fewest: int = 30
+    rounds: int = 5
+
+    def __post_init__(self) -> None:
+        require_in("CarelessConfig.tolerated", self.tolerated, 0, 1)
+        require_in("CarelessConfig.expected_miss", self.expected_miss, 0.001, 0.49)
+        for name, least in (("deviations", 0), ("belief", 1), ("fewest", 0), ("rounds", 1)):
+            require_in(f"CarelessConfig.{name}", getattr(self, name), least, float("inf"))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Carelessness:
+    """Estimated shares of random answers.
+
+    Attributes:
+        share: `[A]` of answers given at random, relative to the others; below 0 for those who
+            do better than the others, NaN without evidence.
+        error: `[A]` its standard error, infinite without evidence.
+        flagged: `[A]` whether `share` is above what is tolerated beyond chance.
+    """
+
+    share: FloatArray
+    error: FloatArray
+    flagged: BoolArray
+
+
+class Evidence(NamedTuple):
+    """Misses `[M]` between 0 and 1, and the annotators `[M]` who made them.
+
+    A miss on a repeat can come from either of `chances = 2` answers. Evidence from `others` is not
+    held against the belief from before the data.
+    """
+
+    annotator: IntArray
+    miss: FloatArray
+    chances: int = 1
+    others: bool = False
+
+
+def evidence_on_known(votes: Votes) -> Evidence:
+    """Distances of answers from known right answers, repeats left out."""
+    rows = votes.counts & ~votes.is_repeat & ~np.isnan(votes.known)
+    return Evidence(votes.annotator[rows], np.abs(votes.preference - votes.known)[rows])
+
+
+def evidence_on_repeats(votes: Votes) -> Evidence:
+    """Distances of second answers from the same annotator's first."""
+    repeats, originals = votes.repeated()
+    miss = np.abs(votes.preference[repeats] - votes.preference[originals])
+    return Evidence(votes.annotator[repeats], miss, chances=2)
+
+
+def evidence_on_others(votes: Votes) -> list[Evidence]:
+    """Distances of answers from all others' answers, from divided to united others.
+
+    Known queries are left out. Where others are divided a random answer hardly shows, and where
+    they are united it does, so these are kinds of evidence of their own.
+    """
+    others = fit_dawid_skene(votes).preference_of_others(votes)
+    kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
+    unity = np.digitize(np.abs(2 * others[kept] - 1), _UNITED)
+    miss = np.abs(votes.preference - others)
+    rows = [kept[unity == level] for level in range(len(_UNITED) + 1)]
+    return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
+
+
+def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) -> Carelessness:
+    """Estimate everybody's share of random answers from known pairs, repeats and other people.
+
+    Everyone is compared with all others that are not flagged, so people have to be given pairs of
+    the same kind; somebody who takes more care but finds pairs harder than others looks careless.
+    Of two people who disagree, only known pairs and repeats show who is careless. Where most people
+    are careless they pass for normal, and where the usual answer misses by half, nothing is
+    estimated: never are more than half of several annotators flagged. On pairs so hard that careful
+    people agree on fewer than three in four, one careful person in ten is flagged.
+    """
+    config = config or CarelessConfig()
+    others = evidence_on_others(votes)
+    evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
+    people = np.concatenate([kind.annotator for kind in evidence])
+    answers = np.bincount(people, minlength=votes.annotators)
+    flagged = np.zeros(votes.annotators, bool)
+    share, error = _estimate(evidence, flagged, config)
+    for _ in range(config.rounds):
+        found = (answers >= config.fewest) & (share - config.deviations * error > config.tolerated)
+        if (found == flagged).all() or found.sum() > max(1, (answers > 0).sum() / 2):
+            break
+        flagged = found
+        share, error = _estimate(evidence, flagged, config)
+    return Carelessness(share, error, flagged)
+
+
+def _estimate(
+    evidence: list[Evidence], flagged: BoolArray, config: CarelessConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
+    weighted, precision = np.zeros((2, len(flagged)))
+
+    for kind in evidence:
+        sums = np.array(  # [3, A] of each one's answers, misses and squared misses
+            [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
+        )
+        count, total, _ = sums
+        kept = np.where(flagged, 0, sums)
+        belief = 1 if kind.others else config.belief
+        before = belief * np.array([[1], [config.expected_miss], [config.expected_miss]])
+        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
+        usual = misses / rest
+        spread = squares / rest - usual**2
+        # What a random answer adds to the miss, and the variance of mean and comparison.
+        effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
+        variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
+        excess = total / np.maximum(count, 1) - usual
+        weighted += np.where(count > 0, effect * excess / variance, 0)
+        precision += np.where(count > 0, effect**2 / variance, 0)
+    known, divisor = precision > 0, np.where(precision > 0, precision, 1)
+    error = np.where(known, 1 / np.sqrt(divisor), np.inf)
+    return np.where(known, weighted / divisor, np.nan), error
+
+
+@final
+@dataclass(frozen=True)
+class AnnotatorConfig:
+    """When somebody should look at an annotator's answers.
+
+    Attributes:
+        careless: when answers are random too often.
+        known_right: share of known pairs that everybody should get right; 0.7. An annotator is
+            flagged if the whole 95 % interval is below, whatever others do.
+        too_fast: accepted share of answers in less time than the clips take; 0.03. An annotator is
+            flagged if the whole 95 % interval is above.
+        side_alarm: how often a person without a preference for a side may be flagged for one; one
+            in a thousand, since everybody is tested again and again.
+        streak_alarm: the same for a long run of one side by chance.
+    """
+
+    careless: CarelessConfig = field(default_factory=CarelessConfig)
+    known_right: float = 0.7
+    too_fast: float = 0.03
+    side_alarm: float = 0.001
+    streak_alarm: float = 0.001
+
+    def __post_init__(self) -> None:
+        for name in ("known_right", "too_fast", "side_alarm", "streak_alarm"):
+            require_in(f"AnnotatorConfig.{name}", getattr(self, name), 0, 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AnnotatorReport:
+    """A row for each annotator; shares and times are NaN where there is nothing to count.
+
+    Attributes:
+        names: of the `A` annotators.
+        answers: `[A]` all of them, cannot-tell and repeats included.
+        tie_rate: `[A]` ties among the answers that count.
+        cannot_tell_rate: `[A]` among all answers.
+        median_ms: `[A]` of the response times that are known, in milliseconds.
+        timed: `[A]` answers of known time to a pair that the annotator had not had before.
+        too_fast: `[A]` share of them in less time than the longer clip takes at the page's greatest
+            speed, twice its own.
+        known: `[A]` answers to queries whose right answer is known.
+        known_accuracy: `[A]` of these, a tie with a side counting half.
+        known_low: `[A]` lower end of its 95 % Wilson interval.
+        known_high: `[A]` upper end.
+        repeats: `[A]` planned repeats of which both answers count.
+        consistency: `[A]` share of them with the same answer.
+        consistency_same_sides: `[A]` where both clips were on the side of the first time.
+        consistency_swapped: `[A]` where they had changed sides; lower if somebody goes by sides.
+        left_rate: `[A]` the left clip among answers for a side.
+        side_p: `[A]` p-value of that share where sides are drawn at random (binomial, two-sided).
+        streak: `[A]` longest run of answers for the same side, in order of time.
+        streak_p: `[A]` an upper bound of how likely so long a run is by chance.
+        agreement: `[A]` share of pairs of answers, own and another's to one query, that agree.
+        overlap: `[A]` these pairs.
+        careless_share: `[A]` estimated share of answers given at random beyond the others'.
+        careless_error: `[A]` its standard error.
+        reasons: `[A]` why to look: `"careless"`, `"known pairs"`, `"too fast"`, `"one side"` or
+            `"streak"`.
+    """
+
+    names: tuple[str, ...]
+    answers: IntArray
+    tie_rate: FloatArray
+    cannot_tell_rate: FloatArray
+    median_ms: FloatArray
+    timed: IntArray
+    too_fast: FloatArray
+    known: IntArray
+    known_accuracy: FloatArray
+    known_low: FloatArray
+    known_high: FloatArray
+    repeats: IntArray
+    consistency: FloatArray
+    consistency_same_sides: FloatArray
+    consistency_swapped: FloatArray
+    left_rate: FloatArray
+    side_p: FloatArray
+    streak: IntArray
+    streak_p: FloatArray
+    agreement: FloatArray
+    overlap: IntArray
+    careless_share: FloatArray
+    careless_error: FloatArray
+    reasons: tuple[tuple[str, ...], ...]
+
+    @property
+    def flagged(self) -> BoolArray:
+        """`[A]` whether somebody should look."""
+        return np.array(list(map(bool, self.reasons)), bool)
+
+    def rows(self) -> list[dict[str, object]]:
+        """A dictionary for each annotator, with plain numbers and None for NaN."""
+        columns = {
+            name: [None if value != value else value for value in np.asarray(column).tolist()]
+            for name, column in vars(self).items()
+            if name not in ("names", "reasons")
+        }
+        return [
+            {"name": name}
+            | {key: column[row] for key, column in columns.items()}
+            | {"reasons": list(self.reasons[row]), "flagged": bool(self.reasons[row])}
+            for row, name in enumerate(self.names)
+        ]
+
+
+def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> AnnotatorReport:
+    """Describe every annotator and name those whose answers somebody should look at.
+
+    An annotator is flagged as `careless` by the rule of `estimate_carelessness`, for `known pairs`
+    whose answers are beneath all doubt, as `too fast` where there was no time to see both clips,
+    and for `one side` or a `streak` by tests at the rates in `AnnotatorConfig`. With 300 answers
+    each, three to a query, a twentieth of them known and a twentieth repeated, about 1 or 2 in 100
+    careful people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500
+    answers nearly all of these, with 100 six or seven in 10. People of little skill look like
+    people of little care. Nobody's answers are left out: that is for a person to decide.
+
+    >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
+    >>> report = annotator_report(votes)
+    >>> report.answers.tolist(), report.tie_rate.tolist(), report.flagged.tolist()
+    ([3], [0.5], [False])
+    """
+    config = config or AnnotatorConfig()
+    answers = np.bincount(votes.annotator, minlength=votes.annotators)
+    counted = votes.tally(votes.counts)
+    tied = votes.category == EQUAL
+    lefts, sided = votes.tally(votes.left == 1), votes.tally(votes.counts & ~tied)
+    side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
+    streak = _longest_runs(votes)
+    # A run of k begins at the first toss with probability 2^(1-k), and at each later one after a
+    # change with 2^-k; together they cannot be likelier than their sum.
+    starts = 1 + np.maximum(sided - streak, 0) / 2
+    streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
+    careless = estimate_carelessness(votes, config.careless)
+    misses = evidence_on_known(votes)
+    known = np.bincount(misses.annotator, minlength=votes.annotators)
+    right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
+    known_low, known_high = _intervals(right, known)
+    timed = votes.tally(~np.isnan(votes.response_ms) & ~np.isnan(votes.least_ms))
+    fast = votes.tally(votes.too_fast)
+    agreeing, overlap = _agreement_with_others(votes)
+    flags = {
+        "careless": careless.flagged,
+        "known pairs": known_high < config.known_right,
+        "too fast": _intervals(fast, timed)[0] > config.too_fast,
+        "one side": side_p < config.side_alarm,
+        "streak": streak_p < config.streak_alarm,
+    }
+    return AnnotatorReport(
+        names=votes.names,
+        answers=answers,
+        tie_rate=_share(votes.tally(tied), counted),
+        cannot_tell_rate=_share(answers - counted, answers),
+        median_ms=_medians(votes),
+        timed=timed,
+        too_fast=_share(fast, timed),
+        known=known,
+        known_accuracy=_share(right, known),
+        known_low=known_low,
+        known_high=known_high,
+        **_consistency(votes),
+        left_rate=_share(lefts, sided),
+        side_p=side_p,
+        streak=streak,
+        streak_p=streak_p,
+        agreement=_share(agreeing, overlap),
+        overlap=overlap,
+        careless_share=careless.share,
+        careless_error=careless.error,
+        reasons=tuple(
+            tuple(name for name, flag in flags.items() if flag[row])
+            for row in range(votes.annotators)
+        ),
+    )
+
+
+def _intervals(part: Array, whole: Array) -> Array:
+    """`[2, A]` ends of the 95 % Wilson intervals of shares."""
+    ends = [wilson_interval(float(k), int(n)) for k, n in zip(part, whole, strict=True)]
+    return np.array(ends, np.float64).reshape(-1, 2).T
+
+
+def _consistency(votes: Votes) -> dict[str, Array]:
+    """Repeats with the same answer, in all and by whether the clips had changed sides."""
+    repeats, originals = votes.repeated()
+    same = votes.preference[repeats] == votes.preference[originals]
+    swapped = votes.swapped[repeats] != votes.swapped[originals]
+    kinds = {"": swapped | True, "_same_sides": ~swapped, "_swapped": swapped}
+    return {"repeats": votes.tally(repeats)} | {
+        f"consistency{name}": _share(votes.tally(repeats[same & rows]), votes.tally(repeats[rows]))
+        for name, rows in kinds.items()
+    }
+
+
+def _longest_runs(votes: Votes) -> IntArray:
+    """`[A]` longest runs of one side; ties and cannot-tell end a run."""
+    order = np.lexsort((votes.answered_at, votes.annotator))
+    side = np.nan_to_num(votes.left, nan=0.5)[order]
+    people = votes.annotator[order]
+    longest = np.zeros(votes.annotators, np.int64)
+    if len(votes):
+        begins = np.r_[True, (side[1:] != side[:-1]) | (people[1:] != people[:-1])]
+        start = np.flatnonzero(begins)
+        length = np.diff(np.r_[start, len(side)])
+        length[side[start] == 0.5] = 0
+        np.maximum.at(longest, people[start], length)
+    return longest
+
+
+def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
+    """Pairs of an own and another's answer to one query: those that agree, and all, `[A]`."""
+    first = votes.first_answers
+    unit, counts = first.counts_by_query()
+    alike, others = (
+        np.bincount(first.annotator, answers - 1, votes.annotators).astype(np.int64)
+        for answers in (counts[unit, first.category], counts.sum(1)[unit])
+    )
+    return alike, others
+
+
+def _medians(votes: Votes) -> FloatArray:
+    """`[A]` medians of the response times that are known."""
+    timed = ~np.isnan(votes.response_ms)
+    medians = np.full(votes.annotators, np.nan)
+    for person in np.unique(votes.annotator[timed]):
+        medians[person] = np.median(votes.response_ms[timed & (votes.annotator == person)])
+    return medians
+
+
+def _share(part: Array, whole: Array) -> FloatArray:
+    """`part / whole`, NaN where there is nothing."""
+    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), np.nan))

@@ -1,0 +1,235 @@
+"""Combine several people's answers to a query into one preference and a weight.
+
+Dawid and Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm"
+(1979), for pairs: who is right how often, and what is true, from answers alone. Which clip comes
+first is arbitrary, so mistaking the first for the second is as likely as the reverse. Each
+annotator then has three free numbers instead of six.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+
+from preferl.errors import require_in, require_one_of
+from preferl.shapes import FloatArray, IntArray
+from preferl.store.quality.votes import EQUAL, FIRST, SECOND, Votes, categories, value_counts
+
+_TINY = 1e-300
+"""What a probability of 0 is in logarithms: so unlikely that its share rounds to 0."""
+
+
+@final
+@dataclass(frozen=True)
+class DawidSkeneConfig:
+    """What is believed of annotators before they answer, and when to stop.
+
+    Attributes:
+        accuracy: share of right answers expected of a new annotator; 0.8, about how often people
+            agree on clips of robots.
+        answers: how many answers that belief counts as for each kind of truth, at least 0; 4, so
+            that it decides for newcomers and is lost among hundreds. 0 is plain maximum
+            likelihood, which trusts or inverts an annotator of few answers without bound.
+        tolerance: stop when the objective grows by less than this for each answer.
+        iterations: stop at the latest after so many.
+    """
+
+    accuracy: float = 0.8
+    answers: float = 4.0
+    tolerance: float = 1e-7
+    iterations: int = 500
+
+    def __post_init__(self) -> None:
+        require_in("DawidSkeneConfig.accuracy", self.accuracy, 0.34, 0.99)
+        for name, least in (("answers", 0), ("tolerance", 0), ("iterations", 1)):
+            require_in(f"DawidSkeneConfig.{name}", getattr(self, name), least, float("inf"))
+
+    @property
+    def pseudo_counts(self) -> FloatArray:
+        """`[3, 3]` answers that each annotator is taken to have given before, by the truth."""
+        wrong = (1 - self.accuracy) / 2
+        return self.answers * np.where(np.eye(3, dtype=bool), self.accuracy, wrong)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DawidSkene:
+    """The fitted model; `first`, `equal`, `second` are 0, 1, 2 on axes of 3.
+
+    Attributes:
+        query: `[Q]` numbers of the queries with an answer that counts, in rising order.
+        posterior: `[Q, 3]` probability of each truth.
+        confusion: `[A, 3, 3]` how likely an annotator gives each answer (last axis) for each truth.
+        prevalence: `[3]` how common each truth is.
+        objective: `[iterations]` log likelihood plus log prior, which never falls.
+        log_likelihood: of all answers in the end.
+        converged: whether it stopped before its iterations ran out.
+    """
+
+    query: IntArray
+    posterior: FloatArray
+    confusion: FloatArray
+    prevalence: FloatArray
+    objective: FloatArray
+    log_likelihood: float
+    converged: bool
+
+    @property
+    def preference(self) -> FloatArray:
+        """`[Q]` probability that the first is preferred, a tie counting half."""
+        return _expected_preference(self.posterior)
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """`[A]` how likely each annotator's next answer is right."""
+        return np.asarray(np.diagonal(self.confusion, axis1=1, axis2=2) @ self.prevalence)
+
+    def preference_of_others(self, votes: Votes) -> FloatArray:
+        """`[R]` the preference by the answers of all but the answer's own annotator.
+
+        NaN for answers that do not count, for planned repeats and for queries that nobody else
+        answered. Known right answers are not used.
+        """
+        counting = votes.counts & ~votes.is_repeat
+        unit = np.searchsorted(self.query, votes.query[counting])
+        answer = _answer_likelihood(self.confusion, votes[counting])  # [R, 3]
+        together = _sum_by_unit(unit, answer, len(self.query))[unit]
+        logits = np.log(np.maximum(self.prevalence, _TINY)) + together - answer
+        others = _expected_preference(_normalised(logits))
+        others[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
+        result = np.full(len(votes), np.nan)
+        result[counting] = others
+        return result
+
+
+def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> DawidSkene:
+    """Estimate truths and annotators together, by expectation maximisation.
+
+    Truths are first, equal and second; equal is possible only where someone has answered so or
+    where it is known. Known answers stay as they are. Cannot-tell answers and planned repeats are
+    left out. The estimate does not change when clips of a pair swap places. The more queries people
+    share, the surer it is.
+
+    >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
+    >>> fit = fit_dawid_skene(votes)
+    >>> fit.preference.round().tolist(), bool(fit.accuracy[2] < fit.accuracy[0])
+    ([1.0, 0.0], True)
+    """
+    config = config or DawidSkeneConfig()
+    votes = votes.first_answers
+    query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
+    known = categories(votes.known[first_row])[:, None]
+    tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
+    allowed = np.where(known < 0, np.array([True, bool(tied), True]), known == np.arange(3))
+    given = value_counts(unit, votes.category, 3)
+    posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
+    posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
+    objective, converged = list[float](), False
+    while not converged and len(objective) < config.iterations:
+        confusion, prevalence = _maximise(votes, unit, posterior, config)
+        logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
+        logits = logits + _sum_by_unit(unit, _answer_likelihood(confusion, votes), len(query))
+        posterior = _normalised(logits)
+        likelihood = float(np.logaddexp.reduce(logits, axis=1).sum())
+        prior = config.pseudo_counts * np.log(np.maximum(confusion, _TINY))
+        objective.append(likelihood + float(prior.sum()))
+        growth = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
+        converged = growth <= config.tolerance * max(len(votes), 1)
+    objectives = np.array(objective)
+    return DawidSkene(query, posterior, confusion, prevalence, objectives, likelihood, converged)
+
+
+def _maximise(
+    votes: Votes, unit: IntArray, posterior: FloatArray, config: DawidSkeneConfig
+) -> tuple[FloatArray, FloatArray]:
+    """Confusion `[A, 3, 3]` and prevalence `[3]` that suit the posterior `[Q, 3]` best."""
+    rows = votes.annotator * 3 + votes.category
+    counts = _sum_by_unit(rows, posterior[unit], votes.annotators * 3)
+    counts = counts.reshape(votes.annotators, 3, 3).swapaxes(1, 2)  # [A, truth, answer]
+    # Swapping the clips of a pair reverses both axes.
+    counts = (counts + counts[:, ::-1, ::-1]) / 2 + config.pseudo_counts
+    totals = counts.sum(2, keepdims=True)
+    confusion = np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / 3)
+    common = posterior.sum(0)
+    common = common + common[::-1]
+    return confusion, common / common.sum() if common.any() else np.array([0.5, 0.0, 0.5])
+
+
+def _expected_preference(posterior: FloatArray) -> FloatArray:
+    """Probabilities `[..., 3]` of first, equal and second to `[...]` preferences."""
+    return np.asarray(posterior[..., FIRST] + posterior[..., EQUAL] / 2)
+
+
+def _answer_likelihood(confusion: FloatArray, votes: Votes) -> FloatArray:
+    """`[R, 3]` log probability of each answer for each truth."""
+    return np.asarray(np.log(np.maximum(confusion[votes.annotator, :, votes.category], _TINY)))
+
+
+def _sum_by_unit(unit: IntArray, values: FloatArray, units: int) -> FloatArray:
+    """`[units, C]` sums of the rows `[R, C]` that belong to each unit."""
+    columns = values.shape[1]
+    place = unit[:, None] * columns + np.arange(columns)
+    sums = np.bincount(place.ravel(), values.ravel(), minlength=units * columns)
+    return np.asarray(sums.reshape(units, columns), np.float64)
+
+
+def _normalised(logits: FloatArray) -> FloatArray:
+    """Probabilities `[..., C]` in proportion to the exponentials of `logits`."""
+    odds = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(odds / odds.sum(-1, keepdims=True))
+
+
+CombineMethod = Literal["mean", "majority", "dawid_skene"]
+"""`mean`: every answer counts. `majority`: one answer a query. `dawid_skene`: by reliability."""
+
+
+def combine_answers(
+    votes: Votes, method: CombineMethod = "mean", *, config: DawidSkeneConfig | None = None
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Combine the answers to each query into one preference and weight.
+
+    Where a query has only cannot-tell answers, its preference is NaN and its weight 0. Where it
+    has a single answer, every method gives that answer and weight 1. Planned repeats are left out:
+    they check people, and are no further opinion.
+
+    - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
+      The cross-entropy of a reward model is then that of listing every answer.
+    - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
+      Ties are answers, so that one preference against two ties is a tie.
+    - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
+      often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
+      however many answers found it. A known right answer overrules those given.
+
+    Args:
+        votes: of several people.
+        method: how to combine; `mean` keeps every answer and supposes nothing.
+        config: for `dawid_skene`; its defaults if None.
+
+    Returns:
+        `(query, preference, weight)`, each `[Q]`, by rising number of the query.
+
+    Raises:
+        ConfigError: an unknown method.
+
+    >>> votes = Votes.of([5, 5, 5, 8, 9], [0, 1, 2, 0, 1], [1, 1, 0, 0.5, np.nan])
+    >>> query, preference, weight = combine_answers(votes, "majority")
+    >>> query.tolist(), preference.tolist(), weight.tolist()
+    ([5, 8, 9], [1.0, 0.5, nan], [1.0, 1.0, 0.0])
+    """
+    require_one_of("method", method, CombineMethod)
+    votes = votes[~votes.is_repeat]
+    query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
+    counts = value_counts(unit, votes.category % 4, 4)[:, :3]  # -1 is that nobody could tell
+    answers = counts.sum(1)
+    share = preference = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
+    if method == "majority":
+        most = 2 * counts > answers[:, None]  # [Q, 3]
+        preference = (1.0 + most[:, FIRST] - most[:, SECOND]) / 2
+    elif method == "dawid_skene":
+        fit = fit_dawid_skene(votes, config)
+        preference = share.copy()
+        preference[np.searchsorted(query, fit.query)] = fit.preference
+        single = (answers == 1) & np.isnan(votes.known[first_row])
+        preference[single] = share[single]
+    weight = answers if method == "mean" else np.minimum(answers, 1)
+    return query, np.where(answers > 0, preference, np.nan), weight.astype(np.float64)

@@ -1,0 +1,387 @@
+"""Frame sources: the pictures of a clip come from its pixels, its environment, or a function.
+
+An environment draws recorded states, or else poses: states that look right, computed from
+observations. Their speeds, which no picture shows, are zero where unknown.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, Self, final
+
+import numpy as np
+
+from preferl._optional import require
+from preferl.data.columns import check
+from preferl.data.segments import Segments
+from preferl.envs.simulators import Environment, draw_off_screen, is_mujoco, make_registered
+from preferl.errors import ConfigError, DataError, require_in, require_one_of
+from preferl.shapes import Array, FloatArray, Observations, leaves
+from preferl.store.stages import Camera, MujocoStage, Stage, StateStage, no_graphics
+from preferl.trust import admitted, resolve
+
+End = Literal["last", "first"]
+Colours = Literal[1, 3, 4]
+
+FEWEST_PIXELS = 8
+"""Sides of less are channels or stacked frames, not height or width."""
+
+
+class FrameSource(Protocol):
+    """Draws segments, one at a time and one picture at a time, so that memory stays small."""
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 3]` or grey `[height, width]` of bytes per real step."""
+
+    def close(self) -> None:
+        """Let go of simulators and graphics contexts; called once, at the end."""
+
+
+@final
+class PixelFrames:
+    """The pictures that an agent sees.
+
+    Args:
+        key: which observation is the picture, where there are several; None finds the only one.
+        channels: where the axis of colours and stacked frames is; None takes the shorter end.
+        colours: 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where
+            it divides the channels, otherwise grey, so that 4 channels are four grey frames.
+        newest: where the newest of stacked frames, the only one shown, is; wrappers put it last.
+
+    Raises:
+        ConfigError: another `channels`, `colours` or `newest`.
+
+    >>> stack = np.zeros((2, 84, 84, 4), np.uint8)
+    >>> stack[1, ..., 3] = 7
+    >>> block = np.zeros((2, 1))
+    >>> segments = Segments(stack, block, np.zeros(2), np.array([0]), np.array([2]), 2)
+    >>> [(picture.shape, int(picture.max())) for picture in PixelFrames()(segments, 0)]
+    [((84, 84, 1), 0), ((84, 84, 1), 7)]
+    """
+
+    def __init__(
+        self,
+        key: str | None = None,
+        channels: End | None = None,
+        colours: Colours | None = None,
+        newest: End = "last",
+    ) -> None:
+        require_one_of("channels", "last" if channels is None else channels, End)
+        require_one_of("colours", 3 if colours is None else colours, Colours)
+        require_one_of("newest", newest, End)
+        self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
+        pixels = _picture_of(segments.observations, self._key)
+        start = int(segments.start[row])
+        for step in range(start, start + int(segments.real[row])):
+            yield _bytes(self._newest_of(self._channels_last(np.asarray(pixels[step]))))
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _channels_last(self, picture: Array) -> Array:
+        """One step `[height, width]`, with channels on either end, or stacked, to `[h, w, C]`."""
+        if picture.ndim == 2:
+            return picture[..., None]
+        if picture.ndim == 4:
+            picture = picture[-1 if self._newest == "last" else 0]
+        shorter = "first" if picture.shape[0] < picture.shape[2] else "last"
+        return np.moveaxis(picture, 0, -1) if (self._channels or shorter) == "first" else picture
+
+    def _newest_of(self, picture: Array) -> Array:
+        """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
+        channels = picture.shape[-1]
+        colours = self._colours or (3 if channels % 3 == 0 else 1)
+        expected = f"a multiple of {colours}"
+        check(channels % colours == 0, "channels of a picture", expected, channels)
+        newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
+        return newest[..., :3]
+
+
+def holds_pixels(observations: Observations) -> bool:
+    """Whether exactly one array of observations `[T, *obs]` holds pictures of bytes."""
+    return sum(map(_is_pixels, leaves(observations))) == 1
+
+
+def _is_pixels(leaf: Array) -> bool:
+    return leaf.dtype == np.uint8 and _is_wide(leaf)
+
+
+def _is_wide(leaf: Array) -> bool:
+    return leaf.ndim in (3, 4, 5) and sorted(leaf.shape[1:])[-2] >= FEWEST_PIXELS
+
+
+def _picture_of(observations: Observations, key: str | None) -> Array:
+    """The only array of pictures, or the one that is named."""
+    named = observations if isinstance(observations, Mapping) else {key or "": observations}
+    fits = _is_pixels if key is None and named is observations else _is_wide
+    wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
+    shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+    check(
+        len(wide) == 1,
+        "pictures" if key is None else f"pictures {key!r}",
+        "one array [T, height, width, channels]",
+        f"{len(wide) or 'none'} among {shapes}",
+        "Name the one to show as `key`, or let the environment draw.",
+    )
+    return wide[0]
+
+
+def _bytes(picture: Array) -> Array:
+    """A picture of bytes, or of numbers in [0, 1], as bytes."""
+    if picture.dtype == np.uint8:
+        return picture
+    low, high = picture.min(), picture.max()
+    is_share = picture.dtype.kind == "f" and low >= 0 and high <= 1
+    got, fix = f"{picture.dtype} in [{low:g}, {high:g}]", "Draw with a function that scales them."
+    check(is_share, "pixels", "uint8, or floats in [0, 1]", got, fix)
+    return np.asarray(np.rint(picture * 255), np.uint8)
+
+
+@final
+class FunctionFrames:
+    """Pictures from a function of segments and the row of one of them.
+
+    It returns one per real step: `[real, height, width, 3]` bytes, or one picture after another.
+    """
+
+    def __init__(self, function: Callable[[Segments, int], Iterable[Array]]) -> None:
+        self._function = function
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """The function named `module:function`. It runs here, so let only an operator name it.
+
+        Raises:
+            ConfigError: there is no such function.
+        """
+        module = path.partition(":")[0]
+        function = resolve(path, what="frames", source="the operator", trust=[module])
+        if callable(function):
+            return cls(function)
+        got = f"{path!r}, a {type(function)}"
+        raise ConfigError.mismatch("frames", expected="a function", got=got)
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """The function's pictures."""
+        return iter(self._function(segments, row))
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+Pose = Callable[[Environment, Array], FloatArray]
+"""An environment and observations `[T, *obs]` of it to states `[T, state]` as it draws them."""
+
+
+def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
+    return np.asarray(observations, np.float64)
+
+
+def _angles(_env: Environment, observations: Array) -> FloatArray:
+    """Cosine and sine of each angle, and then its speed, to angles and speeds."""
+    count = observations.shape[1] // 3
+    cosine, sine = observations[:, : 2 * count : 2], observations[:, 1 : 2 * count : 2]
+    return np.hstack([np.arctan2(sine, cosine), observations[:, 2 * count :]])
+
+
+def _door(env: Environment, observations: Array) -> FloatArray:
+    """The hand and the door of `AdroitHandDoor-v1`.
+
+    The observation holds all joints but the slide that carries the arm to the door, and it holds
+    palm and handle, but not where the door stands. Both missing values shift what hangs on them
+    without turning it, so that the difference between observed and computed site gives them.
+    A simulator reports sites of the substep before (2 ms), and so old is what they give.
+    """
+    mujoco = require("mujoco", extra="mujoco")
+
+    stage: Any = env.unwrapped
+    model, data = stage.model, mujoco.MjData(stage.model)
+    palm, handle, frame = stage.grasp_site_id, stage.handle_site_id, stage.door_body_id
+    stands = model.body_pos[frame].copy()
+    qpos = np.zeros((len(observations), model.nq))
+    qpos[:, 1:-2] = observations[:, :27]
+    qpos[:, -2], qpos[:, -1] = observations[:, 28], observations[:, 27]
+    door = np.zeros((len(observations), 3))
+    for step, seen in enumerate(observations):
+        data.qpos[:] = qpos[step]
+        mujoco.mj_kinematics(model, data)
+        qpos[step, 0] = data.xaxis[0] @ (seen[29:32] - data.site_xpos[palm])
+        door[step] = stands + seen[32:35] - data.site_xpos[handle]
+    return np.concatenate([qpos, np.zeros((len(qpos), model.nv)), door], axis=1)
+
+
+POSES: Mapping[str, Pose] = MappingProxyType(
+    {
+        **dict.fromkeys(("Acrobot-v1", "Pendulum-v1"), _angles),
+        "AdroitHandDoor-v1": _door,
+        **dict.fromkeys(("CartPole-v0", "CartPole-v1"), _as_it_is),
+        **dict.fromkeys(("MountainCar-v0", "MountainCarContinuous-v0"), _as_it_is),
+    }
+)
+"""Ids to how their observations are drawn."""
+
+
+@final
+class EnvFrames:
+    """Pictures of recorded steps, drawn by their environment from `states` or observations.
+
+    The simulator and its graphics context are made with the first clip and kept until `close`.
+
+    Args:
+        env_id: known to gymnasium, or to gymnasium-robotics.
+        size: pixels of each side, for MuJoCo; other environments choose their own. 320 still
+            shows fingers; a hundred pictures take about one second of processor time without a
+            GPU, shared by all cores.
+        camera: as `preferl.store.stages.view` takes it; only for MuJoCo.
+        poses: ids to how observations are drawn where no states were kept.
+
+    Raises:
+        ConfigError: a size below 16.
+
+    >>> source = EnvFrames("Pendulum-v1")
+    >>> down, still = np.array([[-1.0, 0, 0]]), np.zeros((1, 1))
+    >>> hanging = Segments(down, still, np.zeros(1), np.array([0]), np.array([1]), 1)
+    >>> [picture.shape for picture in source(hanging, 0)]
+    [(500, 500, 3)]
+    >>> source.close()
+    """
+
+    def __init__(
+        self,
+        env_id: str,
+        size: int = 320,
+        camera: Camera | None = None,
+        poses: Mapping[str, Pose] = POSES,
+    ) -> None:
+        require_in("size", size, 16, 2048)
+        self._env_id, self._size, self._camera, self._poses = env_id, size, camera, poses
+        self._open: tuple[Environment, Stage] | None = None
+        self._resources = ExitStack()
+
+    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
+        """One picture `[height, width, 3]` per real step, as it was before its action.
+
+        Raises:
+            ConfigError: no such environment or camera, or nothing to draw with.
+            DataError: neither states nor observations are enough to draw from.
+        """
+        env, stage = self._open = self._open or self._start()
+        start = int(segments.start[row])
+        steps = slice(start, start + int(segments.real[row]))
+        states = self._states(env, stage, segments, steps)
+        for state, action in zip(states, segments.actions[steps], strict=True):
+            yield stage.draw(state, action)
+
+    def close(self) -> None:
+        """Let go of the simulator and its graphics context."""
+        self._open = None
+        self._resources.close()
+
+    def _start(self) -> tuple[Environment, Stage]:
+        draw_off_screen()
+        stage: Stage
+        with ExitStack() as opening:
+            env = _make(self._env_id)
+            opening.callback(env.close)
+            if is_mujoco(env):
+                stage = MujocoStage(env, self._size, self._camera, opening)
+            else:
+                stage = StateStage(env)
+            self._resources = opening.pop_all()
+        return env, stage
+
+    def _states(
+        self, env: Environment, stage: Stage, segments: Segments, steps: slice
+    ) -> FloatArray:
+        """`[real, state]` recorded, or else computed from the observations."""
+        kept, seen = segments.states, segments.observations
+        if kept is not None:
+            flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
+            if flat.shape[1] in stage.widths():
+                return flat
+        pose = self._poses.get(self._env_id)
+        if pose is not None and not isinstance(seen, Mapping):
+            own, got = env.observation_space.shape, seen.shape[1:]
+            fits = got == own or pose is not POSES.get(self._env_id)
+            fix = "Name the environment in which they were recorded."
+            check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
+            return pose(env, np.asarray(seen[steps], np.float64))
+        wide = " or ".join(str(width) for width in stage.widths())
+        raise DataError.mismatch(
+            f"states of {self._env_id}",
+            expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
+            got="none" if kept is None else f"shape {kept.shape[1:]}",
+            fix="Record states with the steps, record pixels, or draw with a function of yours "
+            f"(observations alone are enough for {', '.join(POSES)}).",
+        )
+
+
+def _make(env_id: str) -> Environment:
+    """Make an environment; where MuJoCo lacks what it draws with, even its import fails."""
+    try:
+        return make_registered(env_id, render_mode="rgb_array")
+    except Exception as error:
+        if find_spec("mujoco") is not None:
+            try:
+                import_module("mujoco")
+            except Exception as cause:
+                raise no_graphics(cause) from error
+        raise
+
+
+KINDS: Mapping[str, Callable[..., FrameSource]] = {"pixels": PixelFrames, "env": EnvFrames}
+
+
+def frame_source(
+    spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
+) -> FrameSource:
+    """Make the source that a project's `frames` describe; simulators start with the first clip.
+
+    Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`
+    with the arguments of `PixelFrames`, and `{"kind": "env", "env_id": ...}` with those of
+    `EnvFrames`. An id such as `module:Id` is refused unless its module is of `trust` or belongs to
+    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
+
+    Raises:
+        ConfigError: another kind, an argument that it does not have, or a module that nobody
+            trusts.
+
+    >>> type(frame_source({"kind": "env", "env_id": "Pendulum-v1"})).__name__
+    'EnvFrames'
+    """
+    options = dict(spec)
+    kind = options.pop("kind", None)
+    if kind not in KINDS:
+        raise ConfigError.mismatch("kind of frames", expected=f"one of {[*KINDS]}", got=kind)
+    if "env_id" in options:
+        admitted(options["env_id"], source=f"the `frames` of {source}", trust=trust)
+    try:
+        return KINDS[kind](**options)
+    except TypeError as error:
+        what = f"frames of kind {kind!r}"
+        raise ConfigError.mismatch(what, expected="its arguments", got=error) from error
+
+
+def spec_for(observations: Observations, env_id: str | None = None) -> dict[str, Any]:
+    """Describe how clips of observations `[T, *obs]` become pictures, as `frame_source` reads it.
+
+    Pixels among them are shown as they are; otherwise the environment draws.
+
+    Raises:
+        ConfigError: neither pixels nor an environment.
+    """
+    if holds_pixels(observations):
+        return {"kind": "pixels"}
+    if env_id is not None:
+        return {"kind": "env", "env_id": env_id}
+    raise ConfigError.mismatch(
+        "pictures",
+        expected="observations that hold pixels, or the id of an environment that draws",
+        got="neither",
+        fix="Name the environment, or draw with a function of yours.",
+    )

@@ -1,0 +1,241 @@
+"""The process that draws clips: it finds those that people are to see, and makes their videos."""
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Self, final
+
+from preferl.data.columns import check
+from preferl.data.segments import Segments
+from preferl.errors import PreferlError
+from preferl.files import writing
+from preferl.shapes import Array
+from preferl.store.rendering.frames import FrameSource, FunctionFrames, frame_source
+from preferl.store.schema import Project
+from preferl.store.store import Store
+from preferl.video import encode
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Clips taken before priorities are read again: a more urgent query waits for at most so many."""
+
+LOOK_UP_SECONDS = 0.05
+"""How soon a resting worker notices that it is to stop."""
+
+
+class Rendered(NamedTuple):
+    """How many clips were drawn, and how many could not be."""
+
+    drawn: int
+    failed: int
+
+
+class _StoppedError(Exception):
+    """Asked to stop in the middle of a clip, which stays as it was: without a video."""
+
+
+@final
+class RenderWorker:
+    """Draws clips of a store until it is stopped; one is enough for several annotators.
+
+    Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
+    that calls `round`, and are kept from clip to clip until `close`.
+
+    Args:
+        store: where clips wait.
+        source: draws the clips of every project; by default each project's `frames` describe how.
+        trust: modules that the `frames` of projects may import (see `preferl.trust`).
+
+    Attributes:
+        rendered: what it has done so far.
+        stopped: whether it was asked to stop.
+    """
+
+    def __init__(
+        self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
+    ) -> None:
+        self._store, self._source, self._trust = store, source, trust
+        self._sources: dict[str, FrameSource] = {}
+        self._warned: set[tuple[int, str]] = set()
+        self.rendered = Rendered(0, 0)
+        self.stopped = False  # not an Event: a signal may come while its lock is held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def stop(self) -> None:
+        """End the round after the picture that is being drawn."""
+        self.stopped = True
+
+    def wait(self, seconds: float) -> None:
+        """Rest for a time, or until it is asked to stop."""
+        until = time.monotonic() + seconds
+        while not self.stopped and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_UP_SECONDS))
+
+    def close(self) -> None:
+        """Let go of simulators and graphics contexts."""
+        for source in (*self._sources.values(), self._source):
+            if source is not None:
+                source.close()
+        self._sources.clear()
+
+    def round(self) -> int:
+        """Draw the most urgent clips of each project; returns how many were dealt with.
+
+        A clip that cannot be drawn is marked as failed, with the error, and the next one follows.
+
+        Raises:
+            StorageError: a video cannot be written, or the database is gone.
+        """
+        return sum(self._some_of(project) for project in self._store.projects.all())
+
+    def _some_of(self, project: Project) -> int:
+        clips = self._store.clips.without_video(project.id, AT_ONCE)
+        if clips and self._source is None and project.frames is None:
+            if self._is_new(project, "no frames"):
+                message = "Project %s has clips to draw, but does not say how: set its `frames`."
+                logger.warning(message, project.slug)
+            return 0
+        for done, clip in enumerate(clips):
+            if self.stopped:
+                return done
+            self._draw(project, clip)
+        return len(clips)
+
+    def _is_new(self, project: Project, why: str) -> bool:
+        """Whether this is to be logged: what stops one clip mostly stops all of them."""
+        is_new = (project.id, why) not in self._warned
+        self._warned.add((project.id, why))
+        return is_new
+
+    def _draw(self, project: Project, clip: str) -> None:
+        clips = self._store.clips
+        try:
+            segments = clips.segments(project.id, [clip])
+            pictures = pictures_of(self._source_of(project), segments, 0)
+            video = encode(self._until_stopped(pictures), project.fps)
+        except _StoppedError:
+            return
+        except Exception as error:  # whatever it is, the next clip may be drawn
+            if clips.get(project.id, clip) is None:
+                return  # an episode in whose place others have come
+            self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
+            why = f"{type(error).__name__}: {error}"
+            if self._is_new(project, why):
+                ours = isinstance(error, PreferlError)
+                logger.warning(
+                    "Clip %s of %s cannot be drawn: %s Others that fail like this are not logged.",
+                    *(clip, project.slug, error if ours else f"{why}."),
+                    exc_info=None if ours else error,
+                )
+            clips.video_failed(project.id, clip, why)
+            return
+        path = clips.video_path(project.id, clip)
+        _put(video, path)
+        clips.video_ready(project.id, [clip])
+        if clips.get(project.id, clip) is None:
+            path.unlink(missing_ok=True)
+            return
+        self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
+        logger.info("Clip %s of %s is drawn.", clip, project.slug)
+
+    def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
+        for picture in pictures:
+            if self.stopped:
+                raise _StoppedError
+            yield picture
+
+    def _source_of(self, project: Project) -> FrameSource:
+        """The source of the project's present `frames`, which projects with the same ones share."""
+        if self._source is not None:
+            return self._source
+        spec, where = project.frames or {}, f"project {project.slug}"
+        key = json.dumps(spec, sort_keys=True)
+        if key not in self._sources:
+            self._sources[key] = frame_source(spec, trust=self._trust, source=where)
+        return self._sources[key]
+
+
+def serve_rendering(
+    location: str | Path,
+    files: str | Path | None = None,
+    *,
+    function: str | None = None,
+    trust: Collection[str] = (),
+    parent: int | None = None,
+    poll_seconds: float = 0.5,
+    once: bool = False,
+) -> Rendered:
+    """Draw clips of a store as they are asked about, until SIGTERM or SIGINT.
+
+    Clips that failed before are tried again, since what was missing may be there by now.
+
+    The store is opened as `Store.open` does. A `function`, named `module:function`, draws every
+    clip instead of the projects' `frames`, which may import modules of `trust` (see
+    `preferl.trust`). It ends with the `parent` process, if one is given, and `once` there is
+    nothing left to draw; otherwise it looks for clips every `poll_seconds`.
+
+    Raises:
+        ConfigError: no such store or function.
+        StorageError: videos cannot be written, or the database is gone.
+    """
+    source = None if function is None else FunctionFrames.at(function)
+    with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
+        for project in store.projects.all():
+            store.clips.retry_failed(project.id)
+        with _stopped_by_signals(worker):
+            while not worker.stopped and parent in (None, os.getppid()):
+                done = worker.round()
+                if once and not done:
+                    break
+                if not done:
+                    worker.wait(poll_seconds)
+        return worker.rendered
+
+
+def write_video(source: FrameSource, segments: Segments, row: int, path: Path, fps: int) -> None:
+    """Draw one segment to an MP4 that is either whole or not there; raises as `pictures_of`."""
+    _put(encode(pictures_of(source, segments, row), fps), path)
+
+
+def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
+    """The pictures of one segment, of which there are as many as real steps.
+
+    Raises:
+        DataError: there are not.
+    """
+    steps, count = int(segments.real[row]), 0
+    for picture in source(segments, row):
+        count += 1
+        if count <= steps:
+            yield picture
+    check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
+
+
+def _put(video: bytes, path: Path) -> None:
+    with writing(path, durable=True) as draft:
+        draft.write_bytes(video)
+
+
+@contextmanager
+def _stopped_by_signals(worker: RenderWorker) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the worker; only a program's main thread hears signals."""
+    is_main = threading.current_thread() is threading.main_thread()
+    kinds = (signal.SIGTERM, signal.SIGINT) if is_main else ()
+    before = {kind: signal.signal(kind, lambda *_: worker.stop()) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)

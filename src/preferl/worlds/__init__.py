@@ -1,1 +1,0 @@
-"""Environments of our own, whose ids `preferl.simulators` registers with gymnasium."""
