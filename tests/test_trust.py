@@ -176,13 +176,13 @@ def test_modules_are_imported_and_programs_started_in_few_places():
         "_optional.py",  # tables of our own names, as the next
         "cli/main.py",
         "registry.py",  # by a table of our own names, what a module adds to it, or `admitted`
-        "store/frames.py",  # mujoco
+        "store/rendering/frames.py",  # mujoco
         "training/checkpoint_folder.py",  # by a table of our own names as well
         "trust.py",
     ]
     assert where(r"(gymnasium|gym)\.make(_vec)?\(|make_vec_env\(") == [
-        "evaluation/rollout.py",  # ids that are typed, or passed in Python, as all here
+        "envs/atari.py",  # ids that are typed, or passed in Python, as all here
+        "envs/simulators.py",
+        "evaluation/rollout.py",
         "online/algorithms.py",
-        "simulators.py",
-        "worlds/atari.py",
     ]

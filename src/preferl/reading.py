@@ -1,14 +1,20 @@
-"""Read files from elsewhere, so that whatever is wrong with them becomes one error."""
+"""Read files from elsewhere, so that whatever is wrong with them becomes one error.
+
+A file may take as much memory as its size explains. Compressed and sparse files become larger in
+memory than they are on disk: published data sets by a factor of ten at most, a file that is made to
+fill the memory by thousands.
+"""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 from safetensors import SafetensorError
 
-from preferl.errors import CheckpointError, PreferlError
+from preferl.errors import CheckpointError, DataError, PreferlError
 
 MOST_JSON: Final = 64 * 2**20
 """Bytes of a JSON file; what preferl writes as JSON is far smaller, since numbers lie in arrays."""
@@ -99,3 +105,76 @@ def inside(folder: Path, name: str) -> Path:
     if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name!r} points out of its folder")
     return path
+
+
+RATIO: Final = 100
+"""Bytes in memory for each byte of the file. Compressed states of robots stay below 10 and
+compressed frames of games below 60; zlib makes up to 1,032 of a byte, and sparse arrays any
+number."""
+
+FLOOR: Final = 32 * 2**20
+"""Bytes that any file may become, however small it is: sparse arrays of this size harm nobody."""
+
+_allowed: ContextVar[bool] = ContextVar("preferl_allow_large", default=False)
+
+
+@contextmanager
+def allow_large() -> Iterator[None]:
+    """Let readers open files in this block that become far larger in memory than they are.
+
+    Readers refuse what grows beyond 32 MiB and beyond 100 times the size of its file, since a few
+    bytes can be made to fill any memory. Allow it for files whose maker you trust.
+
+    >>> with allow_large():
+    ...     Expansion("sparse.hdf5", stored=1_000).add(10**9)
+    """
+    token = _allowed.set(True)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+@final
+class Expansion:
+    """Count what a file becomes in memory, and refuse more than its size explains.
+
+    Args:
+        name: how errors call the file.
+        stored: its size in bytes.
+
+    >>> Expansion("bomb.npz", stored=1_000).add(10**9)
+    Traceback (most recent call last):
+    preferl.errors.DataError: bomb.npz: expected at most 33,554,432 bytes in memory of a file of
+    1,000, got 1,000,000,000 or more. If you trust its maker, allow it: --allow-large
+    (preferl.data.allow_large()).
+    """
+
+    def __init__(self, name: object, stored: int) -> None:
+        self._name, self._stored, self._held = name, stored, 0
+
+    @classmethod
+    def of(cls, path: Path) -> "Expansion":
+        """That of a file, by the size that it has; raises `OSError` where there is none."""
+        return cls(path, path.stat().st_size)
+
+    @property
+    def left(self) -> int:
+        """Bytes that may still be added."""
+        return 2**62 if _allowed.get() else max(FLOOR, RATIO * self._stored) - self._held
+
+    def add(self, size: int) -> None:
+        """Count bytes before they are taken.
+
+        Raises:
+            DataError: more than the size of the file explains.
+        """
+        if size > self.left:
+            most, got = self._held + self.left, self._held + size
+            raise DataError.mismatch(
+                f"{self._name}",
+                expected=f"at most {most:,} bytes in memory of a file of {self._stored:,}",
+                got=f"{got:,} or more",
+                fix="If you trust its maker, allow it: --allow-large (preferl.data.allow_large()).",
+            )
+        self._held += size

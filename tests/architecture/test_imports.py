@@ -23,6 +23,6 @@ def test_imports_point_one_way():
 
 def test_simulators_and_the_store_name_nothing_above_them_as_text():
     above = re.compile(r"""["']preferl\.(cli|testing|online|offline|annotate|evaluation)\b""")
-    files = [SOURCES / "simulators.py", *SOURCES.glob("worlds/*.py"), *SOURCES.glob("store/*.py")]
+    files = [*SOURCES.glob("envs/*.py"), *SOURCES.rglob("store/**/*.py")]
     assert len(files) > 20
     assert [file.name for file in files if above.search(file.read_text(encoding="utf-8"))] == []

@@ -17,8 +17,6 @@ NOT_OURS = {
         "arms",
         "dear",
         "handover",
-        "judged",
-        "judges",
         "lived",
         "lives",
         "owe",

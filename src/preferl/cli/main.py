@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from preferl.bounds import allow_large
 from preferl.errors import PreferlError, ResumeError
+from preferl.reading import allow_large
 
 
 class Command(NamedTuple):

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
-    from preferl.bounds import allow_large as allow_large
     from preferl.data.arrays import content_id as content_id
     from preferl.data.arrays import load_comparisons as load_comparisons
     from preferl.data.arrays import load_episodes as load_episodes
@@ -31,5 +30,6 @@ if TYPE_CHECKING:
     from preferl.data.to_minari import save_minari as save_minari
     from preferl.data.windows import History as History
     from preferl.data.windows import window_indices as window_indices
+    from preferl.reading import allow_large as allow_large
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -11,7 +11,6 @@ from typing import IO, Any, Final, cast
 
 import numpy as np
 
-from preferl.bounds import Expansion
 from preferl.data.columns import check, require_names
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
@@ -19,7 +18,7 @@ from preferl.data.on_disk import OnDisk
 from preferl.data.segments import Segments
 from preferl.errors import DataError, StorageError
 from preferl.files import writing
-from preferl.reading import inside, read_object, reading
+from preferl.reading import Expansion, inside, read_object, reading
 from preferl.shapes import Array
 
 FORMAT = 1

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from preferl.bounds import Expansion
 from preferl.data.columns import check, naming, reading_foreign, require_numbers
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.data.sources.pickles import Fields, array_of, read_pickle
 from preferl.errors import DataError
+from preferl.reading import Expansion
 from preferl.shapes import Array
 
 CLASSES: Final = frozenset({"PrefDB", "CompressedDict"})

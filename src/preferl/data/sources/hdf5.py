@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from preferl._optional import require
-from preferl.bounds import Expansion
 from preferl.data.columns import check, reading_foreign, require_finite, require_numbers
+from preferl.reading import Expansion
 from preferl.shapes import Array
 
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"

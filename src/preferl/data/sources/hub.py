@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from preferl._optional import require
-from preferl.bounds import Expansion
 from preferl.data.columns import as_floats, check, reading_foreign, require_names
 from preferl.data.episodes import Episodes, require_alike
 from preferl.data.tasks import Task, find_task
+from preferl.reading import Expansion
 from preferl.shapes import Array, IntArray
 from preferl.trust import preferl_program
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from preferl.bounds import Expansion
 from preferl.data.arrays import load_episodes, load_npz
 from preferl.data.columns import (
     as_floats,
@@ -31,6 +30,7 @@ from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.tasks import Task
 from preferl.errors import DataError, require_one_of
+from preferl.reading import Expansion
 
 LastObservation = Literal["reset", "reached"]
 

@@ -18,13 +18,13 @@ from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
 
-from preferl.bounds import Expansion
 from preferl.data.columns import check, naming
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.segments import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.errors import DataError, StorageError, require_in, require_one_of
+from preferl.reading import Expansion
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, Self, cast, final
 
 import numpy as np
 
-from preferl.bounds import Expansion
 from preferl.data.columns import check, naming, reading_foreign
 from preferl.errors import DataError, UnsafePickleError
+from preferl.reading import Expansion
 from preferl.shapes import Array
 
 MEMO_AHEAD: Final = 1_024

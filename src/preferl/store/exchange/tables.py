@@ -10,10 +10,9 @@ from sys import float_info
 from typing import Any, Final, Literal, cast, get_args
 
 from preferl._optional import require
-from preferl.bounds import Expansion
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.files import writing
-from preferl.reading import parse_json
+from preferl.reading import Expansion, parse_json
 
 Format = Literal["jsonl", "csv", "parquet"]
 Cell = Literal["text", "whole", "number", "flag", "json"]
