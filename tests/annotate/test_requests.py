@@ -346,7 +346,7 @@ def test_headers_keep_pages_safe(ann):
 
 
 def test_the_last_episode(study, ann):
-    assert "none to see yet" in ann.get("/episode").text
+    assert "There is no episode yet" in ann.get("/episode").text
     assert "Last episode</a>" not in ann.get("/").text
 
     episode = random_segments(1, 9, seed=77)
