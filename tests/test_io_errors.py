@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,10 +49,13 @@ class FailingFile:
 
 @contextmanager
 def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]]:
-    """Fail the call number `at`; the calls that there were, by name."""
+    """Fail the call number `at` of this thread; the calls that there were, by name."""
     calls: list[str] = []
+    own = threading.get_ident()  # others, which earlier tests left, read their folders meanwhile
 
     def count(name: str) -> None:
+        if threading.get_ident() != own:
+            return
         calls.append(name)
         if len(calls) == at:
             raise OSError(code, os.strerror(code))
@@ -68,22 +72,17 @@ def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]
 
     opened = io.open
 
-    def open_or_fail(*args: Any, **options: Any) -> FailingFile:
+    def open_or_fail(*args: Any, **options: Any) -> Any:
         count("opening")
-        return FailingFile(opened(*args, **options), count)
+        file = opened(*args, **options)
+        return FailingFile(file, count) if threading.get_ident() == own else file
 
     with patch.context() as inner:
         for name in CALLS:
             inner.setattr(os, name, counted(name, getattr(os, name)))
         inner.setattr(files, "_exchange", counted("exchange", files._exchange))
         inner.setattr(files.shutil, "rmtree", _unhurt(inner, files.shutil.rmtree))
-        inner.setattr(
-            *(io, "open"),
-            lambda *args, **options: (
-                count("opening"),
-                FailingFile(opened(*args, **options), count),
-            )[1],
-        )
+        inner.setattr(io, "open", open_or_fail)
         yield calls
 
 

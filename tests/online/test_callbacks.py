@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import VecFrameStack
 
 from preferl.errors import SpaceError
 from preferl.models import MLPRewardConfig, PreferenceTransformerConfig, build_reward_model
-from preferl.online.wrappers.callbacks import FeedbackCallback
+from preferl.online.callbacks import FeedbackCallback
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import relabel_replay
 from preferl.training import RewardFunction

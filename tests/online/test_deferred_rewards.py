@@ -18,7 +18,7 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
-from preferl.online.wrappers.callbacks import FeedbackCallback, add_rewards, rewards_reach
+from preferl.online.callbacks import FeedbackCallback, add_rewards, rewards_reach
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish

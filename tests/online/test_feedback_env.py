@@ -22,8 +22,8 @@ from preferl.models import (
     PreferenceTransformerConfig,
     build_reward_model,
 )
+from preferl.online.callbacks import FeedbackCallback
 from preferl.online.wrappers import query_worker as worker_module
-from preferl.online.wrappers.callbacks import FeedbackCallback
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.gymnasium_envs import (
     GONE,

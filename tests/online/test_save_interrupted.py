@@ -18,8 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import StorageError
-from preferl.online import FeedbackCallback, SaveRunCallback, resume_run
-from preferl.online.wrappers import callbacks
+from preferl.online import FeedbackCallback, SaveRunCallback, callbacks, resume_run
 from preferl.training.checkpoint_folder import has_run
 
 TOTAL = 192

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from preferl.online.algorithms import build_algorithm as build_algorithm
     from preferl.online.algorithms import make_environments as make_environments
     from preferl.online.algorithms import use_threads as use_threads
+    from preferl.online.callbacks import FeedbackCallback as FeedbackCallback
+    from preferl.online.callbacks import SaveRunCallback as SaveRunCallback
     from preferl.online.checkpoints.policy_folder import load_policy as load_policy
     from preferl.online.checkpoints.policy_folder import save_policy as save_policy
     from preferl.online.checkpoints.run_checkpoint import Resumed as Resumed
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from preferl.online.service.supervisor import SuperviseConfig as SuperviseConfig
     from preferl.online.service.supervisor import Supervisor as Supervisor
     from preferl.online.supervise import launch as launch
-    from preferl.online.wrappers.callbacks import FeedbackCallback as FeedbackCallback
-    from preferl.online.wrappers.callbacks import SaveRunCallback as SaveRunCallback
     from preferl.online.wrappers.exploration import ExplorationPolicy as ExplorationPolicy
     from preferl.online.wrappers.exploration import Predictor as Predictor
     from preferl.online.wrappers.exploration import random_actions as random_actions
