@@ -195,7 +195,7 @@ def test_clips_that_do_not_come_through_are_asked_for_again(study, person):
 
     page.route("**/media/*", lose)
     page.reload()
-    page.get_by_text("The clips are not here yet").wait_for()
+    page.get_by_text("The clips have not arrived yet").wait_for()
     watched(page)
     page.keyboard.press("ArrowUp")
     until_answers(study, page, 1)
