@@ -47,8 +47,9 @@ def run_reward_serve(config: RewardServeConfig) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     stop = threading.Event()
+    # A handler runs between two steps of this thread, which may hold the event's lock.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: threading.Thread(target=stop.set).start())
     with opened(config.labels) as (store, project):
         logger.info("Waits for answers to %s; rewards go to %s.", project.slug, config.service.out)
         version = serve_reward(config.service, store, project.id, stop=stop)
