@@ -69,8 +69,15 @@ class RandomPolicy:
         self._space = deepcopy(action_space)
         self._space.seed(seed)
 
-    def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, Any]:
         """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
+        del episode_start, deterministic
         count = len(leaves(observation)[0])
         return np.stack([self._space.sample() for _ in range(count)]), state
 

@@ -69,7 +69,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
             latest is taken. It stays; nothing comes from `log_dir/rewards` then.
         synthetic_preferences: as of `FeedbackVecEnv`; `synthetic_prefs` is the same.
         obs_transform_func: as `transform` of `FeedbackVecEnv`, with `transformed_space`.
-        max_pref_interface_segs: segments' worth of experience from which queries are drawn.
+        max_pref_interface_segs: as `buffer_steps`, counted in segments.
         config: how it collects, and what comes before the first reward; its `refresh_every` is
             2,048 steps unless it is given.
         sampler: chooses pairs instead of the config's `sampler`.

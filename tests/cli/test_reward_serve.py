@@ -1,0 +1,34 @@
+"""`preferl reward serve` ends politely whatever its thread is doing when the signal comes."""
+
+import subprocess
+import sys
+
+SERVES = """
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+from preferl.cli import reward_serve
+from preferl.online import ServiceConfig
+from preferl.online.service import reward_service
+
+
+def serve(config, store, project, *, stop):
+    with stop._cond:  # as in the middle of `stop.wait`
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.wait(30)
+    return 3
+
+
+reward_serve.opened = lambda labels: nullcontext((None, SimpleNamespace(id=1, slug="dots")))
+reward_service.serve_reward = serve
+reward_serve.run_reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
+"""
+
+
+def test_a_signal_in_the_middle_of_a_wait_ends_the_service(tmp_path):
+    command = [sys.executable, "-c", SERVES]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Stopped. The latest reward is version 3." in done.stderr
