@@ -44,12 +44,13 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     }
 
     def find(name: str) -> Any:
-        if former := aliases.NAMES.get(package, {}).get(name):
-            aliases.warn(f"{package}.{name}", f"{package}.{former}")
-            name = former
-        if name not in home:
+        if present := aliases.present(package, name):
+            module, name = present
+        elif name in home:
+            module = home[name]
+        else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(home[name]), name)
+        return getattr(import_module(module), name)
 
     names = sorted(home)
     return find, lambda: names, names

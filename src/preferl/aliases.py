@@ -26,7 +26,7 @@ NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "preferl.store": {"Recorded": "RecordedAnswer"},
 }
-"""By package: former name to the present one."""
+"""By package: former name to the present one, with its module where the package lists it no more."""
 
 MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
     "DecisionTransformerPolicy": {"asking": "with_target", "paid_by": "with_reward"},
@@ -53,6 +53,16 @@ def warn(former: str, present: str, level: int = 3) -> None:
     """Warn the caller's caller of a former name."""
     message = f"{former} is {present} now; the former name goes with the next release."
     warnings.warn(message, DeprecationWarning, stacklevel=level)
+
+
+def present(package: str, name: str) -> tuple[str, str] | None:
+    """Module and present name of what a package had by a former name, or listed itself."""
+    now = NAMES.get(package, {}).get(name)
+    if now is None:
+        return None
+    module, _, known = now.rpartition(".")
+    warn(f"{package}.{name}", f"{module or package}.{known}", level=4)
+    return module or package, known
 
 
 def present_method(thing: object, name: str) -> Callable[..., Any]:

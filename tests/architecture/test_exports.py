@@ -77,6 +77,11 @@ def test_what_users_need_is_at_the_top_and_that_is_not_everything():
     assert len(preferl.__all__) <= 70
 
 
+def test_packages_list_few_names():
+    sizes = {name: len(import_module(name).__all__) for name in LISTING if name != "preferl"}
+    assert {name: size for name, size in sizes.items() if size > 25} == {}
+
+
 @pytest.mark.parametrize("package", LISTING)
 def test_no_module_hides_a_name_that_is_imported_on_first_use(package):
     module = import_module(package)
