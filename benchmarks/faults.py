@@ -3,7 +3,7 @@
     python benchmarks/faults.py [--faults NAME ...] [--seeds 0 1 2] [--kills 10]
 
 Each run is the page, the reward service and a training script as processes, with people who answer
-over HTTP, and one fault. It is judged by answers that were acknowledged and are not stored, by
+over HTTP, and one fault. It is checked by answers that were acknowledged and are not stored, by
 rewards that were taken up and were not whole, and by the agent's true return beside that of runs
 without a fault. Writes `results/faults.json`. Root and a C compiler are needed.
 """
@@ -37,7 +37,7 @@ def one(folder: Path, fault: str, seed: int, steps: int, kills: int) -> dict[str
     with Trial(folder, seed, steps, kills) as trial:
         done = FAULTS[fault](trial)
         done |= trial.finish()
-    return done | trial.judge() | {"wall_seconds": round(time.monotonic() - began, 1)}
+    return done | trial.check() | {"wall_seconds": round(time.monotonic() - began, 1)}
 
 
 def apart(fault: str, seed: int, steps: int, kills: int) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def apart(fault: str, seed: int, steps: int, kills: int) -> dict[str, Any]:
         command += ["--seeds", str(seed), "--steps", str(steps)]
         command += ["--kills", str(kills)]
         subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"} | environment)
-        return json.loads((Path(folder) / "judged.json").read_text())
+        return json.loads((Path(folder) / "checked.json").read_text())
 
 
 def together(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         done = one(options.one, options.faults[0], options.seeds[0], options.steps, options.kills)
-        (options.one / "judged.json").write_text(json.dumps(done))
+        (options.one / "checked.json").write_text(json.dumps(done))
         return
     about = {"seeds": options.seeds, "steps": options.steps, "kills_per_run": options.kills}
     rows = _kept(options.out, about)
@@ -124,9 +124,9 @@ def write(file: Path, about: dict[str, Any], rows: dict[str, Any]) -> None:
 
 def _kept(file: Path, about: dict[str, Any]) -> dict[str, Any]:
     """Rows of an earlier start with the same numbers, which need not be made again."""
-    said = json.loads(file.read_text()) if file.exists() else {}
-    same = all(said.get(name) == value for name, value in about.items())
-    return said.get("faults", {}) if same else {}
+    stored = json.loads(file.read_text()) if file.exists() else {}
+    same = all(stored.get(name) == value for name, value in about.items())
+    return stored.get("faults", {}) if same else {}
 
 
 if __name__ == "__main__":

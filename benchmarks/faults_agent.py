@@ -31,7 +31,7 @@ SAVE_SECONDS = 1.0
 
 
 def digest(model: torch.nn.Module) -> str:
-    """Tells one model's numbers from another's."""
+    """Distinguishes one model's numbers from another's."""
     content = blake2b(digest_size=8)
     for name, value in sorted(model.state_dict().items()):
         content.update(name.encode() + np.ascontiguousarray(value.numpy()).tobytes())
@@ -99,8 +99,8 @@ def train(folder: Path, options: argparse.Namespace) -> None:
         agent.learn(
             max(options.steps - done, 0), [FeedbackCallback(), notes], reset_num_timesteps=not done
         )
-        judged = worlds(10_000)
-        mean, _ = evaluate_policy(agent, judged, n_eval_episodes=200, warn=False)
+        unseen = worlds(10_000)
+        mean, _ = evaluate_policy(agent, unseen, n_eval_episodes=200, warn=False)
         asked = env.counts.asked
         env.close()
     write_json(

@@ -123,7 +123,7 @@ def small_disk(folder: Path) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def own_clock(folder: Path) -> Iterator[dict[str, str]]:
-    """Programs read a clock that can be set, which says the right time at first."""
+    """Programs read a clock that can be set, which is right at first."""
     library, clock = folder / "clock.so", folder / "clock"
     source = Path(__file__).parent / "faults_clock.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from people import judged
+from people import checked
 from people_site import ASKER, Person, Postgres, Process, Site, clips, show_all
 from sqlalchemy import func, select
 
@@ -110,7 +110,7 @@ def killed_together(server: Postgres, folder: Path, options: argparse.Namespace)
         "queries": asked,
         "rewards_published": len(versions(rewards)),
         "rewards_not_whole": sum(not _whole(rewards, number) for number in versions(rewards)),
-    } | judged(store, project.id, people, rows)
+    } | checked(store, project.id, people, rows)
 
 
 def _let_work(store: Store, project_id: int, seconds: float) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 from faults_agent import digest
-from people import judged
+from people import checked
 from people_site import Person
 from sqlalchemy import select
 
@@ -44,14 +44,14 @@ class Trial:
         training: the script's process.
         rng: of when things happen.
         kills: that there are to be, where one fault is programs that are killed.
-        said: what the terminal has told people.
+        messages: messages on the terminal.
         whole: digests of versions before they were harmed.
     """
 
     def __init__(self, folder: Path, seed: int, steps: int, kills: int) -> None:
         self.folder, self.rewards, self.kills = folder, folder / "rewards", kills
         self.rng = np.random.default_rng(seed)
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.whole: dict[int, str] = {}
         self.training = Training(folder, seed, steps)
         self.store = Store.open(folder / "store")
@@ -120,14 +120,14 @@ class Trial:
         return True
 
     def finish(self) -> dict[str, Any]:
-        """See the training to its end, let everything be learned from, and judge the run."""
+        """See the training to its end, let everything be learned from, and check the run."""
         result = self.training.see_to_the_end()
         left = lambda: self.store.progress(self.project).open  # noqa: E731
         self.wait_for(lambda: not left(), 30)
         learned = self.wait_for(self._all_learned, 60)
         return result | {"all_answers_learned_from": learned, "open_questions": left()}
 
-    def judge(self) -> dict[str, Any]:
+    def check(self) -> dict[str, Any]:
         """What was acknowledged beside what is stored, and what was taken up beside what is whole.
 
         For when everything has ended.
@@ -144,8 +144,8 @@ class Trial:
             "taken_up_not_whole": sum(whole.get(t["version"]) != t["digest"] for t in taken),
             "drafts_left": len(drafts),
             "signed_out": sum(person.signed_out for person in self._people),
-            "said": distinct(self.said, self.training.said(), *self._logs()),
-        } | judged(self.store, self.project, self._people, rows)
+            "said": distinct(self.messages, self.training.messages(), *self._logs()),
+        } | checked(self.store, self.project, self._people, rows)
 
     def _digest(self, number: int) -> str | None:
         try:
@@ -162,7 +162,7 @@ class Trial:
         return bool(rewards) and rewards[-1].answers == answered
 
     def _say(self, line: str) -> None:
-        self.said.append(line)
+        self.messages.append(line)
 
     def _logs(self) -> list[list[str]]:
         """What the services have written that is more than news."""
@@ -178,7 +178,7 @@ class Trial:
         return "equal" if a == b else ("left" if a > b else "right")
 
     def _draw(self) -> None:
-        """Clips need no pictures here; whoever can tell them apart looks at their returns."""
+        """Clips need no pictures here; whoever tells them apart looks at their returns."""
         clips = self.store.clips
         while not self._ended.wait(0.1):
             try:
@@ -230,14 +230,14 @@ class Training:
             status = self._process.wait()
             if self.over:
                 break
-            self.ended.append(f"status {status}: {(self.said() or ['nothing'])[-1]}")
+            self.ended.append(f"status {status}: {(self.messages() or ['nothing'])[-1]}")
             if len(self.ended) > restarts:
                 sys.exit(f"Training does not go on: {self.ended}")
             self.start()
         self._process.wait()
         return json.loads((self._folder / "result.json").read_text()) | {"stopped": self.ended}
 
-    def said(self) -> list[str]:
+    def messages(self) -> list[str]:
         """What it has written that is more than news."""
         lines = (self._folder / "training.log").read_text(errors="replace").splitlines()
         return [line for line in lines if not line.startswith("INFO")]

@@ -1,13 +1,13 @@
-"""Times an agent with and without the wrapper that asks people and pays what was learned.
+"""Times an agent with and without the wrapper that asks people and computes the learned rewards.
 
     python benchmarks/feedback_overhead.py                      both rewards
     python benchmarks/feedback_overhead.py mlp --steps 16384 --repetitions 5
 
-`PPO.learn` on 8 pendulums: alone, and wrapped with a store into which questions go while a reward
-is paid, by default for a whole rollout at once, as `FeedbackCallback` does. They take turns in one
-process; the overhead is that of the medians. Run it on a machine that has nothing else to do; on
-others, what the processor worked tells more than the clock, and what it worked for the wrapper
-beside all else in the same run tells most.
+`PPO.learn` on 8 pendulums: alone, and wrapped with a store into which queries go while a model
+computes rewards, by default of a whole rollout at once, as `FeedbackCallback` does. They take turns
+in one process; the overhead is that of the medians. Run it on a machine that has nothing else to do; on
+others, what the processor worked counts more than the clock, and what it worked for the wrapper
+beside all else in the same run counts most.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Clock:
     """Adds up what the processor works in this thread within these methods.
 
     It is no wrapper: between `FeedbackVecEnv` and the algorithm it could look at rewards, and each
-    step would be paid by itself.
+    step would be rewarded by itself.
     """
 
     def __init__(self, thing: Any, *methods: str) -> None:

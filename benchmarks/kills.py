@@ -3,8 +3,8 @@
     python benchmarks/kills.py [--runs ppo sac iql dt] [--kills 20] [--seed 0]
 
 Each run is a command that a person would type. One goes through undisturbed; the other is killed at
-random moments, also while it starts, writes and judges, and goes on with `--resume`. Where it comes
-to its end before it was killed so often, another begins. All files of rewards, policies, answers
+random moments, also while it starts, writes and evaluates, and goes on with `--resume`. Where it
+comes to its end before it was killed so often, another begins. All files of rewards, policies, answers
 and evaluations have to be equal to the last bit, and `result.json` but for the seconds. Writes
 `results/kills.json`; ends with status 1 where anything differs.
 """
@@ -140,9 +140,9 @@ class Command:
         return _reached(self.out, self._log.read_text(errors="replace"))
 
 
-def _reached(out: Path, said: str) -> str:
+def _reached(out: Path, log: str) -> str:
     """Where a run was: the last stage that it named, and the step of its last metrics."""
-    stages = [line for line in said.splitlines() if line.endswith("...") or " steps · " in line]
+    stages = [line for line in log.splitlines() if line.endswith("...") or " steps · " in line]
     doing = stages[-1].partition(" · ")[0].strip() if stages else "starting"
     metrics = out / "metrics.jsonl"
     steps = read_jsonl(metrics).get("step", []) if metrics.exists() else []

@@ -22,7 +22,7 @@ from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 
 torch.set_num_threads(1)
-OFTEN = 10  # a repetition of what takes milliseconds does it this often, to be worth timing
+OFTEN = 10  # a repetition of what takes milliseconds does it this often, long enough to time
 SPACES = (
     spaces.Box(-np.inf, np.inf, (w.OBSERVATION,), np.float32),
     spaces.Box(-1, 1, (w.ACTION,), np.float32),

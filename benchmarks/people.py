@@ -132,7 +132,7 @@ def crash(location: str, files: Path, options: argparse.Namespace) -> dict[str, 
             select(Answer, Query).join(Query, Query.id == Answer.query_id).order_by(Answer.id)
         ).all()
         asked = session.scalar(select(func.count(Query.id)))
-    return judged(store, project.id, people, rows) | {"kills": options.kills, "queries": asked}
+    return checked(store, project.id, people, rows) | {"kills": options.kills, "queries": asked}
 
 
 async def _everybody(people: list[Person], until: list[float]) -> None:
@@ -144,9 +144,9 @@ async def _everybody(people: list[Person], until: list[float]) -> None:
     await asyncio.gather(*(one(person) for person in people))
 
 
-def judged(store: Store, project_id: int, people: list[Person], rows: list) -> dict[str, Any]:
+def checked(store: Store, project_id: int, people: list[Person], rows: list) -> dict[str, Any]:
     """What was acknowledged beside what is stored."""
-    acknowledged = {key: said for person in people for key, said in person.acknowledged.items()}
+    acknowledged = {key: answer for person in people for key, answer in person.acknowledged.items()}
     stored = {answer.key: (answer, query) for answer, query in rows}
     differing = 0
     for key in acknowledged.keys() & stored.keys():

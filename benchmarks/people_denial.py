@@ -54,15 +54,15 @@ def denial(location: str, files: Path, options: argparse.Namespace) -> dict[str,
 
 def _beside(attack, arguments, site: Site, secrets: list[str], seconds: float) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
-    told, begins = context.Queue(), context.Event()
-    process = context.Process(target=_attack, args=(attack, arguments, begins, told), daemon=True)
+    found, begins = context.Queue(), context.Event()
+    process = context.Process(target=_attack, args=(attack, arguments, begins, found), daemon=True)
     process.start()
     begins.wait(300)  # what it imports takes seconds
     began, cpu = time.monotonic(), site.process.cpu_seconds()
     measured = asyncio.run(_people(site, secrets, began + SETTLED_SECONDS, seconds))
     share = (site.process.cpu_seconds() - cpu) / (time.monotonic() - began)
-    with suppress(Exception):  # an attacker that is stuck tells nothing
-        measured["attack"] = dict(told.get(timeout=20))
+    with suppress(Exception):  # an attacker that is stuck reports nothing
+        measured["attack"] = dict(found.get(timeout=20))
     process.kill()
     process.join()
     return measured | {"server_cpu_share": round(share, 2)}
@@ -125,13 +125,13 @@ def _spread(took: list[float]) -> dict[str, float]:
     }
 
 
-def _attack(attack, arguments, begins, told) -> None:
+def _attack(attack, arguments, begins, found) -> None:
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     begins.set()
-    told.put(asyncio.run(attack(*arguments)))
+    found.put(asyncio.run(attack(*arguments)))
 
 
 async def half_sent(port: int, count: int, _secret: str, seconds: float) -> Counter[str]:

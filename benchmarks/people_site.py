@@ -77,8 +77,8 @@ def databases(kind: str) -> Iterator[tuple[str, Path]]:
 @contextmanager
 def postgres() -> Iterator[str]:
     """The URL of a PostgreSQL server that is gone afterwards; `PREFERL_TEST_POSTGRES` names one."""
-    if told := os.environ.get("PREFERL_TEST_POSTGRES"):
-        yield told
+    if address := os.environ.get("PREFERL_TEST_POSTGRES"):
+        yield address
         return
     with Postgres() as server:
         yield server.url
@@ -231,7 +231,7 @@ class Person:
         self.seconds: list[float] = []
         self._state: dict = {"questions": []}
         self._shown: list[str] = []
-        self._pending: dict | None = None  # said, and not yet acknowledged
+        self._pending: dict | None = None  # sent, and not yet acknowledged
         self.errors: list[str] = []
         self.signed_out = 0
 

@@ -5,7 +5,7 @@
     python benchmarks/relabel.py transformer --steps 2000000 --sample 0 --repetitions 1
 
 The two ways take turns on the same data, the plain one on a sample of its steps, since it is much
-slower. Rates are medians, with the best beside; the table also says how far the two are apart, and
+slower. Rates are medians, with the best beside; the table also gives how far the two are apart, and
 how much memory the process ever had, data and libraries included.
 """
 

@@ -41,7 +41,7 @@ class Row:
         ours: job of `ours.py`.
         peer: job of `peer_imitation.py`.
         unit: what a rate counts; "s" shows seconds.
-        required: ratio to reach; None for rows that are only told.
+        required: ratio to reach; None for rows without one.
     """
 
     title: str
@@ -158,7 +158,7 @@ def compare(
         return {
             "rate": median(run["units"] / run["seconds"] for run in runs),
             "warm_up_seconds": round(warm[key], 2),
-            **{name: said for name, said in runs[-1].items() if not name.endswith("seconds")},
+            **{name: found for name, found in runs[-1].items() if not name.endswith("seconds")},
         }
 
     return [

@@ -5,7 +5,7 @@
 
 An optimiser step is a forward of both segments of 64 pairs of 100 steps (11 + 3 numbers each), the
 loss, a backward and AdamW, with dropout. Precisions take turns, a few steps at a time. Rates are
-medians of those times, with the best beside: on a busy machine the best says more. Processor
+medians of those times, with the best beside: on a busy machine the best counts more. Processor
 seconds per step are of all threads together, and wait for nobody.
 """
 
@@ -50,7 +50,7 @@ def options() -> argparse.Namespace:
 
 
 def comparisons() -> Comparisons:
-    """Full windows of random walks, and what a fixed linear reward says about them."""
+    """Full windows of random walks, and their rewards by a fixed linear function."""
     rng = np.random.default_rng(0)
     steps = 20 * LENGTH
     observations = rng.normal(0, 0.1, (steps, OBSERVATION)).cumsum(0).astype(np.float32)

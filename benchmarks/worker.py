@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 Job = Callable[[], Callable[[], dict[str, Any]]]
-"""Prepares and returns one repetition, which returns what else is worth knowing about it."""
+"""Prepares and returns one repetition, which returns what else to report about it."""
 
 Measurement = Callable[[], dict[str, float]]
 
@@ -59,14 +59,14 @@ def serve(
 
 
 def timed(repetition: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Wall and processor seconds of one repetition, and what it says of itself."""
+    """Wall and processor seconds of one repetition, and what it reports of itself."""
     gc.collect()
     wall, processor = time.perf_counter(), time.process_time()
-    said = repetition()
+    found = repetition()
     return {
         "seconds": time.perf_counter() - wall,
         "processor_seconds": time.process_time() - processor,
-        **said,
+        **found,
     }
 
 

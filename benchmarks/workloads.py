@@ -54,7 +54,7 @@ class Experience:
 
 
 def experience(episodes: int, steps: int, seed: int = 0) -> Experience:
-    """Random walks and what a fixed linear reward says about them."""
+    """Random walks and their rewards by a fixed linear function."""
     rng = np.random.default_rng(seed)
     observations = rng.normal(0, 0.1, (episodes, steps + 1, OBSERVATION)).cumsum(1)
     actions = rng.uniform(-1, 1, (episodes, steps, ACTION))

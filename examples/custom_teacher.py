@@ -1,4 +1,4 @@
-"""A teacher of one's own: a function that looks at pairs of clips and says which it prefers.
+"""A teacher of one's own: a function that looks at pairs of clips and gives the one it prefers.
 
 python examples/custom_teacher.py [--smoke]
 """
@@ -30,10 +30,10 @@ def main(*, smoke: bool) -> None:
     budget = {"steps": 8_192, "iterations": 2, "comparisons": 40} if smoke else {"steps": 50_000}
     config = from_json(OnlineConfig, load_preset("pendulum") | budget)
     report = learn_from_preferences(config, teacher=likes_to_hang)
-    judged = evaluate_policy(report.learner.algorithm, config.env, episodes=20, seed=1)
-    low, high = judged.interval
+    evaluated = evaluate_policy(report.learner.algorithm, config.env, episodes=20, seed=1)
+    low, high = evaluated.interval
     print(f"{len(report.comparisons)} answers, {report.env_steps:,} steps")
-    print(f"return by the environment's reward: {judged.mean:,.0f} ({low:,.0f} to {high:,.0f})")
+    print(f"return by the environment's reward: {evaluated.mean:,.0f} ({low:,.0f} to {high:,.0f})")
 
 
 if __name__ == "__main__":

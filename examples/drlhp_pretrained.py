@@ -1,4 +1,4 @@
-"""Only pay a reward that was trained before; nothing is asked and nothing is fitted.
+"""The rewards of a model that was trained before; nothing is asked and nothing is fitted.
 
 python examples/drlhp_pretrained.py [--smoke]
 """
@@ -20,13 +20,13 @@ def main(steps: int) -> None:
         collect_prefs=False,
         pretrained_reward_predictor_dir=REWARDS,
     )
-    print(f"pays reward version {env.reward_version} from the first step")
+    print(f"computes reward version {env.reward_version} from the first step")
     agent = PPO("MlpPolicy", env, n_steps=256, gamma=0.9, learning_rate=1e-3, device="cpu")
     agent.learn(steps)
     env.close()
-    judged = evaluate_policy(agent, ENV, episodes=20, seed=1)
-    low, high = judged.interval
-    print(f"return by the environment's reward: {judged.mean:,.0f} ({low:,.0f} to {high:,.0f})")
+    evaluated = evaluate_policy(agent, ENV, episodes=20, seed=1)
+    low, high = evaluated.interval
+    print(f"return by the environment's reward: {evaluated.mean:,.0f} ({low:,.0f} to {high:,.0f})")
 
 
 if __name__ == "__main__":

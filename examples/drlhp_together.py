@@ -36,30 +36,30 @@ PAUSE = 0.03  # seconds per step: at full speed the agent is done before people 
 
 
 class Together(BaseCallback):
-    """Lets the agent act slowly, and says every few seconds what is new."""
+    """Lets the agent act slowly, and prints every few seconds what is new."""
 
     def __init__(self, feedback: StoredFeedback, pause: float) -> None:
         super().__init__()
         self.feedback, self.pause = feedback, pause
         self.returns = []
-        self.told = time.monotonic()
+        self.printed = time.monotonic()
 
     def _on_step(self) -> bool:
         self.returns += [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
-        if time.monotonic() - self.told > EVERY:
-            self.told = time.monotonic()
-            told = f"{self.num_timesteps:,} steps, {answers(self.feedback)} answers, "
-            told += f"reward version {self.training_env.reward_version}"
+        if time.monotonic() - self.printed > EVERY:
+            self.printed = time.monotonic()
+            line = f"{self.num_timesteps:,} steps, {answers(self.feedback)} answers, "
+            line += f"reward version {self.training_env.reward_version}"
             if self.returns:
-                told += f"; {len(self.returns)} episodes since returned {np.mean(self.returns):.0f}"
-            print(told)
+                line += f"; {len(self.returns)} episodes since returned {np.mean(self.returns):.0f}"
+            print(line)
             self.returns = []
         time.sleep(self.pause)
         return True
 
 
 def answers(feedback: StoredFeedback) -> int:
-    """How many say which clip is better, or that both are as good."""
+    """How many prefer a clip, or find both as good."""
     return feedback.store.reports.decided(feedback.project.id)
 
 
@@ -68,13 +68,13 @@ def explore_until_there_is_a_reward(
 ) -> None:
     """Act at random, slowly, so that people have something to compare."""
     env.reset()
-    steps, began, told = 0, time.monotonic(), 0.0
+    steps, began, printed = 0, time.monotonic(), 0.0
     while env.reward_version == 0 and time.monotonic() - began < seconds:
         env.step(np.stack([env.action_space.sample() for _ in range(env.num_envs)]))
         env.refresh()
         steps += env.num_envs
-        if time.monotonic() - told > EVERY:
-            told, given = time.monotonic(), answers(feedback)
+        if time.monotonic() - printed > EVERY:
+            printed, given = time.monotonic(), answers(feedback)
             learns = "the reward learns from them" if given >= first else f"{first} are needed"
             print(f"explores: {steps:,} steps, {given} answers; {learns}")
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""An agent of no library at all, in one loop, paid by what is learned from answers.
+"""An agent of no library at all, in one loop, rewarded by what is learned from answers.
 
 python examples/feedback_any_library.py [--smoke]
 
@@ -43,22 +43,22 @@ def learn(env: FeedbackVectorEnv, rollouts: int) -> None:
             with torch.no_grad():
                 action = torch.normal(policy(at), spread.exp())
                 chance = torch.distributions.Normal(policy(at), spread.exp()).log_prob(action)
-            seen, paid, terminated, truncated, _ = env.step(np.clip(action.numpy(), -high, high))
+            seen, reward, terminated, truncated, _ = env.step(np.clip(action.numpy(), -high, high))
             over = torch.as_tensor(terminated | truncated)
-            steps.append((at, action, chance.sum(-1), torch.as_tensor(paid), over))
-        at, action, chance, paid, over = (
+            steps.append((at, action, chance.sum(-1), torch.as_tensor(reward), over))
+        at, action, chance, reward, over = (
             torch.stack(column) for column in zip(*steps, strict=True)
         )
         with torch.no_grad():
-            worth = value(torch.cat([at, torch.as_tensor(seen)[None]])).squeeze(-1)
+            values = value(torch.cat([at, torch.as_tensor(seen)[None]])).squeeze(-1)
             going = GAMMA * (~over).float()
-            surprise = paid + going * worth[1:] - worth[:-1]
+            surprise = reward + going * values[1:] - values[:-1]
             advantage = torch.zeros_like(surprise)
             carried = torch.zeros(ENVIRONMENTS)
             for t in reversed(range(ROLLOUT)):
                 carried = surprise[t] + LAMBDA * going[t] * carried
                 advantage[t] = carried
-            target = (advantage + worth[:-1]).flatten()
+            target = (advantage + values[:-1]).flatten()
             gain = ((advantage - advantage.mean()) / (advantage.std() + 1e-8)).flatten()
         at, action, chance = at.flatten(0, 1), action.flatten(0, 1), chance.flatten()
         for rows in [part for _ in range(10) for part in torch.randperm(len(at)).split(128)]:
@@ -88,7 +88,7 @@ def main(*, smoke: bool) -> None:
         )
         learn(env, 3 if smoke else 200)
         env.save()
-        print(f"paid by reward version {env.reward_version}, {env.counts}")
+        print(f"rewards of version {env.reward_version}, {env.counts}")
         env.close()
 
 

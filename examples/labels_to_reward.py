@@ -26,7 +26,7 @@ from preferl.training import (
 
 
 def fit(demonstrations: Path, labels: Path, out: Path) -> None:
-    """Fit on four answers in five, judge on the fifth, save, and pay the demonstrations."""
+    """Fit on four answers in five, validate on the fifth, save, and relabel the demonstrations."""
     episodes = load_demonstrations(demonstrations)
     labelled = load_labels(labels, episodes)  # pairs across an episode's end are left out
     train, test = split(labelled.comparisons, np.random.default_rng(0))
@@ -40,7 +40,7 @@ def fit(demonstrations: Path, labels: Path, out: Path) -> None:
     reward = load_reward(out)
     report = evaluate_reward(reward, test, episodes=episodes)
     low, high = report.interval
-    print(f"{len(train)} answers to learn from, {report.decided} decided ones to judge by")
+    print(f"{len(train)} answers to learn from, {report.decided} decided ones to validate on")
     print(f"accuracy {report.accuracy:.1%} ({low:.1%} to {high:.1%})")
     print(f"learned returns: {relabel(episodes, reward).returns[:5].round(1).tolist()} ...")
 

@@ -1,4 +1,4 @@
-"""A reward for Pendulum from 200 comparisons, a new agent on that reward, judged by the true one.
+"""A reward for Pendulum from 200 comparisons, a new agent on it, evaluated on the true one.
 
 python examples/pendulum_tutorial.py
 """
@@ -68,10 +68,10 @@ def main(*, smoke: bool) -> None:
     rewarded.set_reward(report.reward)
     learner = agent(rewarded).learn(1_000)  # 100_000 for a proficient agent
 
-    judge = learner.get_env()
-    judge.training = False  # keeps the statistics of observations as they are
+    evaluation = learner.get_env()
+    evaluation.training = False  # keeps the statistics of observations as they are
     # What is added up is what Monitor sees, which sits next to the environment: its own reward.
-    returns, _ = evaluate_policy(learner, judge, 10, return_episode_rewards=True)
+    returns, _ = evaluate_policy(learner, evaluation, 10, return_episode_rewards=True)
     print(f"true return: {np.mean(returns):.0f} +/- {np.std(returns) / np.sqrt(10):.0f}")
 
 

@@ -54,7 +54,7 @@ def published(task: str, arm: str) -> Published:
 
 
 def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
-    """Scores of a run's learned and true arms; in words where nothing can be measured."""
+    """Scores of a run's learned and true conditions; in words where nothing can be measured."""
     config = OfflineConfig(
         demonstrations=str(options.files / f"{task}.hdf5"),
         labels=options.labels / task,
@@ -69,7 +69,7 @@ def ours(task: str, model: str, options: argparse.Namespace) -> dict[str, str]:
         arm: result["arms"].get(arm, {}).get("normalised_score") for arm in ("learned", "true")
     }
     return {
-        model if arm == "learned" else arm: "not judged: no simulator"
+        model if arm == "learned" else arm: "not evaluated: no simulator"
         if score is None
         else f"{score['mean']:6.2f} ± {score['std'] or 0:5.2f}"
         for arm, score in scores.items()

@@ -2,7 +2,7 @@
 
 The 1,600 comparisons of `door_human_reward.py`, with its folds by pair (three seeds) and its draws
 of five demonstrations, those once more without the pairs that run across a demonstration's end.
-Each fit is judged with the noise of its training ignored, with that noise,
+Each fit is validated with the noise of its training ignored, with that noise,
 and with noise and scale fitted to its out-of-bag answers. Ties are left out of all numbers, and
 calibration has ten bins. Fits that `--keep` holds are not made again.
 
@@ -33,7 +33,7 @@ DRAWS = 20
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One fit: what it is called, and the answers that it is trained and judged on."""
+    """One fit: what it is called, and the answers that it is trained and validated on."""
 
     split: str
     seed: int

@@ -1,4 +1,4 @@
-"""A reward from 1,600 comparisons made by real people, judged on demonstrations it never saw.
+"""A reward from 1,600 comparisons made by real people, validated on demonstrations it never saw.
 
 Demonstrations of opening a door (Rajeswaran et al. 2018) and crowd labels for them (Uni-RLHF,
 Yuan et al. 2024). Five folds by pair; by demonstration, 5 of 25 held out, trained on pairs with

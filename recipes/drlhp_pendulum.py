@@ -1,7 +1,7 @@
 """A pendulum taught to stand by 200 comparisons, beside controls (Christiano et al. 2017).
 
 Each seed: an agent taught by a scripted teacher, one by the same teacher with every answer
-turned round, one with answers drawn at random, and PPO paid the true reward.
+turned round, one with answers drawn at random, and PPO on the true reward.
 
     python recipes/drlhp_pendulum.py [--seeds 0 1 2 3 4] [--teachers taught ...] [--smoke]
 """
@@ -38,17 +38,17 @@ def learned(config: OnlineConfig, changes: dict | None) -> tuple[object, int, in
 
 
 def row(name: str, config: OnlineConfig, changes: dict | None) -> dict[str, object]:
-    """One agent, judged on 100 episodes of the true reward."""
+    """One agent, evaluated on 100 episodes of the true reward."""
     began = time.perf_counter()
     agent, steps, answers = learned(config, changes)
     seconds = time.perf_counter() - began
-    judged: PolicyReport = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
+    report: PolicyReport = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
     return {
         "teacher": name,
         "seed": config.seed,
-        "mean": round(judged.mean, 1),
-        "median": round(judged.median, 1),
-        "worst": round(float(judged.returns.min()), 1),
+        "mean": round(report.mean, 1),
+        "median": round(report.median, 1),
+        "worst": round(float(report.returns.min()), 1),
         "env_steps": steps,
         "comparisons": answers,
         "seconds": round(seconds, 1),

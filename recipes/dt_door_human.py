@@ -3,16 +3,17 @@
 Rewards are ensembles fitted to crowd labels (Uni-RLHF, Yuan et al. 2024) of demonstrations
 (Rajeswaran et al. 2018), each member normalised over the data before they are averaged. A Decision
 Transformer (Chen et al. 2021) is asked for the 95 % quantile of the returns that such a reward
-gives the demonstrations, and pays itself by it as it goes; one with critics (DTR, Tu et al. 2025)
-is also drawn to actions of higher value. Beside them learn the same agents with no reward, a random
+gives the demonstrations, and computes its rewards with it as it goes; one with critics (DTR, Tu et
+al. 2025) is also drawn to actions of higher value. Beside them learn the same agents with no reward, a random
 one, the opposite of what people preferred and the true one, and clones.
 
-The rule was fixed before its first run on these seeds: 7,000 updates of each agent, judged once,
+The rule was fixed before its first run on these seeds: 7,000 updates of each agent, evaluated once,
 after the last. It was found with seed 7 and 30 episodes from seed 50,000 on, and time bounded it.
 Actions are weighed by how precisely people repeat them. By squares, as in the paper, the noise of
-the fingers leads, the arm is fitted a third as well, and that agent scored 9.0 in place of 19.0.
+the fingers leads, the robot's arm is fitted a third as well, and that agent scored 9.0 in place of
+19.0.
 
-`AdroitHandDoor-v1` is judged with the sign of its reach term corrected
+`AdroitHandDoor-v1` is evaluated with the sign of its reach term corrected
 (`pip install 'preferl[hub,robotics]'`). The paper reports 14.2 ± 1.4 for a Decision Transformer and
 33.3 ± 8.6 for DTR, of ten episodes for each of five seeds. What lies in `--work` is not redone.
 
@@ -61,7 +62,7 @@ ARMS = (
     *("cloning", "dt learned", "dt zero", "dtr learned", "dtr zero", "dt true"),
     *("dt negated", "dtr negated", "dt random", "dtr random"),
 )
-"""In the order in which they are worth having, should time be cut short."""
+"""In the order of importance, should time be cut short."""
 
 
 def reward_of(work: Path, smoke: bool, seed: int) -> RewardFunction:
@@ -74,7 +75,7 @@ def reward_of(work: Path, smoke: bool, seed: int) -> RewardFunction:
 
 
 def learn(arm: str, seed: int, work: Path, smoke: bool):
-    """The policy of an arm and a seed, paid by what it learned from."""
+    """The policy of a condition and a seed, rewarded by what it learned from."""
     env, episodes = task_env(ENV)(), load_demonstrations(DEMONSTRATIONS)
     spaces = env.observation_space, env.action_space
     if arm == "cloning":
@@ -84,18 +85,18 @@ def learn(arm: str, seed: int, work: Path, smoke: bool):
         return clones.policies()[0]
     kind, control = arm.split()
     reward = reward_of(work, smoke, seed)
-    paid = relabel(episodes, reward).rewards
-    conditions = build_conditions(episodes, paid, seeds=[seed], task=TASK, scaled=False)
+    rewards = relabel(episodes, reward).rewards
+    conditions = build_conditions(episodes, rewards, seeds=[seed], task=TASK, scaled=False)
     steps = 2 if smoke else STEPS
     agent = DecisionTransformer(*spaces, KINDS[kind], seed=seed, steps=steps)
     rewards = conditions.rewards[conditions.names.index(control), 0]
-    told = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
-    print(f"{arm}, seed {seed}: {told}", flush=True)
+    metrics = agent.fit(agent.sequences(episodes, rewards=rewards), every=steps // 2)
+    print(f"{arm}, seed {seed}: {metrics}", flush=True)
     return agent.policy().with_reward(reward_of_condition(control, seed, reward))
 
 
-def judge(arm: str, seed: int, work: Path, smoke: bool) -> tuple:
-    """A row of the table: trained and judged, unless the folder already has it."""
+def evaluate(arm: str, seed: int, work: Path, smoke: bool) -> tuple:
+    """A row of the table: trained and evaluated, unless the folder already has it."""
     path = work / f"{arm.replace(' ', '-')}-{seed}.json"
     if not path.exists():
         torch.set_num_threads(1)
@@ -131,7 +132,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     rows: list[tuple] = []
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(judge, a, seed, work, smoke) for a in options.arms for seed in seeds]
+        jobs = [pool.submit(evaluate, a, seed, work, smoke) for a in options.arms for seed in seeds]
         for job in as_completed(jobs):
             rows = sorted([*rows, job.result()], key=lambda row: (ARMS.index(row[0]), row[1]))
             if not smoke:

@@ -71,14 +71,14 @@ def transformers(env: str, episodes: Episodes, options: argparse.Namespace) -> d
         config = DTConfig(scale=1000.0, learning_rate=3e-4, precision=fast_precision())
         agent = DecisionTransformer(*spaces, config, seed=seed, steps=options.steps)
         began = time.perf_counter()
-        last = agent.fit(agent.sequences(episodes), on_progress=told)
+        last = agent.fit(agent.sequences(episodes), on_progress=log_progress)
         seconds = time.perf_counter() - began
         print(f"dt, seed {seed}: loss {last['loss']:.4f}, {seconds:.0f} s", flush=True)
         agents[seed] = agent
     return agents
 
 
-def told(step: int, metrics: dict) -> None:
+def log_progress(step: int, metrics: dict) -> None:
     """Prints how far training is, now and then."""
     if step % 500 == 0:
         print(f"  {step:,} updates, loss {metrics['loss']:.4f}", flush=True)
@@ -97,13 +97,13 @@ def others(env: str, episodes: Episodes, options: argparse.Namespace) -> dict:
     clones = BehaviourCloning(*spaces, CloningConfig(), seeds=seeds, steps=updates)
     clones.fit(Transitions.of(episodes), updates)
     agents = IQL(*spaces, config, seeds=seeds, steps=updates)
-    paid = scale_by_return_range(episodes, learned=False)
-    agents.fit(Transitions.of(paid), updates)
+    scaled = scale_by_return_range(episodes, learned=False)
+    agents.fit(Transitions.of(scaled), updates)
     return {"cloning": clones.policies(), "iql": agents.policies()}
 
 
-def judge(env: str, policies: dict, options: argparse.Namespace) -> dict:
-    """Mean returns by name; two policies are judged at a time."""
+def evaluate(env: str, policies: dict, options: argparse.Namespace) -> dict:
+    """Mean returns by name; two policies are evaluated at a time."""
     reports = evaluate_policies(
         policies,
         task_env(env),
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=STEPS, help="updates of a transformer")
     parser.add_argument("--updates", type=int, default=UPDATES, help="of a clone and by IQL")
-    parser.add_argument("--episodes", type=int, default=EPISODES, help="by which each is judged")
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="by which each is evaluated")
     options = parser.parse_args()
     if options.smoke:
         options.seeds, options.steps, options.updates, options.episodes = [0], 2, 2, 1
@@ -138,7 +138,7 @@ def main() -> None:
     }
     for name, found in others(env, episodes, options).items():
         policies |= {f"{name}/{s}/": p for s, p in zip(options.seeds, found, strict=True)}
-    earned = judge(env, policies, options)
+    earned = evaluate(env, policies, options)
     summarise(earned, best, options.seeds)
     if not options.smoke:
         write(earned, best, options)

@@ -2,10 +2,10 @@
 
 The episodes come from four stages of training on Meta-World's sweep-into (Yu et al. 2019); only
 eleven solve the task, and each stage saw one position of the puck. Agents learn offline from the
-learned and the true reward and their controls, and by cloning, and are judged by success in the
+learned and the true reward and their controls, and by cloning, and are evaluated by success in the
 simulator, with the puck where it was recorded and where the simulator draws it.
 
-The rule for the number of updates was fixed before the first run: 10,000 of each agent, judged
+The rule for the number of updates was fixed before the first run: 10,000 of each agent, evaluated
 once, after the last. The simulator pins an old MuJoCo, so it is installed beside the rest:
 
     pip install --no-deps metaworld==3.1.1 && pip install scipy
@@ -45,7 +45,7 @@ COMPARED = ("learned", "true", "cloning")
 
 
 class PuckPlaced(gymnasium.Wrapper):
-    """Puts the puck where the seed of `reset` says: drawn, or at one of the places given."""
+    """Puts the puck where the seed of `reset` places it: drawn, or at one of the places given."""
 
     def __init__(self, env: gymnasium.Env, places: np.ndarray | None) -> None:
         super().__init__(env)
@@ -72,7 +72,7 @@ class PuckPlaced(gymnasium.Wrapper):
 
 
 def make_env(places: np.ndarray | None = None) -> gymnasium.Env:
-    """The simulator, which says some things about itself that do not matter here."""
+    """The simulator, without its messages, which do not matter here."""
     import metaworld  # noqa: F401 (registers the environment)
 
     warnings.filterwarnings("ignore", module="gymnasium")
@@ -108,7 +108,7 @@ def held_out_ranks(episodes: Episodes, epochs: int | None) -> list[float]:
 
 
 def train(episodes: Episodes, seeds: list[int], steps: int, epochs: int | None) -> dict:
-    """Names to policies of all arms and seeds; each seed has a reward of its own."""
+    """Names to policies of all conditions and seeds; each seed has a reward of its own."""
     each = [
         build_conditions(
             episodes, relabel(episodes, fitted(episodes, seed, epochs)).rewards, seeds=[seed]
@@ -146,7 +146,7 @@ def main() -> None:
     places = np.unique(np.round(episodes.observations[episodes.starts, 4:6], 4), axis=0)
     rows = []
     compared = {k: v for k, v in policies.items() if k.split("-")[0] in COMPARED}
-    for where, env, judged in (
+    for where, env, tested in (
         ("drawn", make_env, policies),
         ("recorded", partial(make_env, places), compared),
     ):
@@ -161,7 +161,7 @@ def main() -> None:
 
         episodes_each = 2 if options.smoke else EPISODES
         evaluate_policies(
-            judged,
+            tested,
             env,
             episodes=episodes_each,
             seed=10_000,
@@ -178,9 +178,9 @@ def write(rows: list[tuple], ranks: list[float]) -> None:
     with RESULTS.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "puck", "success", "return", "updates", "ranks", "on"])
-        told = " ".join(f"{rank:.3f}" for rank in ranks)
+        joined = " ".join(f"{rank:.3f}" for rank in ranks)
         for row in rows:
-            writer.writerow([*row, STEPS, told, f"metaworld 3.1.1 {on}"])
+            writer.writerow([*row, STEPS, joined, f"metaworld 3.1.1 {on}"])
 
 
 if __name__ == "__main__":

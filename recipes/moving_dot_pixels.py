@@ -3,7 +3,7 @@
 Christiano et al. 2017 teach Atari from pixels; this is the least task of the kind. What counts is
 the mean distance between dot and middle over the last 50 of an episode's 100 steps, as a share of
 the picture's width. An agent keeps the dot in the middle if it is at most 0.10. Beside it: the same
-algorithm paid nothing, paid the true reward, and actions at random.
+algorithm with no reward, with the true reward, and actions at random.
 
     python recipes/moving_dot_pixels.py [--seeds 0 1 2] [--agents taught ...] [--smoke]
 """
@@ -40,7 +40,7 @@ def taught(config: OnlineConfig) -> tuple[object, int]:
 
 def paid_nothing(config: OnlineConfig) -> tuple[object, int]:
     learner = build_learner(config, np.random.default_rng(config.seed))
-    learner.learn(config.steps)  # nothing is paid until a reward is there
+    learner.learn(config.steps)  # the reward is 0 until a reward is there
     return learner.algorithm, 0
 
 
@@ -62,7 +62,7 @@ AGENTS = {
 
 
 def row(name: str, config: OnlineConfig) -> dict[str, object]:
-    """One agent, judged on 48 episodes."""
+    """One agent, evaluated on 48 episodes."""
     began = time.perf_counter(), time.process_time()
     agent, answers = AGENTS[name](config)
     seconds = time.perf_counter() - began[0], time.process_time() - began[1]

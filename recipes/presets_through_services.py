@@ -1,11 +1,11 @@
 """The presets taught by programs that meet in a store and a folder, beside the loop in one process.
 
-The training script is this one: stable-baselines3 on a `FeedbackVecEnv`, whose questions a script
+The training script is this one: stable-baselines3 on a `FeedbackVecEnv`, whose queries a script
 answers in the store as a person does on the page. `preferl reward serve` is a process of its own
-that `launch` looks after. Agent, answers and numbers of questions are the preset's. As in the
-loop, the preset's share of the questions is about a policy that acts at random, the rest are
+that `launch` looks after. Agent, answers and numbers of queries are the preset's. As in the
+loop, the preset's share of the queries is about a policy that acts at random, the rest are
 spread over the training, and for the preset's share of the steps a random policy takes over now
-and then. For the moving dot the distance from the middle is told as well; an agent
+and then. For the moving dot the distance from the middle is measured as well; an agent
 keeps the dot in the middle if it is at most 0.10 of the picture's width.
 
     python recipes/presets_through_services.py [--presets moving_dot pendulum] [--seeds 0 1 2]
@@ -86,7 +86,7 @@ def service_options(config: OnlineConfig, first: int) -> list[str]:
     options |= {"model": "cnn" if pictures else "mlp", "members": config.model.members}
     options |= {"epochs": config.trainer.epochs, "initial-epochs": config.initial_epochs}
     options |= {"batch-size": config.trainer.batch_size, "noise": config.trainer.noise}
-    # As in the loop, all answers are learned from, and members are judged by those they left out.
+    # As in the loop, all answers are learned from, and each member validates on those it left out.
     options |= {"use-actions": config.model.use_actions, "validation": 0}
     if not pictures:
         options["hidden"] = " ".join(map(str, config.model.hidden))
@@ -136,11 +136,11 @@ WAYS = {"services": through_services, "loop": in_one_loop}
 
 
 def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
-    """One agent, judged on 100 episodes by the true reward; the dot's distance on about 48 more."""
+    """One agent: the true return of 100 episodes, and the dot's distance in about 48 more."""
     began = time.perf_counter(), time.process_time()
-    agent, told = WAYS[way](config)
+    agent, measured = WAYS[way](config)
     seconds, own = time.perf_counter() - began[0], time.process_time() - began[1]
-    judged = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
+    report = evaluate_policy(agent, config.env, episodes=100, seed=10_000)
     distance = None
     if preset == "moving_dot":  # the reward is minus the distance
         episodes = record(agent, config.env, 4_800, seed=10_000)
@@ -150,10 +150,10 @@ def row(preset: str, way: str, config: OnlineConfig) -> dict[str, object]:
         "preset": preset,
         "way": way,
         "seed": config.seed,
-        "true_return": round(judged.mean, 2),
-        "worst_episode": round(float(judged.returns.min()), 2),
+        "true_return": round(report.mean, 2),
+        "worst_episode": round(float(report.returns.min()), 2),
         "distance": distance,
-        **told,
+        **measured,
         "seconds": round(seconds, 1),
         "processor_seconds_of_script": round(own, 1),
     }

@@ -1,12 +1,12 @@
 """Policies from 25 demonstrations of opening a door and 1,600 comparisons made by real people.
 
 Markovian and Preference Transformer rewards are fitted to crowd labels (Uni-RLHF, Yuan et al.
-2024) of demonstrations (Rajeswaran et al. 2018) and pay agents of implicit Q-learning. Beside
-them learn agents paid the true reward, nothing, a random reward and the opposite of what people
+2024) of demonstrations (Rajeswaran et al. 2018) and reward agents of implicit Q-learning. Beside
+them learn agents with the true reward, none, a random one and the opposite of what people
 preferred, and clones of the demonstrations. All conditions and seeds are one batched computation.
 
-The rule for the number of updates was fixed before the first run: 20,000 of each agent, judged
-once, after the last. `AdroitHandDoor-v1` (`pip install 'preferl[robotics]'`) is judged with the
+The rule for the number of updates was fixed before the first run: 20,000 of each agent, evaluated
+once, after the last. `AdroitHandDoor-v1` (`pip install 'preferl[robotics]'`) is evaluated with the
 sign of its reach term corrected.
 
     PREFERL_SHARED=../shared python recipes/pt_door_human.py [--smoke] [--seeds 0 1 2]
@@ -66,30 +66,32 @@ def fit_reward(name: str, episodes: Episodes, smoke: bool, seed: int) -> RewardF
 def learned_rewards(labelled: Episodes, episodes: Episodes, smoke: bool, seeds: list[int]) -> dict:
     """`[S, T]` the rewards of each kind for each step; each seed has its own fit to the labels."""
 
-    def paid(name: str, seed: int) -> np.ndarray:
+    def rewards_of(name: str, seed: int) -> np.ndarray:
         return relabel(episodes, fit_reward(name, labelled, smoke, seed)).rewards
 
-    return {name: np.stack([paid(name, seed) for seed in seeds]) for name in REWARDS}
+    return {name: np.stack([rewards_of(name, seed) for seed in seeds]) for name in REWARDS}
 
 
-def all_conditions(episodes: Episodes, paid: dict, seeds: list[int]) -> Conditions:
+def all_conditions(episodes: Episodes, rewards: dict, seeds: list[int]) -> Conditions:
     """PT with its controls, and MR beside them; one fit of a reward per seed."""
     parts = []
     for k, seed in enumerate(seeds):
-        beside = build_conditions(episodes, paid["pt"][k], seeds=[seed], task=TASK)
-        mr = build_conditions(episodes, paid["mr"][k], seeds=[seed], task=TASK, controls=False)
+        beside = build_conditions(episodes, rewards["pt"][k], seeds=[seed], task=TASK)
+        mr = build_conditions(episodes, rewards["mr"][k], seeds=[seed], task=TASK, controls=False)
         parts.append(np.concatenate([mr.rewards, beside.rewards]))
     return Conditions(("mr", "pt", *beside.names[1:]), tuple(seeds), np.concatenate(parts, axis=1))
 
 
 def train(episodes: Episodes, conditions: Conditions, seeds: list[int], steps: int) -> dict:
-    """Names to policies: every arm and seed as one batched computation, then the clones."""
+    """Names to policies: every condition and seed as one batched computation, then the clones."""
     env = task_env(ENV)()
     spaces = env.observation_space, env.action_space
     config = replace(IQLConfig.preset(TASK.hyperparameters), precision="bfloat16")
     agents = IQL(*spaces, config, seeds=conditions.agent_seeds, steps=steps)
     agents.fit(
-        Transitions.of(episodes, rewards=conditions.flat_rewards), steps, on_progress=told(steps)
+        Transitions.of(episodes, rewards=conditions.flat_rewards),
+        steps,
+        on_progress=log_progress(steps),
     )
     clones = BehaviourCloning(
         *spaces, CloningConfig(config.dropout, precision="bfloat16"), seeds=seeds, steps=steps
@@ -99,7 +101,7 @@ def train(episodes: Episodes, conditions: Conditions, seeds: list[int], steps: i
     return dict(zip(names, [*agents.policies(), *clones.policies()], strict=True))
 
 
-def told(steps: int):
+def log_progress(steps: int):
     """Prints how far training is."""
     began = time.perf_counter()
 
@@ -119,8 +121,8 @@ def main() -> None:
     torch.set_num_threads(2)
     labelled = load_demonstrations(DEMONSTRATIONS)
     episodes = labelled[:3] if options.smoke else labelled
-    paid = learned_rewards(labelled, episodes, options.smoke, seeds)
-    conditions = all_conditions(episodes, paid, seeds)
+    rewards = learned_rewards(labelled, episodes, options.smoke, seeds)
+    conditions = all_conditions(episodes, rewards, seeds)
     policies = train(episodes, conditions, seeds, 5 if options.smoke else STEPS)
     reports = evaluate_policies(
         policies,
@@ -135,8 +137,8 @@ def main() -> None:
     }
     for arm, score in scores.items():
         print(arm, score.to_json(), flush=True)
-    for learned in paid:
-        held_against = {a: scores[a].returns for a in scores if a == learned or a not in paid}
+    for learned in rewards:
+        held_against = {a: scores[a].returns for a in scores if a == learned or a not in rewards}
         held_against["learned"] = held_against.pop(learned)
         if len(seeds) > 1:
             print(f"{learned}: {compare(held_against).text}")
@@ -145,7 +147,7 @@ def main() -> None:
 
 
 def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
-    """Rows of arm, seed, score, return, success and updates, and what decides the scores."""
+    """Rows of condition, seed, score, return, success and updates, and what decides the scores."""
     installed = versions()["packages"]
     on = " ".join(f"{name} {installed.get(name)}" for name in packages)
     path.parent.mkdir(exist_ok=True)
@@ -153,12 +155,12 @@ def write(path: Path, rows: Iterable, packages: tuple[str, ...]) -> None:
         writer = csv.writer(file)
         writer.writerow(["arm", "seed", "score", "return", "success", "updates", "episodes", "on"])
         for arm, seed, *numbers, updates in rows:
-            told = (round(float(number), 3) for number in numbers)
-            writer.writerow([arm, seed, *told, updates, EPISODES, on])
+            rounded = (round(float(number), 3) for number in numbers)
+            writer.writerow([arm, seed, *rounded, updates, EPISODES, on])
 
 
 def rows_of(scores: dict[str, ConditionScore], seeds: list[int]) -> Iterator:
-    """One row per arm and seed."""
+    """One row per condition and seed."""
     for arm, score in scores.items():
         for k, seed in enumerate(seeds):
             yield arm, seed, score.scores[k], score.returns[k], score.success[k], STEPS
