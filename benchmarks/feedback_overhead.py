@@ -5,9 +5,9 @@
 
 `PPO.learn` on 8 pendulums: alone, and wrapped with a store into which queries go while a model
 computes rewards, by default of a whole rollout at once, as `FeedbackCallback` does. They take turns
-in one process; the overhead is that of the medians. Run it on a machine that has nothing else to do; on
-others, what the processor worked counts more than the clock, and what it worked for the wrapper
-beside all else in the same run counts most.
+in one process; the overhead is that of the medians. Run it on a machine that has nothing else to
+do; on others, what the processor worked counts more than the clock, and what it worked for the
+wrapper beside all else in the same run counts most.
 """
 
 import argparse

@@ -4,9 +4,9 @@
 
 Each run is a command that a person would type. One goes through undisturbed; the other is killed at
 random moments, also while it starts, writes and evaluates, and goes on with `--resume`. Where it
-comes to its end before it was killed so often, another begins. All files of rewards, policies, answers
-and evaluations have to be equal to the last bit, and `result.json` but for the seconds. Writes
-`results/kills.json`; ends with status 1 where anything differs.
+comes to its end before it was killed so often, another begins. All files of rewards, policies,
+answers and evaluations have to be equal to the last bit, and `result.json` but for the seconds.
+Writes `results/kills.json`; ends with status 1 where anything differs.
 """
 
 import argparse

@@ -4,8 +4,8 @@ Rewards are ensembles fitted to crowd labels (Uni-RLHF, Yuan et al. 2024) of dem
 (Rajeswaran et al. 2018), each member normalised over the data before they are averaged. A Decision
 Transformer (Chen et al. 2021) is asked for the 95 % quantile of the returns that such a reward
 gives the demonstrations, and computes its rewards with it as it goes; one with critics (DTR, Tu et
-al. 2025) is also drawn to actions of higher value. Beside them learn the same agents with no reward, a random
-one, the opposite of what people preferred and the true one, and clones.
+al. 2025) is also drawn to actions of higher value. Beside them learn the same agents with no
+reward, a random one, the opposite of what people preferred and the true one, and clones.
 
 The rule was fixed before its first run on these seeds: 7,000 updates of each agent, evaluated once,
 after the last. It was found with seed 7 and 30 episodes from seed 50,000 on, and time bounded it.
