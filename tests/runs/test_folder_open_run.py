@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.folder_contents import contents
 from preferl.errors import ConfigError, DataError, ResumeError, StorageError
 from preferl.runs import RunFolder, open_run, require_openable
 from preferl.runs.folder import LOCK
@@ -45,6 +44,14 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def everything(folder: Path) -> dict[str, tuple[bytes, int]]:
+    """Bytes and times of all files and folders."""
+    return {
+        str(path): (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
 @pytest.fixture
 def holder(tmp_path):
     """Starts programs that hold `tmp_path / "run"`, and ends them."""
@@ -72,7 +79,7 @@ def test_a_run_is_held_for_the_block_and_leaves_no_lock(tmp_path):
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume):
     first = holder()
-    before = contents(tmp_path)
+    before = everything(tmp_path)
     named = rf"one at work already, process {first.pid} on .*`-c`\) since 20\d\d-"
     for refused in (
         lambda: require_openable(tmp_path / "run", resume=resume),
@@ -82,8 +89,8 @@ def test_a_second_run_is_refused_and_the_first_is_named(tmp_path, holder, resume
             refused()
     with pytest.raises(StorageError, match=named):
         RunFolder.create(tmp_path / "run", config=Fit(), seed=0)
-    assert contents(tmp_path / "run") == {
-        name: kept for name, kept in before.items() if name.is_relative_to(tmp_path / "run")
+    assert everything(tmp_path / "run") == {
+        name: kept for name, kept in before.items() if name.startswith(str(tmp_path / "run"))
     }
     assert names(tmp_path) == ["run"]
 
@@ -148,26 +155,26 @@ def test_children_do_not_keep_the_lock_of_a_parent_that_died(tmp_path, method):
 def test_a_finished_run_is_not_resumed_and_nothing_changes(tmp_path):
     with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
         folder.result({"interrupted": False})
-    before = contents(tmp_path)
+    before = everything(tmp_path)
     for config in (Fit(), Fit(4)):
         with (
             pytest.raises(ResumeError, match=r"run is finished, see .*result\.json"),
             open_run(tmp_path / "run", config=config, seed=0, resume=True),
         ):
             pass
-    assert contents(tmp_path) == before
+    assert everything(tmp_path) == before
 
 
 def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
     (tmp_path / "empty").mkdir()
-    before = contents(tmp_path)
+    before = everything(tmp_path)
     for name in ("run", "deep/er/run", "empty"):
         with (
             pytest.raises(ResumeError, match="there is no run here"),
             open_run(tmp_path / name, config=Fit(), seed=0, resume=True),
         ):
             pass
-    assert contents(tmp_path) == before
+    assert everything(tmp_path) == before
 
 
 def test_an_interrupted_run_is_resumed(tmp_path):

@@ -1,0 +1,166 @@
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preferl.data.sources.pickles import load_pickle
+from preferl.store.quality.votes import (
+    Votes,
+    agreement_report,
+    krippendorff_alpha,
+    nominal_alpha,
+    value_counts,
+)
+
+NAN = np.nan
+KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal alpha .743
+    [1, 2, 3, 3, 2, 1, 4, 1, 2, 0, 0, 0],
+    [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, 0, 3],
+    [0, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, 0],
+    [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, 0],
+]
+
+
+def plain_alpha(units: list[list[int]]) -> float:
+    """Alpha written as its definition: disagreement within units over disagreement overall."""
+    units = [unit for unit in units if len(unit) > 1]
+    pool = [value for unit in units for value in unit]
+    if not pool:
+        return NAN
+    within = sum(
+        sum(a != b for a, b in permutations(unit, 2)) / (len(unit) - 1) for unit in units
+    ) / len(pool)
+    overall = sum(a != b for a, b in permutations(pool, 2)) / (len(pool) * (len(pool) - 1))
+    return 1 - within / overall if overall else NAN
+
+
+def votes_of(table: np.ndarray) -> Votes:
+    """Votes of `[A, Q]` preferences in which -1 is no answer at all."""
+    annotator, query = np.nonzero(table != -1)
+    return Votes.of(
+        query, annotator, table[annotator, query], names=[str(row) for row in range(len(table))]
+    )
+
+
+def load_stop_sign(folder: Path) -> Votes:
+    """Fifty pairs judged twice by eight people; the second pass repeats the first."""
+    files = [folder / f"stop_sign_preferences_{person}.pkl" for person in range(1, 9)]
+    chosen = np.array([np.asarray(load_pickle(file)) for file in files])  # [8, 2, 50, 2]
+    first_wins = (chosen[..., 0] < chosen[..., 1]).astype(float)
+    annotator, judged, pair = np.indices(first_wins.shape).reshape(3, -1)
+    return Votes.of(
+        query=judged * 50 + pair,
+        annotator=annotator,
+        preference=first_wins.ravel(),
+        repeat_of=np.where(judged == 1, pair, -1),
+    )
+
+
+def test_alpha_of_the_published_example() -> None:
+    table = np.array(KRIPPENDORFF_2011).T
+    unit, observer = np.nonzero(table)
+    counts = value_counts(unit, table[unit, observer] - 1, 5)
+    assert nominal_alpha(counts) == pytest.approx(0.7434, abs=5e-5)
+    assert plain_alpha([[v for v in unit if v] for unit in table.tolist()]) == pytest.approx(
+        nominal_alpha(counts), abs=1e-12
+    )
+
+
+def test_alpha_by_hand(rng: np.random.Generator) -> None:
+    # two people, three queries: 1 1 / 0 0 / 1 0, so the coincidences are first-first 2,
+    # second-second 2, first-second 1 both ways: 1 - 5 * 2 / (36 - 18)
+    votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
+    assert krippendorff_alpha(votes) == pytest.approx(1 - 10 / 18)
+    report = agreement_report(votes, rng)
+    assert report.raw == pytest.approx(2 / 3)
+    assert report.chance == pytest.approx((3 * 2 + 3 * 2) / 30)
+
+
+answers = st.lists(
+    st.lists(st.sampled_from([1.0, 0.5, 0.0, NAN, -1.0]), min_size=8, max_size=8),
+    min_size=2,
+    max_size=4,
+)
+
+
+@given(answers, st.booleans(), st.randoms())
+@settings(max_examples=150, deadline=None)
+def test_alpha_is_its_definition_and_ignores_names_and_order(table, ties, random) -> None:
+    table = np.array(table)
+    kept = (1.0, 0.5, 0.0) if ties else (1.0, 0.0)
+    expected = plain_alpha([[v for v in unit if v in kept] for unit in table.T.tolist()])
+    alpha = krippendorff_alpha(votes_of(table), ties=ties)
+    assert alpha == pytest.approx(expected, nan_ok=True, abs=1e-9)
+    rows, columns = list(range(len(table))), list(range(8))
+    random.shuffle(rows)
+    random.shuffle(columns)
+    assert krippendorff_alpha(votes_of(table[rows][:, columns]), ties=ties) == pytest.approx(
+        alpha, nan_ok=True, abs=1e-9
+    )
+    mirrored = np.where(table == -1, -1, 1 - table)
+    assert krippendorff_alpha(votes_of(mirrored), ties=ties) == pytest.approx(
+        alpha, nan_ok=True, abs=1e-9
+    )
+
+
+def test_ties_may_be_left_out(rng: np.random.Generator) -> None:
+    votes = votes_of(np.array([[1, 0, 0.5, 0.5], [1, 0, 0.5, 1]]))
+    assert krippendorff_alpha(votes) < 1
+    assert krippendorff_alpha(votes, ties=False) == 1
+    assert agreement_report(votes, rng).raw == 0.75
+
+
+def test_repeats_are_not_other_people(rng: np.random.Generator) -> None:
+    votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
+    more = Votes.of(
+        [*votes.query, 10, 11],
+        [*votes.annotator, 0, 0],
+        [*votes.preference, 0, 0],
+        repeat_of=np.array([-1] * 6 + [0, 2]),
+    )
+    assert krippendorff_alpha(more) == krippendorff_alpha(votes)
+    assert agreement_report(more, rng).pairs == 3
+
+
+@pytest.mark.parametrize("queries", [0, 9])
+def test_little_data_says_so(queries: int, rng: np.random.Generator) -> None:
+    report = agreement_report(votes_of(rng.integers(2, size=(2, queries)) * 1.0), rng)
+    assert (report.alpha, report.low, report.high) == (None, None, None)
+    assert report.note.startswith(f"not enough data: {queries} of at least 10")
+    assert report.queries == report.pairs == queries
+
+
+def test_answers_that_are_all_the_same_say_nothing(rng: np.random.Generator) -> None:
+    report = agreement_report(votes_of(np.ones((3, 20))), rng)
+    assert report.note == "not enough data: all answers are the same"
+    assert (report.alpha, report.raw, report.chance, report.pairs) == (None, 1, 1, 60)
+
+
+def test_the_interval_is_the_plain_bootstrap_over_queries(rng: np.random.Generator) -> None:
+    table = rng.choice([1.0, 0.5, 0.0], size=(3, 40))
+    table[1] = np.where(rng.random(40) < 0.7, table[0], table[1])
+    report = agreement_report(votes_of(table), rng)
+    rows = rng.integers(40, size=(400, 40))
+    plain = [plain_alpha(table[:, some].T.tolist()) for some in rows]
+    assert report.alpha == pytest.approx(plain_alpha(table.T.tolist()))
+    np.testing.assert_allclose(
+        [report.low, report.high], np.quantile(plain, [0.025, 0.975]), atol=0.04
+    )
+
+
+def test_eight_people_and_the_stop_sign(shared: Path, rng: np.random.Generator) -> None:
+    votes = load_stop_sign(shared / "data/stop-sign-eight-annotators")
+    repeats, originals = votes.repeated()
+    same = votes.preference[repeats] == votes.preference[originals]
+    by_person = np.bincount(votes.annotator[repeats], same) / 50
+    np.testing.assert_allclose(
+        by_person, [0.90, 0.70, 0.82, 0.64, 0.94, 0.80, 1.00, 0.84], atol=1e-9
+    )
+    report = agreement_report(votes, rng)
+    assert report.raw == pytest.approx(0.53, abs=0.005)
+    assert report.alpha == pytest.approx(0.05, abs=0.01)
+    assert report.low < 0.05 < report.high
+    assert report.pairs == 50 * 8 * 7 / 2
