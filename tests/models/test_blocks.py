@@ -1,11 +1,9 @@
-"""Many perceptrons at once, and dropout: as often as asked, independent, with its mean."""
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from preferl.models import blocks
-from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons, drop, dropout, kept
+from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons
 
 SIZES = (7, 8, 5, 2)
 MODULES = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
@@ -143,66 +141,3 @@ def test_on_a_gpu_it_is_the_same():
     expected = networks(features)
     output = networks.to("cuda")(features.to("cuda"))
     torch.testing.assert_close(output.cpu(), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        yield
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_the_share_that_is_dropped(share, dtype):
-    ones = kept(torch.zeros(1000, 401, dtype=dtype), share)
-    assert ones.dtype == dtype
-    assert ones.shape == (1000, 401)
-    assert set(ones.unique().tolist()) == {0.0, 1.0}
-    deviation = (share * (1 - share) / ones.numel()) ** 0.5
-    assert float(1 - ones.double().mean()) == pytest.approx(share, abs=5 * deviation)
-
-
-def test_decisions_are_independent_of_neighbours_and_of_the_next_draw():
-    first, second = (kept(torch.zeros(400_000), 0.3) - 0.7 for _ in range(2))
-    for one, other in [(first, second), *((first[:-lag], first[lag:]) for lag in (1, 2, 3, 4, 8))]:
-        correlation = float((one * other).mean()) / 0.21
-        assert abs(correlation) < 5 / 400_000**0.5
-
-
-def test_each_of_the_four_decisions_in_a_word_drops_alike():
-    ones = kept(torch.zeros(100_000, 4), 0.2)
-    assert (1 - ones).mean(0).tolist() == pytest.approx([0.2] * 4, abs=0.007)
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 4, 5])
-def test_any_number_of_decisions(count):
-    assert kept(torch.zeros(count), 0.5).shape == (count,)
-
-
-def test_a_seed_repeats_it():
-    draws = []
-    for _ in range(2):
-        torch.manual_seed(3)
-        draws.append(kept(torch.zeros(1000), 0.5))
-    assert torch.equal(*draws)
-
-
-def test_the_scale_keeps_the_mean():
-    ones = torch.ones(200_000, requires_grad=True)
-    dropped, scale = drop(ones, 0.25, training=True)
-    assert scale == 4 / 3
-    scaled = dropout(ones, 0.25, training=True)
-    for result in (dropped * scale, scaled):
-        assert float(result.detach().mean()) == pytest.approx(1, abs=0.01)
-    scaled.sum().backward()
-    assert torch.equal(ones.grad, scaled)
-
-
-@pytest.mark.parametrize(("share", "training"), [(0.0, True), (0.5, False)])
-def test_nothing_is_dropped_otherwise(share, training):
-    numbers = torch.randn(10)
-    dropped, scale = drop(numbers, share, training)
-    assert dropped is numbers
-    assert scale == 1
-    assert dropout(numbers, share, training) is numbers
