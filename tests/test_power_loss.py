@@ -1,6 +1,6 @@
 """Whatever moment the power goes: readers find the old or the new, and what was known to be there.
 
-See `crashing_disk` for what a disk may do.
+See `helpers.crashing_disk` for what a disk may do.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from crashing_disk import Recorder, after_every_loss
+from helpers.crashing_disk import Recorder, after_every_loss
 from preferl.data import Comparisons, Segments, load_comparisons, save_comparisons
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig

@@ -9,8 +9,8 @@ from shutil import copytree, which
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from made_clips import FPS, coded_video, random_segments
 
+from helpers.numbered_videos import FPS, coded_video, random_segments
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.annotate.serve import Server, configured
 from preferl.store.schema import Annotator, Project

@@ -1,7 +1,8 @@
 """People in a browser: keys, reloads, lost connections, several at once."""
 
 import pytest
-from answering import LOST, next_pair, pair, rows, shown_as, until_answers, watched
+
+from helpers.answering_page import LOST, next_pair, pair, rows, shown_as, until_answers, watched
 
 pytestmark = pytest.mark.browser
 

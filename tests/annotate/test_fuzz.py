@@ -13,10 +13,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from drawn_requests import Requests
-from invariants import ROLES, faults
-from two_projects import PLACES, World
-from wire import HOST, Request
+
+from helpers.drawn_requests import Requests
+from helpers.raw_requests import HOST, Request
+from helpers.store_invariants import ROLES, faults
+from helpers.two_projects import PLACES, World
 
 log = logging.getLogger(__name__)
 

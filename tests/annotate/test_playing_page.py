@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from answering import LOST, rows, until_answers, watched
+
+from helpers.answering_page import LOST, rows, until_answers, watched
 
 pytestmark = pytest.mark.browser
 

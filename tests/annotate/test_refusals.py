@@ -10,9 +10,9 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
-from page_requests import form
-from wire import HOST, Request, Wire
 
+from helpers.page_requests import form
+from helpers.raw_requests import HOST, Request, Wire
 from preferl.annotate.limits import MemoryLimits, rates
 from preferl.store.store import Store
 

@@ -1,4 +1,4 @@
-"""The likelihood of answers: tables computed by hand or published, and exact gradients."""
+"""Scores, members, and the likelihood of answers: tables by hand or published, exact gradients."""
 
 import math
 
@@ -7,6 +7,9 @@ import torch
 from torch import Tensor
 
 from preferl.functional import (
+    lower_bound,
+    mean,
+    pool,
     preference_accuracy,
     preference_logits,
     preference_loss,
@@ -191,3 +194,79 @@ def test_accuracy_without_decided_answers_is_not_a_number():
 def test_accuracy_of_members():
     logits: Tensor = torch.tensor([[1.0, 1.0], [-1.0, 1.0]])
     assert preference_accuracy(logits, torch.tensor([1.0, 1.0])).tolist() == [1.0, 0.5]
+
+
+REWARDS = torch.tensor([[1.0, 0.0, -3.0], [3.0, 0.0, 3.0]])
+
+
+def test_the_mean_over_members():
+    assert mean(REWARDS).tolist() == [2.0, 0.0, 0.0]
+
+
+def test_lower_bounds_pay_less_where_members_disagree():
+    assert lower_bound(1.0)(REWARDS).tolist() == [1.0, 0.0, -3.0]
+    assert lower_bound(0.5)(REWARDS).tolist() == [1.5, 0.0, -1.5]
+    assert lower_bound(-1.0)(REWARDS).tolist() == [3.0, 0.0, 3.0]
+    assert lower_bound(0.0)(REWARDS).tolist() == mean(REWARDS).tolist()
+
+
+def test_imitations_bonus_by_hand():
+    rewards = torch.tensor([[1.0], [2.0], [6.0]])  # mean 3, sum of squares 14
+    sample = math.sqrt(14 / 2)  # what imitation's AddSTDRewardWrapper multiplies by alpha
+    found = lower_bound(-0.5 * math.sqrt(3 / 2))(rewards).item()
+    assert found == pytest.approx(3 + 0.5 * sample)
+    assert lower_bound(-0.5)(rewards).item() == pytest.approx(3 + 0.5 * math.sqrt(14 / 3))
+
+
+def test_one_member_has_no_doubt():
+    assert lower_bound(2.0)(REWARDS[:1]).tolist() == [1.0, 0.0, -3.0]
+
+
+STEPS = torch.tensor([[[1.0, 2.0, 3.0], [9.0, 4.0, 6.0]], [[0.0, -1.0, 1.0], [7.0, 1.0, 1.0]]])
+MASK = torch.tensor([[True, True, True], [False, True, True]])
+
+
+@pytest.mark.parametrize(
+    ("pooling", "discount", "expected"),
+    [
+        ("sum", 1.0, [[6.0, 10.0], [0.0, 2.0]]),
+        ("mean", 1.0, [[2.0, 5.0], [0.0, 1.0]]),
+        ("sum", 0.5, [[2.75, 7.0], [-0.25, 1.5]]),  # the first real step weighs 1
+        ("mean", 0.5, [[2.75 / 1.75, 7 / 1.5], [-0.25 / 1.75, 1.0]]),
+    ],
+)
+def test_scores_by_hand(pooling, discount, expected):
+    torch.testing.assert_close(pool(STEPS, MASK, pooling, discount), torch.tensor(expected))
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+def test_masked_places_may_hold_anything_and_have_no_gradient(pooling, discount):
+    rewards = STEPS.clone()
+    rewards[:, ~MASK] = float("nan")
+    rewards.requires_grad_()
+    scores = pool(rewards, MASK, pooling, discount)
+    torch.testing.assert_close(scores, pool(STEPS, MASK, pooling, discount))
+    scores.sum().backward()
+    assert (rewards.grad[:, ~MASK] == 0).all()
+    assert (rewards.grad[:, MASK] > 0).all()
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_a_row_without_real_steps_is_worth_nothing(pooling):
+    rewards = STEPS.clone().requires_grad_()
+    scores = pool(rewards, torch.zeros_like(MASK), pooling, 0.9)
+    scores.sum().backward()
+    assert (scores == 0).all()
+    assert (rewards.grad == 0).all()
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.7])
+def test_padding_on_the_left_changes_nothing(discount):
+    bare = torch.tensor([[1.0, -2.0, 4.0]])
+    padded = torch.tensor([[50.0, 50.0, 1.0, -2.0, 4.0]])
+    mask = torch.tensor([[False, False, True, True, True]])
+    for pooling in ("sum", "mean"):
+        torch.testing.assert_close(
+            pool(padded, mask, pooling, discount), pool(bare, mask[:, 2:], pooling, discount)
+        )

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from golden_gradients import determined
 from gymnasium import spaces
 from torch import Tensor
 
+from helpers.golden_gradients import determined
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig, load_flax
 from preferl.models.flax import flax_places

@@ -5,8 +5,8 @@ import json
 import pytest
 import safetensors.torch
 import torch
-from valid_files import VALID
 
+from helpers.valid_files import VALID
 from preferl.errors import PreferlError
 
 WEIGHTS = {

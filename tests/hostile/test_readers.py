@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from measure_hostile import measure
-from valid_files import VALID
+
+from helpers.measure_hostile import measure
+from helpers.valid_files import VALID
 
 NIGHTLY = os.environ.get("PREFERL_NIGHTLY") == "1"
 EXAMPLES = 300 if NIGHTLY else 3

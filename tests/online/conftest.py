@@ -3,8 +3,8 @@
 from shutil import copytree
 
 import pytest
-from answered_store import Answering
 
+from helpers.answered_store import Answering
 from preferl.store.store import Store
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from resumable_runs import assert_same, everything
 
+from helpers.resumable_runs import assert_same, everything
 from preferl.errors import CheckpointError, ConfigError
 from preferl.feedback import InstantFeedback, ScriptedTeacher
 from preferl.models import LSTMRewardConfig, MLPRewardConfig

@@ -8,7 +8,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from normalised_cartpole import CONFIG, MEAN, VAR, balancing, taught
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
@@ -17,6 +16,7 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
+from helpers.normalised_cartpole import CONFIG, MEAN, VAR, balancing, taught
 from preferl.errors import CheckpointError, ConfigError, SpaceError
 from preferl.evaluation import evaluate_policies, evaluate_policy, film, on_raw_observations
 from preferl.online import (

@@ -12,13 +12,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import answering_run
 import numpy as np
 import pytest
-from answered_store import Answering
-from answering_run import CONFIG, JUDGE, answer_to, name_of
-from resumable_runs import assert_same, everything
 
+from helpers import terminal_run
+from helpers.answered_store import Answering
+from helpers.resumable_runs import assert_same, everything
+from helpers.terminal_run import CONFIG, JUDGE, answer_to, name_of
 from preferl.data import Segments, load_comparisons
 from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
@@ -131,7 +131,7 @@ class Programs:
 
     def start(self, until: int | None = None) -> Any:
         self.lives += 1
-        program = self.context.Process(target=answering_run.main, args=(self.folder, until))
+        program = self.context.Process(target=terminal_run.main, args=(self.folder, until))
         program.start()
         return program
 

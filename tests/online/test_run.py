@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import PendulumEnv
 
+from helpers.folder_contents import contents
 from preferl.data import load_comparisons
 from preferl.errors import CheckpointError, ConfigError, ResumeError, StorageError
 from preferl.evaluation import RandomPolicy
@@ -141,14 +142,6 @@ def test_a_run_that_was_interrupted_is_resumed(tmp_path, run):
     assert json.loads((out / "result.json").read_text()) == result
     assert not (out / "checkpoints").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def contents(folder):
-    """Bytes and times of all files and folders."""
-    return {
-        path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
-        for path in [folder, *folder.rglob("*")]
-    }
 
 
 def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):

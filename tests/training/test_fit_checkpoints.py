@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from killable_fit import CONFIGS, fit, parts
 from safetensors.torch import load_file
 
+from helpers import killable_fit
+from helpers.killable_fit import CONFIGS, fit, parts
 from preferl.errors import CheckpointError, ConfigError
 from preferl.training import FitCheckpoints, RewardTrainer, load_reward, save_reward
 from preferl.training.reward_function import RewardFunction
@@ -111,7 +112,7 @@ def test_a_fit_that_was_killed_comes_to_the_same(tmp_path, kind):
     save_reward(tmp_path / "expected", RewardFunction(model, likelihood=report.likelihood))
     program = [
         sys.executable,
-        str(Path(__file__).with_name("killable_fit.py")),
+        killable_fit.__file__,
         str(tmp_path),
         kind,
     ]

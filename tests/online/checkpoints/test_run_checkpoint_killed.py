@@ -9,20 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from killable_run import prepare
 
+from helpers import killable_run
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training.checkpoint_folder import has_run
 
-SCRIPT = Path(__file__).with_name("killable_run.py")
 SECONDS = 120.0
 
 
 @contextmanager
 def running(folder: Path, algorithm: str, steps: int) -> Iterator[subprocess.Popen[bytes]]:
     """The program, from its first step on."""
-    command = [sys.executable, str(SCRIPT), str(folder), algorithm, str(steps)]
+    command = [sys.executable, killable_run.__file__, str(folder), algorithm, str(steps)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as program:
         assert program.stdout is not None
         assert program.stdout.readline().startswith(b"after ")
@@ -48,7 +47,7 @@ def test_a_program_killed_at_random_times_comes_to_the_same(tmp_path, algorithm,
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     for folder in (undisturbed, killed):
         folder.mkdir()
-        prepare(folder)
+        killable_run.prepare(folder)
     seconds = through(undisturbed, algorithm, steps)
     rng = np.random.default_rng(0)
     kills = answered = 0

@@ -4,7 +4,10 @@ import os
 import signal
 
 import pytest
-from resumable_runs import (
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.env_util import make_vec_env
+
+from helpers.resumable_runs import (
     Kill,
     KilledError,
     assert_same,
@@ -14,9 +17,6 @@ from resumable_runs import (
     make,
     reward_for,
 )
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
-
 from preferl.errors import StorageError
 from preferl.online import FeedbackCallback, SaveRunCallback, callbacks, resume_run
 from preferl.training.checkpoint_folder import has_run

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.folder_contents import contents
 from preferl.data import load_episodes, save_episodes
 from preferl.data.episodes import Episodes
 from preferl.errors import (
@@ -230,14 +231,6 @@ def test_what_is_judged_already_is_not_judged_again(finished, killed, data):
     again = run(config_of(data), killed, resume=True, on_progress=lambda *now: told.append(now))
     assert again["arms"] == result["arms"]
     assert [now for now in told if now[1]] == []
-
-
-def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """Bytes and times of all files and folders."""
-    return {
-        path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
-        for path in [folder, *folder.rglob("*")]
-    }
 
 
 def test_a_finished_run_is_not_resumed_and_nothing_changes(finished, data):

@@ -5,10 +5,10 @@ import re
 import sqlite3
 
 import pytest
-from made_clips import coded_video, random_segments
-from page_requests import KEY, body, claim, form
 from sqlalchemy import select
 
+from helpers.numbered_videos import coded_video, random_segments
+from helpers.page_requests import KEY, body, claim, form
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.store.schema import Answer, Lease
 

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 import pytest
-from answered_store import Answering
 
+from helpers.answered_store import Answering
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.store import Store

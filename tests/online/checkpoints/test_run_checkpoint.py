@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import SyncVectorEnv
-from resumable_runs import (
+from safetensors import SafetensorError
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from helpers.resumable_runs import (
     Kill,
     KilledError,
     Sink,
@@ -23,10 +27,6 @@ from resumable_runs import (
     make,
     reward_for,
 )
-from safetensors import SafetensorError
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
-
 from preferl.data.episodes import join
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import folder as model_folder

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from local_hub import TOKEN, LocalHub, serving
 
+from helpers.local_hub import TOKEN, LocalHub, serving
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import (

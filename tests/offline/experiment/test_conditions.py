@@ -1,11 +1,17 @@
-"""Rewards of conditions by seed, scaled alike."""
+"""Rewards of conditions by seed, scaled alike, and the scores of those who learned from them."""
 
 import numpy as np
 import pytest
 
 from preferl.data.tasks import Task
 from preferl.errors import ConfigError, DataError
-from preferl.offline.experiment.conditions import SEED_LIMIT, Conditions, build_conditions
+from preferl.evaluation import PolicyReport
+from preferl.offline.experiment.conditions import (
+    SEED_LIMIT,
+    Conditions,
+    ConditionScore,
+    build_conditions,
+)
 from preferl.testing import make_episodes
 
 TASK = Task("reach", random=0, expert=1, max_episode_steps=10, shift_after=0.5)
@@ -71,3 +77,32 @@ def test_shapes_are_checked(episodes):
         build_conditions(episodes, np.zeros(12), seeds=(0,))
     with pytest.raises(DataError, match=r"Conditions\.rewards"):
         Conditions(("learned",), (0, 1), np.zeros((1, 1, 5)))
+
+
+SCORED = Task("reach", random=10, expert=20, max_episode_steps=5)
+
+
+def report(returns, success=None):
+    success = None if success is None else np.array(success, bool)
+    return PolicyReport(np.array(returns, float), np.full(len(returns), 5), success)
+
+
+def test_scores_by_hand():
+    reports = [report([10, 14], [1, 0]), report([20, 20], [1, 1])]
+    score = ConditionScore.of(reports, SCORED)
+    assert score.returns.tolist() == [12, 20]
+    assert score.episodes.tolist() == [10, 14, 20, 20]
+    assert score.shown.tolist() == [20, 100]
+    plain = score.to_json()
+    assert plain["success_rate"]["seeds"] == [0.5, 1]
+    assert plain["return"]["mean"] == 16
+    assert plain["normalised_score"]["std"] == pytest.approx(80 / np.sqrt(2))
+
+
+def test_scores_that_are_not_known_are_none():
+    score = ConditionScore.of([report([1, 2], [1, 0]), report([3, 4])], None)
+    assert score.scores is None
+    assert score.success is None
+    assert score.shown.tolist() == [1.5, 3.5]
+    assert score.to_json()["normalised_score"] is None
+    assert ConditionScore.of([report([1, 2])], SCORED).to_json()["return"]["std"] is None

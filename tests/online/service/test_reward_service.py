@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
+from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 from preferl.errors import ConfigError, FeedbackError
 from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service.reward_service import serve_reward

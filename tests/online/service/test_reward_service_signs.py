@@ -2,8 +2,7 @@
 
 import threading
 
-from serving_rewards import wait_for
-
+from helpers.serving_rewards import wait_for
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.status import Status

@@ -5,7 +5,8 @@ import re
 import tempfile
 
 import pytest
-from page_requests import body, claim, form
+
+from helpers.page_requests import body, claim, form
 
 
 def test_roles(study, ann, owner, visitor):

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 
+from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
 from preferl.errors import StorageError
 from preferl.online.service import reward_service as serving
 from preferl.online.service.reward_service import serve_reward

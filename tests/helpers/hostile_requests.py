@@ -3,7 +3,7 @@
 import json
 from urllib.parse import quote, quote_plus
 
-from wire import HOST, Request
+from helpers.raw_requests import HOST, Request
 
 KINDS = ["left", "right", "equal", "cannot_tell", "skip"]
 MARKUP = [

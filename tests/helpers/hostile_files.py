@@ -17,8 +17,8 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import safetensors.numpy
-from valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
 
+from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
 from preferl.cli.online import _read as read_settings
 from preferl.data import load_comparisons, load_episodes
 from preferl.data.sources import (

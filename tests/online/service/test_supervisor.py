@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from answered_store import Answering
 
+from helpers.answered_store import Answering
 from preferl.errors import ConfigError, StorageError
 from preferl.online.service.supervisor import (
     Program,

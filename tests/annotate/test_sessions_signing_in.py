@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from page_requests import form
 from sqlalchemy import select, update
 
+from helpers.page_requests import form
 from preferl.store.schema import Annotator, SignIn
 
 

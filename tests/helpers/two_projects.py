@@ -7,11 +7,10 @@ from base64 import b64decode
 from collections import Counter
 from hashlib import sha256
 
-from invariants import ROLES, Tables
-from made_clips import coded_video, random_segments
-from wire import HOST, Request, Wire
-
-from hostile import MARKUP, Drawn
+from helpers.hostile_requests import MARKUP, Drawn
+from helpers.numbered_videos import coded_video, random_segments
+from helpers.raw_requests import HOST, Request, Wire
+from helpers.store_invariants import ROLES, Tables
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.store.store import Store
 

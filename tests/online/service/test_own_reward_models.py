@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_rewards import quick_service, serve_once
 
+from helpers.serving_rewards import quick_service, serve_once
 from preferl.errors import ConfigError
 from preferl.registry import REWARD_MODELS
 from preferl.training.publish import PublishedReward
 from preferl.training.reward_presets import RewardSettings
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hostile_files import BOMBS
-
+from helpers.hostile_files import BOMBS
 from preferl.errors import PreferlError
 
 MOST_ADDRESSES = 8 * 2**30

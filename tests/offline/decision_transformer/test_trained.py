@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.point_walks import point_walks
 from preferl.errors import ConfigError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
@@ -130,7 +131,7 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
 def test_it_finds_better_actions_than_were_recorded() -> None:
     pytest.importorskip("transformers")
     world, rng = PointWorld(), np.random.default_rng(0)
-    episodes = make_walks(rng)
+    episodes = point_walks(rng, rng.uniform(-1, 1, (200, 20, 2)).astype(np.float32))
     config = DTConfig(context=5, width=32, layers=1, learning_rate=1e-3, dropout=0.0)
     means = {}
     for name, regulariser in (("dt", None), ("dtr", DTRConfig(weight=1.0))):
@@ -145,24 +146,3 @@ def test_it_finds_better_actions_than_were_recorded() -> None:
         report = evaluate_policy(agent.policy("q0.5"), PointWorld, episodes=20, seed=50)
         means[name] = report.mean
     assert means["dtr"] > means["dt"] + 1
-
-
-def make_walks(rng: np.random.Generator, count: int = 200, steps: int = 20):
-    """Points pushed about at random, each step anew."""
-    from preferl.data import Episodes
-    from preferl.testing import linear_reward
-
-    push = rng.uniform(-1, 1, (count, steps, 2)).astype(np.float32)
-    path = np.zeros((count, steps + 1, 2), np.float32)
-    path[:, 0] = rng.uniform(-1, 1, (count, 2))
-    for t in range(steps):
-        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
-    return Episodes(
-        observations=seen,
-        actions=done,
-        rewards=linear_reward(seen, done),
-        terminated=np.zeros(len(seen), bool),
-        final_observations=path[:, -1],
-        lengths=np.full(count, steps),
-    )

@@ -12,6 +12,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from helpers.point_walks import point_walks
 from preferl.data import Episodes
 from preferl.errors import ConfigError, SpaceError
 from preferl.evaluation import evaluate_policy
@@ -19,7 +20,7 @@ from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.trained import action_loss
 from preferl.offline.learner_configs import DTRConfig
 from preferl.statistics import spearman
-from preferl.testing import PointWorld, linear_reward, make_episodes
+from preferl.testing import PointWorld, make_episodes
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -27,25 +28,6 @@ pytest.importorskip("accelerate")
 WORLD = PointWorld()
 SPACES = WORLD.observation_space, WORLD.action_space
 SMALL = DTConfig(context=4, width=16, layers=2, batch_size=8, learning_rate=1e-3)
-
-
-def pushed(rng: np.random.Generator, count: int = 200, steps: int = 20) -> Episodes:
-    """Points that are pushed in a direction of their own in each episode."""
-    push = rng.uniform(-1, 1, (count, 1, 2)) + rng.normal(0, 0.1, (count, steps, 2))
-    push = np.clip(push, -1, 1).astype(np.float32)
-    path = np.zeros((count, steps + 1, 2), np.float32)
-    path[:, 0] = rng.uniform(-1, 1, (count, 2))
-    for t in range(steps):
-        path[:, t + 1] = np.clip(path[:, t] + 0.2 * push[:, t], -2, 2)
-    seen, done = path[:, :-1].reshape(-1, 2), push.reshape(-1, 2)
-    return Episodes(
-        observations=seen,
-        actions=done,
-        rewards=linear_reward(seen, done),
-        terminated=np.zeros(len(seen), bool),
-        final_observations=path[:, -1],
-        lengths=np.full(count, steps),
-    )
 
 
 class EnoughError(Exception):
@@ -187,7 +169,8 @@ def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
 
 @pytest.mark.slow
 def test_it_learns_a_world_and_follows_its_target(rng) -> None:
-    episodes = pushed(rng)
+    push = rng.uniform(-1, 1, (200, 1, 2)) + rng.normal(0, 0.1, (200, 20, 2))
+    episodes = point_walks(rng, np.clip(push, -1, 1).astype(np.float32))
     config = DTConfig(context=10, width=64, layers=2, learning_rate=1e-3, dropout=0.0)
     agent = DecisionTransformer(*SPACES, config, seed=0, steps=1500)
     agent.fit(agent.sequences(episodes))

@@ -1,9 +1,6 @@
 """Requests to the page as its own scripts send them, almost so, or not at all so."""
 
-from two_projects import PLACES
-from wire import HOST, Request
-
-from hostile import (
+from helpers.hostile_requests import (
     CONTENT,
     EXTRA,
     HOSTS,
@@ -17,6 +14,8 @@ from hostile import (
     post_json,
     raw,
 )
+from helpers.raw_requests import HOST, Request
+from helpers.two_projects import PLACES
 
 
 class Requests:

@@ -103,7 +103,7 @@ def test_every_number_comes_back_in_another_process(tmp_path):
     save_reward_model(tmp_path / "it", saved)
     code = (
         "import sys; sys.path.insert(0, sys.argv[2]); import torch; torch.set_num_threads(1)\n"
-        "from preferl.models import load_reward_model; from test_checkpoint import ask\n"
+        "from preferl.models import load_reward_model; from test_build import ask\n"
         "print(ask(load_reward_model(sys.argv[1])).numpy().tobytes().hex())"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "it"), str(Path(__file__).parent)]

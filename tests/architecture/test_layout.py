@@ -1,0 +1,62 @@
+"""Tests stand where that stands which they test: folders mirror packages, files mirror modules."""
+
+from collections import Counter
+from pathlib import Path
+
+import preferl
+
+SOURCE = Path(preferl.__file__).parent
+TESTS = Path(__file__).parents[1]
+
+OF_NO_PACKAGE = {"architecture", "docs", "golden", "helpers", "hostile"}
+"""Folders of tests of the whole library, and of what tests share."""
+
+OF_NO_MODULE = {
+    ".": {"invariants", "io_errors", "killed_runs", "learning", "old_folders", "old_names"}
+    | {"power_loss", "recipes"},
+    "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
+    | {"other_addresses", "overview_page", "playing_page", "refusals", "small_screens"},
+    "cli": {"foreign_folders", "held_folders", "trusted_models"},
+    "models": {"own_models"},
+    "online": {"episode_lengths", "every_policy", "normalised_agents", "pixels", "resumed_answers"},
+    "online/service": {"own_reward_models"},
+}
+"""By folder: files of tests of what several modules do together."""
+
+FOLDERS = sorted({file.parent.relative_to(TESTS) for file in TESTS.rglob("*.py")})
+MIRRORED = [each for each in FOLDERS if not OF_NO_PACKAGE & set(each.parts)]
+
+
+def subjects(folder: Path) -> set[str]:
+    """What the files of a folder test, by their names."""
+    return {file.stem.removeprefix("test_") for file in (TESTS / folder).glob("test_*.py")}
+
+
+def test_folders_mirror_packages():
+    assert [str(each) for each in MIRRORED if not (SOURCE / each / "__init__.py").exists()] == []
+
+
+def test_files_are_named_after_a_module_of_their_package():
+    found = {}
+    for folder in MIRRORED:
+        modules = [file.stem for file in (SOURCE / folder).glob("*.py")]
+        others = {
+            subject
+            for subject in subjects(folder)
+            if not any(f"{subject}_".startswith(f"{module}_") for module in modules)
+        }
+        if others:
+            found[str(folder)] = others
+    assert found == OF_NO_MODULE
+
+
+def test_what_tests_share_is_in_one_folder():
+    others = [
+        str(file.relative_to(TESTS))
+        for file in TESTS.rglob("*.py")
+        if not file.name.startswith("test_") and file.name != "conftest.py"
+        if file.parent.name != "helpers"
+    ]
+    assert others == []
+    helpers = [file.stem for file in (TESTS / "helpers").rglob("*.py")]
+    assert [name for name, count in Counter(helpers).items() if count > 1] == []

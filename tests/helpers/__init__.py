@@ -1,0 +1,1 @@
+"""What tests share beside fixtures: worlds, files, requests, and programs that they start."""

@@ -1,0 +1,11 @@
+"""What is in a folder, to find out that nothing has changed there."""
+
+from pathlib import Path
+
+
+def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """Bytes and times of all files and folders."""
+    return {
+        path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)
+        for path in [folder, *folder.rglob("*")]
+    }
