@@ -158,8 +158,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     begun = [len(paid) for paid in driver.paid]
     assert max(begun) > 3
     driver.ended, before = [], [list(paid) for paid in driver.paid]
-    core.sink.parts.clear()  # type: ignore[attr-defined]
-    core._hand_over(1)
+    core.recording.take()
     core.sink.parts.clear()  # type: ignore[attr-defined]
     assert core.version == 0
     source.next = reward_of(kind)

@@ -74,7 +74,7 @@ def test_long_recordings_stay_small() -> None:
         recording.advance(column(number, number), np.zeros(2))
         recording.cut(recording.pending >= 5)
         recording.take()
-    assert len(recording._arrays["rewards"]) <= 16
+    assert recording.capacity <= 16
 
 
 def test_steps_that_are_looked_back_on_stay_where_nothing_is_collected() -> None:

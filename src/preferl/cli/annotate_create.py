@@ -4,7 +4,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from preferl.shapes import IntArray
 
 starting_point = import_trusted
-
-Sampler = Literal["uniform", "informative", "covering"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class CreateConfig:
     instructions: Path | None = None
     queries: int = 200
     length: int = 50
-    sampler: Sampler = "uniform"
+    sampler: str = "uniform"
     reward: Path | None = None
     known: int = 0
     qualification: int = 0

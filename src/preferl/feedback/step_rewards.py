@@ -4,10 +4,9 @@ Controls are what a learned reward is held against. It has learned something whe
 and `random`, comes near `oracle`, and where `negated` makes the policy worse.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -190,12 +189,6 @@ def oracle(function: StepReward | None = None) -> PerStep:
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:
     """What a learned reward must do better than, by name; the seed is that of `random`."""
     return {"random": random(seed), "negated": negated(reward), "zero": zero()}
-
-
-CONTROLS: Mapping[str, Callable[..., Reward]] = MappingProxyType(
-    {"zero": zero, "random": random, "negated": negated, "oracle": oracle}
-)
-"""Names to builders: `zero()`, `random(seed)`, `negated(reward)`, `oracle(function)`."""
 
 
 def _nothing(observations: Observations, actions: Array) -> FloatArray:

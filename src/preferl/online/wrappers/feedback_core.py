@@ -10,9 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments
 from preferl.errors import ConfigError
-from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import AnyReward
@@ -37,7 +35,6 @@ from preferl.online.wrappers.reward_computer import (
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward, write_spaces
-from preferl.training.reward_function import RewardFunction
 
 RewardSource = Literal["learned", "before", "environment"]
 """Where the rewards of steps come from; "before" is what comes before the first learned one."""
@@ -59,12 +56,12 @@ class FeedbackCore:
         environments: `V`.
         rewards: see `Rewards`. A reader that nobody watches is watched until this is closed.
         record: keep whole episodes for `take`, whose caller looks at their lengths.
-        on_episodes: takes what is to be asked about in place of `queries`, and must return at once.
 
     Other arguments are those of `FeedbackVecEnv`.
 
     Attributes:
         queries: asks in the background; None where nothing is asked.
+        on_episodes: takes what is to be asked about, and returns at once; by default `queries` do.
         version: of the learned reward in use; 0 before the first.
         reader: of published rewards, from which newer ones come; None where the reward stays.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
@@ -94,28 +91,24 @@ class FeedbackCore:
         transformed_space: spaces.Space[Any] | None = None,
         **settings: Any,
     ) -> None:
-        named = {"sampler": sampler} if isinstance(sampler, str) else {}
-        self.config = config = settings_of(config, settings | named)
+        if isinstance(sampler, str):
+            settings["sampler"], sampler = sampler, None
+        self.config = config = settings_of(config, settings)
         teacher = None if synthetic_preferences is False else synthetic_preferences
-        if teacher is True:
-            teacher = ScriptedTeacher.oracle()
-        own_sampler = None if isinstance(sampler, str) else sampler
         self.queries: QueryWorker | None = None
-        if feedback is not None:
-            if record:
-                raise ConfigError.mismatch(
-                    "record", expected="nothing to ask where experience is kept", got="feedback"
-                )
-            self.queries = QueryWorker(feedback, config, sampler=own_sampler, teacher=teacher)
+        if feedback is None:
+            unasked, got = sampler is None and teacher is None, "none, and a sampler or teacher"
+            ConfigError.check(unasked, "feedback", "where to ask", got)
+        else:
+            nothing = "nothing to ask where experience is kept"
+            ConfigError.check(not record, "record", nothing, "feedback")
+            teacher = ScriptedTeacher.oracle() if teacher is True else teacher
+            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
             self.queries.core, on_episodes = self, self.queries.put
-        elif teacher is not None or own_sampler is not None:
-            raise ConfigError.mismatch(
-                "feedback", expected="where to ask", got="none, and a sampler or teacher"
-            )
         self.environments = environments
         self._spaces = observation_space, action_space
         self.space = space_after(observation_space, transform, transformed_space)
-        self._transform, self._on_episodes, self._record = transform, on_episodes, record
+        self._transform, self.on_episodes, self._record = transform, on_episodes, record
         self.recording = Recording(self.space, action_space, environments)
         self.recording.collecting = self._records
         self.computer = RewardComputer(self.recording)
@@ -161,16 +154,6 @@ class FeedbackCore:
         if reward is None or self._transform is None:
             return reward
         return RewardInSpaces(reward, *self._spaces, self._transform)
-
-    @property
-    def likelihood(self) -> Likelihood:
-        """Of the reward in use; without noise where none scores."""
-        return likelihood_of(self.computer.reward)
-
-    def scores(self, segments: Segments) -> FloatArray | None:
-        """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""
-        reward = self.computer.reward
-        return reward.scores(segments) if isinstance(reward, RewardFunction) else None
 
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
@@ -290,7 +273,7 @@ class FeedbackCore:
 
     def hand_over(self) -> None:
         """Hand over everything recorded so far; running episodes are cut."""
-        if self.recording.collecting and self._on_episodes is not None:
+        if self.recording.collecting and self.on_episodes is not None:
             self.recording.cut()
             self._hand_over(1)
 
@@ -352,7 +335,7 @@ class FeedbackCore:
 
     @property
     def _records(self) -> bool:
-        return self._record or self._on_episodes is not None
+        return self._record or self.on_episodes is not None
 
     def _returns(self) -> FloatArray:
         """`[V]` learned returns of the running episodes, with what is deferred of them."""
@@ -376,10 +359,10 @@ class FeedbackCore:
 
     def _hand_over(self, at_least: int) -> None:
         """Give what has ended to whoever asks about it, if that is so many steps."""
-        if self._on_episodes is None:
+        if self.on_episodes is None:
             return
         recording, longest = self.recording, self.config.longest_piece
         if recording.most_pending >= longest:
             recording.cut(recording.pending >= longest)
         if recording.finished_steps >= at_least and (episodes := recording.take()) is not None:
-            self._on_episodes(episodes)
+            self.on_episodes(episodes)

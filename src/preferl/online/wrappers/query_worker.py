@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
+from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers
 from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
@@ -161,7 +162,9 @@ class QueryWorker:
         self.paused = False
         self._feedback = feedback
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or build_sampler(self.config, lambda: self.core)
+        self._sampler = sampler or build_sampler(
+            self.config, lambda: self.core and self.core.computer.reward
+        )
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
@@ -388,7 +391,7 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
-        return None if reward is None else cast("FloatArray | None", reward.scores(segments))
+        return reward.scores(segments) if isinstance(reward, Reward) else None
 
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,

@@ -1,7 +1,7 @@
 """Steps of `V` parallel environments as preallocated arrays, whichever library made them."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 from gymnasium import spaces
@@ -30,18 +30,17 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
     """
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
-        if any(isinstance(array, dict) for array in arrays.values()):
-            raise SpaceError.mismatch(
-                "observation space",
-                expected="a dictionary one level deep",
-                got=space,
-                fix="Flatten nested keys with a wrapper; `outer/inner` is the usual name.",
-            )
+        flat = not any(isinstance(array, dict) for array in arrays.values())
+        fix = "Flatten nested keys with a wrapper; `outer/inner` is the usual name."
+        SpaceError.check(flat, "observation space", "a dictionary one level deep", space, fix)
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
-    if space.shape is None:
-        expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-        raise SpaceError.mismatch("space", expected=expected, got=space)
-    return np.zeros((*axes, *space.shape), space.dtype)
+    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    SpaceError.check(space.shape is not None, "space", expected, space)
+    return np.zeros((*axes, *(space.shape or ())), space.dtype)
+
+
+STEPS: Final = ("observations", "actions", "rewards", "states")
+"""The arrays that `Episodes` are made of; states only where they are recorded."""
 
 
 class _Closed(NamedTuple):
@@ -100,7 +99,7 @@ class Recording:
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
         # always holds the present one and no copy of it is needed. Other numbers are vector steps.
-        self._arrays: dict[str, Any] = {  # "states" join with the first of them
+        self._arrays: dict[str, Any] = {  # states join with the first of them
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
             "rewards": np.zeros(axes, np.float32),
@@ -123,6 +122,11 @@ class Recording:
         """The current observations `[V, *obs]`, without a copy."""
         observations: Observations = self._arrays["observations"]
         return take(observations, self._row)
+
+    @property
+    def capacity(self) -> int:
+        """Vector steps for which there is room now."""
+        return len(self._arrays["rewards"])
 
     @property
     def finished_steps(self) -> int:
@@ -169,10 +173,10 @@ class Recording:
     ) -> None:
         """Write a step's outcome: next observations `[V, *obs]` and true rewards `[V]`."""
         self._arrays["rewards"][self._row] = rewards
-        if self._row + 1 == self._rows:
+        if self._row + 1 == self.capacity:
             self._drop()
-            if self._row + 1 == self._rows:
-                self._double()
+        if self._row + 1 == self.capacity:
+            self._double()
         self.time += 1
         self._arrays["first"][self._row] = False
         self._see(observations, states)
@@ -188,7 +192,7 @@ class Recording:
         *obs]` are the last observations.
         """
         shortest = int((self.time - self._begun[ended]).min())
-        self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
+        self.shortest = min(shortest, self.shortest or shortest)
         self._close(ended, terminated, final)
         self.idle[ended] = True
 
@@ -262,22 +266,21 @@ class Recording:
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
-        steps = {name: take(array, where) for name, array in self._steps.items()}
+        arrays = self._arrays
+        steps = {name: take(arrays[name], where) for name in STEPS if name in arrays}
         final = map_observations(
             lambda f, o: f.astype(o.dtype, copy=False),
             closed.final_observations,
             steps["observations"],
         )
-        self._drop()
         return Episodes(**steps, terminated=terminated, final_observations=final, lengths=lengths)
 
     def snapshot(self) -> dict[str, Any]:
         """All steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
-        rows = slice(self._row + 1)
+        rows, arrays = slice(self._row + 1), self._arrays
         return {
-            "states": None,
-            **{name: take(array, rows) for name, array in self._steps.items()},
+            **{name: take(arrays[name], rows) if name in arrays else None for name in STEPS},
             "row": self._row,
             "open": self._open - self._first,
             "begun": self._begun - self._first,
@@ -295,25 +298,18 @@ class Recording:
         self.time, self._first = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
-        while self._rows <= self._row:
-            self._double()
-        self._arrays.pop("states", None)
-        if snapshot["states"] is not None:
-            self._allocate_states(snapshot["states"])
-
-        def write(array: Array, value: Array) -> None:
-            array[: self._row + 1] = value
-
-        for name, array in self._steps.items():
-            map_observations(write, array, snapshot[name])
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
         self._oldest = int(self._open.min())
         self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
-        time = np.arange(self._rows)[:, None]
-        self._arrays["real"][:] = (time >= self._begun) & ~self.idle
-        self._arrays["first"][:] = (time == self._begun) & ~self.idle
+        time = np.arange(self._row + 1)[:, None]
+        self._arrays = {
+            "real": (time >= self._begun) & ~self.idle,
+            "first": (time == self._begun) & ~self.idle,
+            **{name: snapshot[name] for name in STEPS if snapshot[name] is not None},
+        }
+        self._double()
 
     def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
         """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
@@ -325,28 +321,14 @@ class Recording:
         map_observations(write, self._arrays["observations"], observations)
         if states is not None:
             if "states" not in self._arrays:
-                self._allocate_states(states[None])
+                shape = *self._arrays["rewards"].shape, *states.shape[1:]
+                self._arrays["states"] = np.zeros(shape, states.dtype)
             write(self._arrays["states"], states)
-
-    def _allocate_states(self, like: Array) -> None:
-        """Make room for states like these `[t, V, *state]`."""
-        shape = *self._arrays["rewards"].shape, *like.shape[2:]
-        self._arrays["states"] = np.zeros(shape, like.dtype)
-
-    @property
-    def _steps(self) -> dict[str, Any]:
-        """The arrays that `Episodes` are made of."""
-        arrays = self._arrays.items()
-        return {name: array for name, array in arrays if name not in ("real", "first")}
 
     @property
     def _row(self) -> int:
         """Where the present is."""
         return self.time - self._first
-
-    @property
-    def _rows(self) -> int:
-        return len(self._arrays["rewards"])
 
     def _double(self) -> None:
         def doubled(array: Array) -> Array:
