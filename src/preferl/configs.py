@@ -191,11 +191,7 @@ def _decode_thing(things: Registry, data: Any, where: str) -> Any:
     settings = {"kind": data} if isinstance(data, str) else data
     if not isinstance(settings, Mapping):
         raise _wrong(where, "a name or settings", data)
-    kind = str(settings.get("kind", things.names()[0]))
-    try:
-        make = things.load(kind)
-    except ConfigError as error:
-        raise ConfigError(f"{where}.kind: {error}") from error
+    make = things.load(str(settings.get("kind", things.names()[0])))
     return _decode_call(make, {k: v for k, v in settings.items() if k != "kind"}, where)
 
 

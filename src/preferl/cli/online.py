@@ -72,7 +72,11 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
     if teacher:
-        settings = settings | {"teacher": yaml.safe_load(teacher)}
+        try:
+            settings = settings | {"teacher": yaml.safe_load(teacher)}
+        except yaml.YAMLError as error:
+            expected = "a name, or settings as a file has them"
+            raise ConfigError.mismatch("teacher", expected=expected, got=error) from error
     import_trusted(arguments)
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
