@@ -84,11 +84,7 @@ class Registry:
         return target(**{key: part for key, part in parts.items() if key in taken})
 
     def config(self, name: str) -> type[Any]:
-        """The dataclass of a name's settings, or of that dataclass's own name, as some files have.
-
-        Raises:
-            ConfigError: no such name, or one without settings.
-        """
+        """The dataclass of a name's settings, or of that dataclass's own name; or `ConfigError`."""
         config = self._entry(name).config
         ConfigError.check(config, f"{self._what} {name!r}", "one with settings", "one without")
         return cast("type[Any]", _loaded(cast("Thing", config)))
@@ -98,11 +94,7 @@ class Registry:
         return _text(config) in self._known
 
     def name_of(self, config: object) -> str:
-        """The name of the thing whose settings these are, a dataclass or an instance of one.
-
-        Raises:
-            ConfigError: settings of nothing here.
-        """
+        """The name of the thing with these settings, a dataclass or its instance; `ConfigError`."""
         kind = config if isinstance(config, type) else type(config)
         if not self.has_config(kind):
             raise self._unknown(f"{self._what} config", kind.__name__)
@@ -117,15 +109,9 @@ class Registry:
     def named(
         self, about: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
     ) -> type[Any]:
-        """The dataclass of what a file names, as `tag` wrote it; its module is imported if need be.
+        """The dataclass of what a file names, as `tag` wrote it.
 
-        Args:
-            about: has `kind`, and `module` where a module of somebody's own registers it.
-            source: where it was read, for messages.
-            trust: modules that a person trusts.
-
-        Raises:
-            ConfigError: a kind that nothing registers, or a module that nobody trusts.
+        A module of somebody's own is imported if it is trusted; `ConfigError` if nobody does.
         """
         kind, module = about["kind"], about.get("module")
         if kind not in self._known and module is not None:
@@ -153,11 +139,7 @@ class Registry:
 
 
 def imported(module: str, *, source: str) -> ModuleType:
-    """Import a module that `preferl.trust` lets pass, for what it registers.
-
-    Raises:
-        ConfigError: it is not there; the message has `source`, where it was named.
-    """
+    """Import a module that `preferl.trust` lets pass, for what it registers; or `ConfigError`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -287,11 +269,7 @@ def things_of(hint: Any) -> Registry | None:
 
 
 def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
-    """The registered dataclass of a kind, by either name, from the registry of the known ones.
-
-    Raises:
-        ConfigError: their registry does not have it.
-    """
+    """The registered dataclass of a kind, by either name, from the registry of the known ones."""
     others = list(known)
     for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS):
         if any(map(registry.has_config, others)):

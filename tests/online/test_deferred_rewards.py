@@ -48,7 +48,7 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 
 
 class Witness(BaseCallback):
-    """Keeps what steps give and rollouts hold, what infos say, and does as it is told before some steps."""
+    """Keeps what steps give, rollouts hold and infos say, and does more before some steps."""
 
     def __init__(self, does: Any = None) -> None:
         super().__init__()

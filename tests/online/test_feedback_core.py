@@ -20,6 +20,7 @@ from preferl.models import (
 )
 from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.wrappers.feedback_core import FeedbackCore
+from preferl.online.wrappers.feedback_env import FeedbackControls
 from preferl.training import RewardFunction, relabel
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
@@ -223,10 +224,12 @@ def test_nothing_is_collected_while_paused() -> None:
     driver = Driver(core)
     for _ in range(3):
         driver.step(0.0)
-    core.pause()
+    controls = FeedbackControls()
+    controls.core = core
+    controls.pause_collecting()
     for _ in range(5):
         driver.step(0.2)
-    core.resume()
+    controls.resume_collecting()
     for _ in range(2):
         driver.step(0.0)
     core.hand_over()

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -266,7 +267,14 @@ def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedba
 class Disagreeing:
     """Two members that disagree about how much the first feature is worth."""
 
-    version = 3
+    version, context, members = 3, 1, 2
+
+    @property
+    def computer(self) -> Any:
+        return SimpleNamespace(reward=self)
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> np.ndarray:
+        return np.zeros(len(actions))
 
     def scores(self, segments: Any) -> np.ndarray:
         total = segments[:].observations[..., 0].sum(-1)

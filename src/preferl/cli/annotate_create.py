@@ -169,7 +169,7 @@ def _minari(dataset: str) -> str:
 def _draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
     from preferl.data import sample_segments
-    from preferl.feedback import segments_wanted
+    from preferl.feedback.sampling import segments_wanted
     from preferl.store import distinct_clips
 
     rng = np.random.default_rng(config.seed)

@@ -65,7 +65,7 @@ class PerStep:
     [5.0]
     """
 
-    function: StepReward | None
+    function: StepReward | None = None
 
     context: ClassVar[int] = 1
     members: ClassVar[int] = 1
@@ -177,13 +177,8 @@ def negated(reward: AnyReward) -> Negated:
     return Negated(as_reward(reward))
 
 
-def oracle(function: StepReward | None = None) -> PerStep:
-    """The true reward, as a function of a step: the ceiling of what preferences can teach.
-
-    Without a function, segments are scored by the rewards recorded with them, and new steps have
-    no reward.
-    """
-    return PerStep(function)
+oracle = PerStep
+"""The true reward, as a function of a step: the ceiling of what preferences can teach."""
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:

@@ -35,10 +35,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class FeedbackControls:
-    """Collecting, saving, and which reward steps get; the part that all wrappers share.
-
-    `core` records, asks, and gives rewards.
-    """
+    """Collecting, saving, and which reward steps get; the part that all wrappers share."""
 
     core: FeedbackCore
     _states_missed = False
@@ -86,11 +83,18 @@ class FeedbackControls:
 
     def pause_collecting(self) -> None:
         """Record and ask nothing; what was recorded so far is still there to ask about."""
-        self.core.pause()
+        if self.core.recording.collecting:
+            self.core.hand_over()
+            self.core.recording.pause()
+        if self.queries is not None:
+            self.queries.paused = True
 
     def resume_collecting(self) -> None:
         """Record and ask again, from the current observations."""
-        self.core.resume()
+        if self.queries is not None:
+            self.queries.paused = False
+        if self.core.collects and not self.core.recording.collecting:
+            self.core.recording.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
         """Ask about everything recorded so far; returns whether it was on disk in time.
@@ -346,16 +350,10 @@ def present_infos(
 
 
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """`[K]` terminated and the final observations of episodes, from the infos of their last steps.
-
-    An info without the last observation raises `DataError`.
-    """
-    if any("terminal_observation" not in info for info in infos):
-        raise DataError.mismatch(
-            "info of an episode's last step",
-            expected="the key terminal_observation, as vector environments of SB3 give it",
-            got=f"keys {sorted(infos[0])}",
-        )
+    """`[K]` terminated and the final observations of episodes, from the infos of last steps."""
+    there, got = all("terminal_observation" in info for info in infos), [*infos[0]]
+    expected = "the key terminal_observation, as vector environments of SB3 give it"
+    DataError.check(there, "info of an episode's last step", expected, got)
     terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
     finals = [info["terminal_observation"] for info in infos]
     return terminated, map_observations(lambda *rows: np.stack(rows), *finals)
@@ -370,13 +368,10 @@ def hide_return(info: dict[str, Any], learned: Any) -> None:
 
 def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
     """`[V, *state]` of the environments from their infos, or a `DataError` for one without it."""
-    if any("state" not in info for info in infos):
-        raise DataError.mismatch(
-            "info of a step or reset",
-            expected="the key state, since states are to be recorded",
-            got=f"keys {sorted(infos[0])}",
-            fix="Wrap each environment in `RecordsStates`, or record none.",
-        )
+    there, got = all("state" in info for info in infos), [*infos[0]]
+    expected = "the key state, since states are to be recorded"
+    fix = "Wrap each environment in `RecordsStates`, or record none."
+    DataError.check(there, "info of a step or reset", expected, got, fix)
     return np.stack([info["state"] for info in infos])
 
 

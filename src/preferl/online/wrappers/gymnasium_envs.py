@@ -206,13 +206,9 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         **options: Any,
     ) -> None:
         super().__init__(env)
-        self._mode = (env.metadata or {}).get("autoreset_mode")
-        if not isinstance(self._mode, AutoresetMode):
-            raise ConfigError.mismatch(
-                'metadata["autoreset_mode"]',
-                expected="an AutoresetMode, as gymnasium.make_vec gives",
-                got=self._mode,
-            )
+        self._mode = mode = (env.metadata or {}).get("autoreset_mode")
+        known, expected = isinstance(mode, AutoresetMode), "an AutoresetMode, as make_vec gives"
+        ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
         given = env.single_action_space, env.num_envs, feedback, rewards, config
         self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
 

@@ -50,11 +50,8 @@ EPISODE_MEGABYTES: Final = 8.0
 class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
 
-    Neither waits for the other longer than it takes to append one item. Of more than so many steps
-    or megabytes the oldest go first; the latest arrival stays however large.
-
-    It counts `steps` that it holds, `steps_in` that ever came in, and what it dropped, as
-    `QueryCounts` has it.
+    Of more than so many steps or megabytes the oldest go first; the latest arrival stays however
+    large. It holds `steps` of the `steps_in` that ever came in.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -141,12 +138,6 @@ class QueryWorker:
     Attributes:
         core: of the agent's environments, whose reward in use samplers and queries refer to.
         paused: takes in nothing and asks nothing new while this is set.
-
-    Args:
-        feedback: where queries go.
-        config: how many, of what.
-        sampler: chooses pairs instead of the config's `sampler`.
-        teacher: answers in people's place; None leaves that to people.
     """
 
     def __init__(
@@ -215,10 +206,7 @@ class QueryWorker:
             self._showing = True
 
     def snapshot(self) -> dict[str, Any]:
-        """The buffer and the draws after the latest round, for `restore`.
-
-        Queries and answers are not in it: they are in the store.
-        """
+        """The buffer and the draws after the latest round; queries and answers are in the store."""
         with self._wake:
             return {"room": self._buffer.snapshot(), "paused": self.paused, **self._known}
 

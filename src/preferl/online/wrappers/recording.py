@@ -20,14 +20,7 @@ from preferl.shapes import (
 
 
 def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
-    """Zeros for one value of `space` at each place of `axes`: `[*axes, *space]`, per key of a dict.
-
-    Raises:
-        SpaceError: a space whose values are not arrays of one shape.
-
-    >>> zeros_of(spaces.Discrete(3), (2, 4)).shape
-    (2, 4)
-    """
+    """`[*axes, *space]` zeros, per key; other spaces than of arrays of one shape are refused."""
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
         flat = not any(isinstance(array, dict) for array in arrays.values())
@@ -59,10 +52,7 @@ class Recording:
 
     Arrays `[rows, V, ...]` are allocated once and doubled when full; a vector step writes one row.
     `take` returns each step once and keeps unfinished episodes. An environment whose episode is
-    over is not recorded until the next one begins.
-
-    Spaces are those of one environment. A `capacity` of 256 vector steps, allocated at first, is
-    about one episode of most tasks.
+    over is not recorded until the next one begins. Spaces are those of one environment.
 
     Attributes:
         collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
@@ -77,15 +67,6 @@ class Recording:
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
-
-    >>> recording = Recording(spaces.Box(0, 9, (1,)), spaces.Discrete(2), 1)
-    >>> recording.begin(np.array([[5.0]]))
-    >>> recording.act(np.array([1]))
-    >>> recording.advance(np.array([[6.0]]), np.array([0.5]))
-    >>> recording.end(np.array([0]), np.array([True]), np.array([[6.0]]))
-    >>> episodes = recording.take()
-    >>> episodes.observations.tolist(), episodes.final_observations.tolist()
-    ([[5.0]], [[6.0]])
     """
 
     def __init__(
@@ -108,7 +89,6 @@ class Recording:
         }
         self.time = self._first = 0  # the latter is that of the first row
         self._open = np.zeros(environments, int)  # [V] the first step that was not taken
-        self._oldest = 0  # of these, kept since each step asks for it
         self._begun = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
@@ -134,11 +114,6 @@ class Recording:
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
 
     @property
-    def most_pending(self) -> int:
-        """An upper bound of `pending`, exact unless an environment is idle."""
-        return self.time - self._oldest
-
-    @property
     def pending(self) -> IntArray:
         """`[V]` steps of the running episodes that were not taken yet."""
         return np.where(self.idle, 0, self.time - self._open) * self.collecting
@@ -159,7 +134,6 @@ class Recording:
             self._see(observations, states, which)
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self.time
-        self._oldest = int(self._open.min())
         self.idle[here] = False
         self._arrays["first"][self._row, here] = True
 
@@ -186,11 +160,7 @@ class Recording:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End the running episodes of environments `ended [K]`; `begin` starts their next ones.
-
-        `terminated [K]` is true where the rules ended the episode, not a time limit; `final [K,
-        *obs]` are the last observations.
-        """
+        """End episodes of environments `ended [K]` by their rules, if `terminated`, or by time."""
         shortest = int((self.time - self._begun[ended]).min())
         self.shortest = min(shortest, self.shortest or shortest)
         self._close(ended, terminated, final)
@@ -211,7 +181,7 @@ class Recording:
     def resume(self) -> None:
         """Collect again, from the current observations."""
         self.collecting = True
-        self._open[:] = self._oldest = self.time
+        self._open[:] = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
         """The last `length` steps of running episodes up to the latest actions, as far as kept.
@@ -260,9 +230,8 @@ class Recording:
         closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
-        rows = np.arange(ends[-1]) + np.repeat(
-            closed.start - self._first - (ends - lengths), lengths
-        )
+        before = closed.start - self._first - (ends - lengths)
+        rows = np.arange(ends[-1]) + np.repeat(before, lengths)
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
@@ -299,7 +268,6 @@ class Recording:
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
-        self._oldest = int(self._open.min())
         self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
@@ -342,7 +310,6 @@ class Recording:
             end = np.full(len(ended), self.time)
             self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
         self._open[ended] = self.time
-        self._oldest = int(self._open.min())
 
     def _drop(self, at_least: float = 0.5) -> None:
         """Forget the first rows that nobody needs any more, if they are such a share of all."""

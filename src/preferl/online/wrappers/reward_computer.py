@@ -61,10 +61,7 @@ plain function of observations and actions), or none at all."""
 @final
 @dataclass(frozen=True, eq=False)
 class RewardInSpaces:
-    """A reward for an environment's spaces, computed from what `transform` makes of observations.
-
-    `reward` may know no spaces; without a `transform` it gets observations as they are.
-    """
+    """A reward for an environment's spaces, of what `transform` makes of observations."""
 
     reward: Any
     observation_space: spaces.Space[Any]
@@ -87,10 +84,7 @@ class RewardInSpaces:
 def for_spaces(
     reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> WindowReward:
-    """A reward for these spaces: one made for them, a control, or a plain function of steps.
-
-    One made for others raises `SpaceError`; what cannot be called, `ModelError`.
-    """
+    """A reward for these spaces: one made for them, a control, or a plain function of steps."""
     if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
     fix = "Build the reward for this environment's spaces, or wrap the environment."
@@ -106,10 +100,7 @@ def for_spaces(
 def space_after(
     space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
 ) -> spaces.Space[Any]:
-    """The space after a transform, as `given` by whoever wrote it and checked on examples.
-
-    One of the two alone raises `ConfigError`; a transform that gives something else, `SpaceError`.
-    """
+    """The space after a transform, as `given` by whoever wrote it and checked on examples."""
     if transform is None and given is None:
         return space
     if transform is None or given is None:
