@@ -17,6 +17,7 @@ from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
+from waiting import wait_until
 
 
 def episodes(*lengths: int, seed: int = 0) -> Episodes:
@@ -245,14 +246,13 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     for seed in range(25):
         worker.put(episodes(20, seed=seed))
     assert worker.flush()
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+
+    def status() -> Any:
         (agent,) = feedback.store.reports.services(feedback.project.id)
-        if agent.status.state == "failed":
-            break
-        time.sleep(0.01)
-    assert agent.status.state == "failed"
-    assert "segment_length" in agent.status.problem
+        return agent.status
+
+    wait_until(lambda: status().state == "failed", "the agent failed")
+    assert "segment_length" in status().problem
     assert worker.close()
 
 

@@ -44,12 +44,7 @@ can read them learns to read them, and people cannot tell whether it learned any
 
 
 def register_worlds() -> None:
-    """Register our own ids with gymnasium; whatever makes environments here does so.
-
-    >>> register_worlds()
-    >>> gymnasium.make("preferl/MovingDot-v0", size=42).observation_space.shape
-    (42, 42, 1)
-    """
+    """Register our own ids with gymnasium; whatever makes environments here does so."""
     worlds: dict[str, tuple[str, dict[str, str]]] = {
         f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game})
         for game in HIDDEN_ROWS

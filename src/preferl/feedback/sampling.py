@@ -183,13 +183,7 @@ class InformativePairs:
 
 
 def mean_observation(segments: Segments) -> FloatArray:
-    """`[N, F]` observations of each window, flattened and averaged over its real steps.
-
-    >>> block = np.arange(4.0)[:, None]
-    >>> segments = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([3, 1]), 3)
-    >>> mean_observation(segments).tolist()
-    [[1.0], [2.0]]
-    """
+    """`[N, F]` observations of each window, flattened and averaged over its real steps."""
     rows, mask = segments.rows(), segments.mask()
     features = []
     for leaf in leaves(segments.observations):

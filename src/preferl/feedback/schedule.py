@@ -114,9 +114,6 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 
     Raises:
         ConfigError: weights or a total out of range.
-
-    >>> apportion([1, 1, 1], 10).tolist(), apportion([2, 1, 0], 10).tolist()
-    ([4, 3, 3], [7, 3, 0])
     """
     total, numbers = _count("total", total), [float(weight) for weight in weights]
     valid = all(isfinite(number) and number >= 0 for number in numbers)
