@@ -168,8 +168,6 @@ def _loaded(thing: Thing) -> Any:
     return attrgetter(name)(import_module(module))
 
 
-_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
-
 SAMPLERS = Registry(
     "sampler",
     {
@@ -192,15 +190,13 @@ ACQUISITIONS = Registry(
 )
 """Functions of the log-odds of candidate pairs."""
 
+_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
+_OF_B_PREF = ("oracle", "mistake", "noisy", "skip", "equal", "myopic")
+
 TEACHERS = Registry(
     "teacher",
-    {
-        "scripted": Entry(_SCRIPTED, _SCRIPTED),
-        **{
-            name: Entry(f"{_SCRIPTED}.{name}")
-            for name in ("oracle", "mistake", "noisy", "skip", "equal", "myopic")
-        },
-    },
+    {"scripted": Entry(_SCRIPTED, _SCRIPTED)}
+    | {name: Entry(f"{_SCRIPTED}.{name}") for name in _OF_B_PREF},
 )
 """Frozen dataclasses that are called and whose fields are their settings, so that one of your own
 is its own config, and functions that make one, as for the teachers of B-Pref."""
