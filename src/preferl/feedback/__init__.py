@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from preferl.feedback.sampling import label_variance as label_variance
     from preferl.feedback.sampling import logit_variance as logit_variance
     from preferl.feedback.sampling import probability_variance as probability_variance
+    from preferl.feedback.schedule import PlannedIteration as PlannedIteration
     from preferl.feedback.schedule import plan as plan
     from preferl.feedback.scripted import ScriptedTeacher as ScriptedTeacher
 else:
