@@ -7,7 +7,7 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_orig
 import numpy as np
 
 from preferl.errors import ConfigError, require_one_of
-from preferl.registry import config_beside
+from preferl.registry import Registry, config_beside, things_of
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
@@ -110,7 +110,7 @@ def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: unknown or missing keys, or values of another type, by name.
     """
-    return cast("Config", _decode_dataclass(cls, data, ""))
+    return cast("Config", _decode_call(cls, data, ""))
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +145,9 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         encoded = {
             f.name: _encode(getattr(value, f.name), hints[f.name], infinite) for f in fields(value)
         }
-        several = sum(map(is_dataclass, get_args(hint))) > 1
-        return {"kind": cls.__name__, **encoded} if several else encoded
+        several, things = sum(map(is_dataclass, get_args(hint))) > 1, things_of(hint)
+        named = several or (things is not None and things.config(things.names()[0]) is not cls)
+        return {"kind": cls.__name__, **encoded} if named else encoded
     if isinstance(value, Mapping):
         return {str(key): _encode(item, Any, infinite) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -169,18 +170,29 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
     raise ConfigError.mismatch("a value to be written", expected=expected, got=got)
 
 
-def _decode_dataclass(cls: type[Any], data: Any, where: str) -> Any:
+def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
+    """What a dataclass or function makes of its arguments by name."""
+    name = make.__name__
     if not isinstance(data, Mapping):
-        raise _wrong(where or cls.__name__, f"the fields of {cls.__name__}", data)
-    data, keys = current_names(cls.__name__, data), f"keys of {where or cls.__name__}"
-    known = {f.name: f for f in fields(cls) if f.init}
+        raise _wrong(where or name, f"the fields of {name}", data)
+    data, keys = current_names(name, data), f"keys of {where or name}"
+    known = inspect.signature(make).parameters
     if unknown := sorted(set(data) - set(known)):
         raise ConfigError.mismatch(keys, expected=f"some of {sorted(known)}", got=unknown)
-    required = (k for k, f in known.items() if f.default is f.default_factory is MISSING)
+    required = (key for key, one in known.items() if one.default is one.empty)
     if missing := [key for key in required if key not in data]:
         raise ConfigError.mismatch(keys, expected=missing, got=sorted(data))
-    hints, prefix = get_type_hints(cls), f"{where}." if where else ""
-    return cls(**{key: _decode(hints[key], value, prefix + key) for key, value in data.items()})
+    hints, prefix = get_type_hints(make), f"{where}." if where else ""
+    return make(**{key: _decode(hints[key], value, prefix + key) for key, value in data.items()})
+
+
+def _decode_thing(things: Registry, data: Any, where: str) -> Any:
+    """One of a registry, by its name alone or with settings, which need not name the first."""
+    settings = {"kind": data} if isinstance(data, str) else data
+    if not isinstance(settings, Mapping):
+        raise _wrong(where, "a name or settings", data)
+    make = things.load(str(settings.get("kind", things.names()[0])))
+    return _decode_call(make, {k: v for k, v in settings.items() if k != "kind"}, where)
 
 
 def _decode(hint: Any, data: Any, where: str) -> Any:
@@ -190,7 +202,9 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         return _decode_union(arguments, data, where)
     if is_dataclass(hint):
-        return _decode_dataclass(cast("type[Any]", hint), data, where)
+        return _decode_call(cast("type[Any]", hint), data, where)
+    if (things := things_of(hint)) is not None:
+        return _decode_thing(things, data, where)
     if origin is Literal:
         if data not in arguments:
             raise _wrong(where, f"one of {list(arguments)}", data)
@@ -215,7 +229,7 @@ def _decode_union(arguments: tuple[Any, ...], data: Any, where: str) -> Any:
         if cls is None:
             raise _wrong(f"{where}.kind", f"one of {sorted(tagged)}", kind)
         rest = {key: value for key, value in data.items() if key != "kind"}
-        return _decode_dataclass(cls, rest, where)
+        return _decode_call(cls, rest, where)
     *others, last = (a for a in arguments if a is not type(None))
     for choice in others:
         with suppress(ConfigError):

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast, final
@@ -83,31 +84,21 @@ class Registry:
         return target(**{key: part for key, part in parts.items() if key in taken})
 
     def config(self, name: str) -> type[Any]:
-        """The dataclass of a name's settings, or of that dataclass's own name, as some files have.
-
-        Raises:
-            ConfigError: no such name, or one without settings.
-        """
-        config = self._entry(self._name(name)).config
-        if config is None:
-            what = f"{self._what} {name!r}"
-            raise ConfigError.mismatch(what, expected="one with settings", got="one without")
-        return cast("type[Any]", _loaded(config))
+        """The dataclass of a name's settings, or of that dataclass's own name; or `ConfigError`."""
+        config = self._entry(name).config
+        ConfigError.check(config, f"{self._what} {name!r}", "one with settings", "one without")
+        return cast("type[Any]", _loaded(cast("Thing", config)))
 
     def has_config(self, config: type[Any]) -> bool:
         """Whether these are settings of a thing here."""
-        return _text(config) in self._by_config
+        return _text(config) in self._known
 
     def name_of(self, config: object) -> str:
-        """The name of the thing whose settings these are, a dataclass or an instance of one.
-
-        Raises:
-            ConfigError: settings of nothing here.
-        """
+        """The name of the thing with these settings, a dataclass or its instance; `ConfigError`."""
         kind = config if isinstance(config, type) else type(config)
         if not self.has_config(kind):
             raise self._unknown(f"{self._what} config", kind.__name__)
-        return self._by_config[_text(kind)]
+        return self._known[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
         """How a file names the thing of a config: by name, and by module unless it is ours."""
@@ -118,37 +109,28 @@ class Registry:
     def named(
         self, about: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
     ) -> type[Any]:
-        """The dataclass of what a file names, as `tag` wrote it; its module is imported if need be.
+        """The dataclass of what a file names, as `tag` wrote it.
 
-        Args:
-            about: has `kind`, and `module` where a module of somebody's own registers it.
-            source: where it was read, for messages.
-            trust: modules that a person trusts.
-
-        Raises:
-            ConfigError: a kind that nothing registers, or a module that nobody trusts.
+        A module of somebody's own is imported if it is trusted; `ConfigError` if nobody does.
         """
         kind, module = about["kind"], about.get("module")
-        if self._name(kind) not in self._entries and module is not None:
+        if kind not in self._known and module is not None:
             admitted(f"{module}:{kind}", source=source, trust=trust)
             imported(module, source=source)
         return self.config(kind)
 
     @property
-    def _by_config(self) -> dict[str, str]:
-        """Names of things by their dataclasses."""
-        entries = self._entries.items()
-        return {_text(entry.config): name for name, entry in entries if entry.config is not None}
-
-    def _name(self, name: str) -> str:
-        """The name of a thing, where its dataclass may be named instead."""
-        by_class = {text.partition(":")[2]: known for text, known in self._by_config.items()}
-        return by_class.get(name, name)
+    def _known(self) -> dict[str, str]:
+        """Names of things by these, by the names of their dataclasses, and by where those are."""
+        places = {_text(e.config): name for name, e in self._entries.items() if e.config}
+        classes = {place.partition(":")[2]: name for place, name in places.items()}
+        return places | classes | {name: name for name in self._entries}
 
     def _entry(self, name: str) -> Entry:
-        if name not in self._entries:
+        known = self._known
+        if name not in known:
             raise self._unknown(self._what, repr(name))
-        return self._entries[name]
+        return self._entries[known[name]]
 
     def _unknown(self, what: str, got: str) -> ConfigError:
         fix = "One of your own is known once the module that registers it is imported."
@@ -157,11 +139,7 @@ class Registry:
 
 
 def imported(module: str, *, source: str) -> ModuleType:
-    """Import a module that `preferl.trust` lets pass, for what it registers.
-
-    Raises:
-        ConfigError: it is not there; the message has `source`, where it was named.
-    """
+    """Import a module that `preferl.trust` lets pass, for what it registers; or `ConfigError`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -187,7 +165,7 @@ def _loaded(thing: Thing) -> Any:
     if not isinstance(thing, str):
         return thing
     module, _, name = thing.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))
 
 
 SAMPLERS = Registry(
@@ -211,6 +189,17 @@ ACQUISITIONS = Registry(
     },
 )
 """Functions of the log-odds of candidate pairs."""
+
+_SCRIPTED = "preferl.feedback.scripted:ScriptedTeacher"
+_OF_B_PREF = ("oracle", "mistake", "noisy", "skip", "equal", "myopic")
+
+TEACHERS = Registry(
+    "teacher",
+    {"scripted": Entry(_SCRIPTED, _SCRIPTED)}
+    | {name: Entry(f"{_SCRIPTED}.{name}") for name in _OF_B_PREF},
+)
+"""Frozen dataclasses that are called and whose fields are their settings, so that one of your own
+is its own config, and functions that make one, as for the teachers of B-Pref."""
 
 REWARD_MODELS = Registry(
     "reward model",
@@ -269,12 +258,14 @@ ENGINES = Registry(
 the library works by the plain version."""
 
 
-def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
-    """The registered dataclass of a kind, by either name, from the registry of the known ones.
+def things_of(hint: Any) -> Registry | None:
+    """The registry of what a field of this type holds, if that is a protocol such as `Teacher`."""
+    teacher = "preferl.feedback.protocols:Teacher"
+    return TEACHERS if isinstance(hint, type) and _text(hint) == teacher else None
 
-    Raises:
-        ConfigError: their registry does not have it.
-    """
+
+def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
+    """The registered dataclass of a kind, by either name, from the registry of the known ones."""
     others = list(known)
     for registry in (REWARD_MODELS, ALGORITHMS, OFFLINE_LEARNERS):
         if any(map(registry.has_config, others)):

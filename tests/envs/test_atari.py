@@ -5,9 +5,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
-from preferl.envs.atari import HIDDEN_ROWS, HiddenEnds, HiddenRows, make_atari
-from preferl.envs.simulators import make_registered
+from preferl.envs.atari import HiddenEnds, HiddenRows, make_atari
+from preferl.envs.simulators import HIDDEN_ROWS, make_registered
 from preferl.errors import ConfigError, MissingExtraError
 
 INSTALLED = all(find_spec(name) is not None for name in ("ale_py", "cv2"))
@@ -34,7 +35,7 @@ class Game(gymnasium.Env):
 
 
 def test_games_begin_again_and_episodes_have_one_length():
-    env = HiddenEnds(Game(), 6)
+    env = TimeLimit(HiddenEnds(Game()), 6)
     env.reset()
     steps = [env.step(0) for _ in range(6)]
     assert [int(seen[0, 0]) for seen, *_ in steps] == [11, 12, 13, 20, 21, 22]

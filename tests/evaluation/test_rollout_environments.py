@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.envs.simulators import PACKAGES
+from preferl.envs.simulators import ROBOTS
 from preferl.evaluation import RandomPolicy, evaluate_policy
 from preferl.evaluation.rollout import (
     CORRECTIONS,
@@ -56,4 +56,4 @@ def test_random_actions_open_no_door_and_cost_what_they_should():
         RandomPolicy(env.action_space, seed=0), "AdroitHandDoor-v1", episodes=12, seed=0
     )
     assert shipped.mean == pytest.approx(-45.7, abs=2)
-    assert set(CORRECTIONS) < set(PACKAGES)
+    assert set(CORRECTIONS) < set(ROBOTS)

@@ -8,7 +8,8 @@ import pytest
 
 from preferl.data import Clips
 from preferl.errors import FeedbackError
-from preferl.feedback import FeedbackInterrupted, InputEndedError, PromptTeacher, sparklines
+from preferl.feedback import FeedbackInterrupted, InputEndedError, PromptTeacher
+from preferl.feedback.prompt import sparklines
 
 
 def clips(pairs: int) -> Clips:

@@ -16,9 +16,8 @@ from preferl.feedback import (
     entropy,
     logit_variance,
     probability_variance,
-    segments_wanted,
 )
-from preferl.feedback.sampling import distinct_windows, oversampled
+from preferl.feedback.sampling import distinct_windows, oversampled, segments_wanted
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 

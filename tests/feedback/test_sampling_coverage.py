@@ -13,9 +13,8 @@ from preferl.feedback import (
     InstantFeedback,
     ScriptedTeacher,
     UniformPairs,
-    mean_observation,
 )
-from preferl.feedback.sampling import farthest_first, squared_distances
+from preferl.feedback.sampling import farthest_first, mean_observation, squared_distances
 from preferl.shapes import FloatArray, IntArray
 from preferl.testing.feedback_contracts import check_sampler
 

@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preferl.errors import ConfigError
-from preferl.feedback import (
-    PlannedIteration,
-    apportion,
-    constant,
-    hyperbolic,
-    inverse_quadratic,
-    plan,
-)
+from preferl.feedback.schedule import SCHEDULES, PlannedIteration, apportion, plan
 
 WEIGHTS = st.lists(st.floats(0, 1e300), min_size=1, max_size=30).filter(any)
 
@@ -129,9 +122,9 @@ def test_iterations_without_queries_are_fine() -> None:
 
 
 def test_schedules_are_their_formulas() -> None:
-    assert [constant(t) for t in (0.0, 0.5, 1.0)] == [1, 1, 1]
-    assert [hyperbolic(t) for t in (0.0, 0.25, 1.0)] == [1, 0.8, 0.5]
-    assert [inverse_quadratic(t) for t in (0.0, 0.5, 1.0)] == [1, 0.8, 0.5]
+    assert [SCHEDULES["constant"](t) for t in (0.0, 0.5, 1.0)] == [1, 1, 1]
+    assert [SCHEDULES["hyperbolic"](t) for t in (0.0, 0.25, 1.0)] == [1, 0.8, 0.5]
+    assert [SCHEDULES["inverse_quadratic"](t) for t in (0.0, 0.5, 1.0)] == [1, 0.8, 0.5]
 
 
 @pytest.mark.parametrize(

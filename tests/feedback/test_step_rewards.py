@@ -12,7 +12,6 @@ from stable_baselines3.common.env_util import make_vec_env
 from preferl.data import Comparisons, Segments, sample_segments
 from preferl.errors import ConfigError, ModelError
 from preferl.evaluation import (
-    CONTROLS,
     epic_distance,
     evaluate_reward,
     negated,
@@ -61,7 +60,7 @@ def test_reports_relabelling_and_controls(reward, episodes, answers) -> None:
     expected = worth(episodes.observations, episodes.actions)
     np.testing.assert_allclose(relabel(episodes, reward).rewards, expected, rtol=1e-6)
     np.testing.assert_allclose(step_rewards(reward, episodes), expected)
-    np.testing.assert_allclose(step_rewards(CONTROLS["negated"](reward), episodes), -expected)
+    np.testing.assert_allclose(step_rewards(negated(reward), episodes), -expected)
 
 
 def test_epic_takes_functions_of_two_and_three_arguments(episodes) -> None:

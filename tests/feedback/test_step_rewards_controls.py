@@ -3,7 +3,7 @@ import pytest
 
 from preferl.data import Segments
 from preferl.errors import ConfigError
-from preferl.evaluation import CONTROLS, negated, oracle, random, zero
+from preferl.evaluation import negated, oracle, random, zero
 from preferl.feedback.step_rewards import Reward
 from preferl.shapes import Array, FloatArray, Observations
 
@@ -64,8 +64,3 @@ def test_recorded_oracle_scores_and_does_not_pay(segments: Segments) -> None:
     assert (recorded.context, recorded.members) == (1, 1)
     with pytest.raises(ConfigError, match="as a function"):
         recorded(np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1), bool))
-
-
-def test_controls_by_name() -> None:
-    assert set(CONTROLS) == {"zero", "random", "negated", "oracle"}
-    assert CONTROLS["negated"](CONTROLS["zero"]()).context == 1

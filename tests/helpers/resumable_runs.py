@@ -78,7 +78,7 @@ def built(algorithm: str, env_id: str, rewards: Any) -> tuple[PPO | SAC, Sink]:
     venv = make_vec_env(lambda: make(env_id), 2, seed=5)
     sink = Sink()
     env = FeedbackVecEnv(venv, rewards=rewards, segment_length=5, longest_piece=50)
-    env.core._on_episodes, env.core.recording.collecting = sink.put, True
+    env.core.on_episodes, env.core.recording.collecting = sink.put, True
     return agent_on(algorithm, env), sink
 
 

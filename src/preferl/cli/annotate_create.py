@@ -4,7 +4,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from preferl.shapes import IntArray
 
 starting_point = import_trusted
-
-Sampler = Literal["uniform", "informative", "covering"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class CreateConfig:
     instructions: Path | None = None
     queries: int = 200
     length: int = 50
-    sampler: Sampler = "uniform"
+    sampler: str = "uniform"
     reward: Path | None = None
     known: int = 0
     qualification: int = 0
@@ -171,7 +169,7 @@ def _minari(dataset: str) -> str:
 def _draw_pairs(config: CreateConfig, episodes: "Episodes") -> "tuple[Segments, IntArray]":
     """Candidate windows and the pairs of them to ask about."""
     from preferl.data import sample_segments
-    from preferl.feedback import segments_wanted
+    from preferl.feedback.sampling import segments_wanted
     from preferl.store import distinct_clips
 
     rng = np.random.default_rng(config.seed)

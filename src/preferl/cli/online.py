@@ -36,8 +36,11 @@ class OnlineRunConfig:
         out: folder of the run; an older run there moves aside, unless it is resumed.
         resume: continue the interrupted run in `out`.
         ask: ask you at the terminal.
-        trust: module of yours that registers a reward model or algorithm, or that the file of
-            `config` may import, such as that of an environment; may be given several times.
+        teacher: name of the teacher to start from, such as mistake, or its settings as a file has
+            them: "{kind: skip, typical: 20}"; the options of the teacher change it.
+        trust: module of yours that registers a reward model, algorithm, sampler or teacher, or that
+            the file of `config` may import, such as that of an environment; may be given several
+            times.
     """
 
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
@@ -47,16 +50,20 @@ class OnlineRunConfig:
     out: Path = Path("runs/online")
     resume: bool = False
     ask: bool = False
+    teacher: str | None = None
     trust: Trust = ()
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     """The config that `--preset` or `--config` names, for the other options to change."""
+    import yaml
+
     from preferl.configs import from_json
     from preferl.presets import load_preset
 
-    preset, file = (
-        next(iter(options_of(arguments, name)), None) for name in ("--preset", "--config")
+    preset, file, teacher = (
+        next(iter(options_of(arguments, name)), None)
+        for name in ("--preset", "--config", "--teacher")
     )
     if preset and file:
         expected, fix = "--preset or --config", "Drop one."
@@ -64,6 +71,12 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
     if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
+    if teacher:
+        try:
+            settings = settings | {"teacher": yaml.safe_load(teacher)}
+        except yaml.YAMLError as error:
+            expected = "a name, or settings as a file has them"
+            raise ConfigError.mismatch("teacher", expected=expected, got=error) from error
     import_trusted(arguments)
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 

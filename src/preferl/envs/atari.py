@@ -3,39 +3,19 @@
 Neither the score, nor a lost life, nor the end of a game may reveal the reward to an agent.
 """
 
-from collections.abc import Mapping
 from math import ceil
-from types import MappingProxyType
 from typing import Any, Final, SupportsFloat, final
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
 
 from preferl._optional import require
+from preferl.envs.simulators import HIDDEN_ROWS, Environment, Rows
 from preferl.errors import ConfigError, require_in
 from preferl.shapes import Array
 
-Environment = gymnasium.Env[Any, Any]
-
 SCREEN_ROWS: Final = 210
-
-Rows = tuple[int, int]
-"""The first row of the screen and the one after the last."""
-
-HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
-    {
-        "BeamRider": ((0, 43), (181, 193)),  # score, sector, ships to come; ships left
-        "Breakout": ((0, 17),),  # score, lives, player
-        "Enduro": ((155, 210),),  # distance, cars to pass, day
-        "Pong": ((0, 24),),  # points of both players
-        "Qbert": ((0, 29),),  # score; lives
-        "Seaquest": ((0, 31),),  # score; lives
-        "SpaceInvaders": ((0, 21),),  # scores of both players
-    }
-)
-"""Games to the rows of the screen, of 210, that show a score, lives or counters: a reward that
-can read them learns to read them, and people cannot tell whether it learned anything else."""
 
 
 def make_atari(
@@ -73,6 +53,7 @@ def make_atari(
         expected = f"one of {[*HIDDEN_ROWS]}, or the rows to hide"
         fix = "Look where the score is and pass hide=((first, last + 1),), or hide=()."
         raise ConfigError.mismatch("game", expected=expected, got=repr(game), fix=fix)
+    require_in("length", length, 1, float("inf"))
     gymnasium.register_envs(require("ale_py", extra="atari"))
     require("cv2", extra="atari")
     settings: dict[str, Any] = {"repeat_action_probability": sticky, "render_mode": render_mode}
@@ -83,7 +64,7 @@ def make_atari(
         raise ConfigError.mismatch("game", expected=known, got=f"{game!r} ({error})") from error
     env = AtariPreprocessing(env, frame_skip=skip, screen_size=size)
     env = HiddenRows(env, HIDDEN_ROWS[game] if hide is None else hide)
-    return FrameStackObservation(HiddenEnds(env, length), stack)
+    return FrameStackObservation(TimeLimit(HiddenEnds(env), length), stack)
 
 
 @final
@@ -113,27 +94,15 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Episodes of `length` steps, in which games that end begin again unseen.
+    """Games that begin again unseen where they end; episodes need a limit of time.
 
     The info of a step after which a new game began has `game_over`, for evaluation.
     """
 
-    def __init__(self, env: Environment, length: int) -> None:
-        require_in("length", length, 1, float("inf"))
-        super().__init__(env)
-        self._length, self._step = length, 0
-
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode with a new game."""
-        self._step = 0
-        return self.env.reset(**options)
-
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """One step; where a game ends, what is seen is the beginning of the next."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._step += 1
         over = terminated or truncated
         if over:
             observation, info = self.env.reset()
-        last = self._step >= self._length
-        return observation, reward, False, last, info | {"game_over": over}
+        return observation, reward, False, False, info | {"game_over": over}

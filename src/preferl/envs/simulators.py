@@ -22,24 +22,32 @@ logger = logging.getLogger(__name__)
 
 Environment = gymnasium.Env[Any, Any]
 
-PACKAGES: Mapping[str, str] = MappingProxyType(
-    {f"AdroitHand{task}-v1": "gymnasium_robotics" for task in ("Door", "Hammer", "Pen", "Relocate")}
-)
-"""Ids to the package that registers them, for those that gymnasium does not bring itself."""
+ROBOTS = tuple(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate"))
+"""Ids that gymnasium-robotics registers."""
 
-GAMES = ("BeamRider", "Breakout", "Enduro", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
-"""Atari games that have an id with their scores hidden (extra `atari`)."""
+Rows = tuple[int, int]
+"""The first row of the screen and the one after the last."""
+
+HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
+    {
+        "BeamRider": ((0, 43), (181, 193)),  # score, sector, ships to come; ships left
+        "Breakout": ((0, 17),),  # score, lives, player
+        "Enduro": ((155, 210),),  # distance, cars to pass, day
+        "Pong": ((0, 24),),  # points of both players
+        "Qbert": ((0, 29),),  # score; lives
+        "Seaquest": ((0, 31),),  # score; lives
+        "SpaceInvaders": ((0, 21),),  # scores of both players
+    }
+)
+"""Games to the rows of the screen, of 210, that show a score, lives or counters: a reward that
+can read them learns to read them, and people cannot tell whether it learned anything else."""
 
 
 def register_worlds() -> None:
-    """Register our own ids with gymnasium; whatever makes environments here does so.
-
-    >>> register_worlds()
-    >>> gymnasium.make("preferl/MovingDot-v0", size=42).observation_space.shape
-    (42, 42, 1)
-    """
+    """Register our own ids with gymnasium; whatever makes environments here does so."""
     worlds: dict[str, tuple[str, dict[str, str]]] = {
-        f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game}) for game in GAMES
+        f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game})
+        for game in HIDDEN_ROWS
     }
     worlds["preferl/MovingDot-v0"] = ("preferl.envs.moving_dot:MovingDot", {})
     for env_id in worlds.keys() - gymnasium.registry.keys():
@@ -65,7 +73,7 @@ def make_registered(env_id: str, **options: Any) -> Environment:
     try:
         env: Environment = gymnasium.make(env_id, **options)
     except (UnregisteredEnv, ModuleNotFoundError) as error:
-        known = sorted({*gymnasium.registry, *PACKAGES})
+        known = sorted({*gymnasium.registry, *ROBOTS})
         close = " or ".join(get_close_matches(env_id, known, n=3, cutoff=0.5))
         fix = f"Did you mean {close}?" if close else "Register it before, or install it."
         expected, got = "the id of a registered one", f"{env_id!r} ({error})"
@@ -105,12 +113,12 @@ def _register(env_id: str) -> None:
     """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
     register_worlds()
     known = env_id in gymnasium.registry or ":" in env_id
-    if env_id not in PACKAGES and (known or not find_spec("gymnasium_robotics")):
+    if env_id not in ROBOTS and (known or not find_spec("gymnasium_robotics")):
         return
     # Version 1.4.2 prints that the rewards of its hand environments differ from those of version
     # 1.2.0. `preferl.evaluation` corrects them, so that it would mislead.
     notice = io.StringIO()
     with contextlib.redirect_stderr(notice):
-        require(PACKAGES.get(env_id, "gymnasium_robotics"), extra="robotics")
+        require("gymnasium_robotics", extra="robotics")
     if notice.getvalue():
         logger.debug("%s", notice.getvalue().strip())

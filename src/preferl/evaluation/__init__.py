@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from preferl.evaluation.rollout import Step as Step
     from preferl.evaluation.rollout import make_task_env as make_task_env
     from preferl.evaluation.rollout import task_env as task_env
-    from preferl.feedback.step_rewards import CONTROLS as CONTROLS
     from preferl.feedback.step_rewards import Reward as Reward
     from preferl.feedback.step_rewards import negated as negated
     from preferl.feedback.step_rewards import oracle as oracle

@@ -6,36 +6,23 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.feedback.instant import InstantFeedback as InstantFeedback
-    from preferl.feedback.likelihood import HasLikelihood as HasLikelihood
     from preferl.feedback.likelihood import Likelihood as Likelihood
     from preferl.feedback.likelihood import likelihood_of as likelihood_of
     from preferl.feedback.prompt import PromptTeacher as PromptTeacher
-    from preferl.feedback.prompt import sparklines as sparklines
     from preferl.feedback.protocols import Feedback as Feedback
     from preferl.feedback.protocols import FeedbackInterrupted as FeedbackInterrupted
     from preferl.feedback.protocols import InputEndedError as InputEndedError
-    from preferl.feedback.protocols import LastingFeedback as LastingFeedback
     from preferl.feedback.protocols import PairSampler as PairSampler
-    from preferl.feedback.protocols import SingleAnswers as SingleAnswers
     from preferl.feedback.protocols import Teacher as Teacher
-    from preferl.feedback.protocols import WantsSegments as WantsSegments
     from preferl.feedback.sampling import Acquisition as Acquisition
     from preferl.feedback.sampling import CoveringPairs as CoveringPairs
     from preferl.feedback.sampling import InformativePairs as InformativePairs
-    from preferl.feedback.sampling import Scorer as Scorer
     from preferl.feedback.sampling import UniformPairs as UniformPairs
     from preferl.feedback.sampling import entropy as entropy
     from preferl.feedback.sampling import label_variance as label_variance
     from preferl.feedback.sampling import logit_variance as logit_variance
-    from preferl.feedback.sampling import mean_observation as mean_observation
     from preferl.feedback.sampling import probability_variance as probability_variance
-    from preferl.feedback.sampling import segments_wanted as segments_wanted
     from preferl.feedback.schedule import PlannedIteration as PlannedIteration
-    from preferl.feedback.schedule import Schedule as Schedule
-    from preferl.feedback.schedule import apportion as apportion
-    from preferl.feedback.schedule import constant as constant
-    from preferl.feedback.schedule import hyperbolic as hyperbolic
-    from preferl.feedback.schedule import inverse_quadratic as inverse_quadratic
     from preferl.feedback.schedule import plan as plan
     from preferl.feedback.scripted import ScriptedTeacher as ScriptedTeacher
 else:

@@ -7,7 +7,7 @@ networks" (2017), section 4.2.
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 import numpy as np
 
@@ -68,16 +68,7 @@ class Likelihood:
         return asdict(self)
 
 
-@runtime_checkable
-class HasLikelihood(Protocol):
-    """A reward that knows with which likelihood it was fitted; `RewardFunction` does."""
-
-    @property
-    def likelihood(self) -> Likelihood:
-        """How its logits become probabilities."""
-        ...
-
-
 def likelihood_of(reward: object) -> Likelihood:
-    """The likelihood of a reward; without noise and unscaled for one that has none."""
-    return reward.likelihood if isinstance(reward, HasLikelihood) else Likelihood()
+    """The `likelihood` that a reward was fitted with; without noise and unscaled if it has none."""
+    found: Likelihood = getattr(reward, "likelihood", Likelihood())
+    return found

@@ -31,6 +31,7 @@ class WantsSegments(Protocol):
         ...
 
 
+@runtime_checkable
 class Teacher(Protocol):
     """Answers at once: a script, or a person at a blocking prompt."""
 

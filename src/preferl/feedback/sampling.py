@@ -170,8 +170,7 @@ class InformativePairs:
         pairs = UniformPairs()(segments, oversampled(segments, count, self.oversampling), rng)
         scores = finite_table("scores of segments", scores, None, len(segments))
         logits = scores[:, pairs[:, 0]] - scores[:, pairs[:, 1]]  # [E, candidates]
-        known = self.likelihood
-        likelihood = known if isinstance(known, Likelihood) else known()
+        likelihood = self.likelihood() if callable(self.likelihood) else self.likelihood
         value = np.asarray(self.acquisition(likelihood.log_odds(logits)), np.float64)
         fits, expected = value.shape == (len(pairs),), f"one number per pair, shape ({len(pairs)},)"
         got = "NaN" if fits else f"shape {value.shape}"
@@ -184,13 +183,7 @@ class InformativePairs:
 
 
 def mean_observation(segments: Segments) -> FloatArray:
-    """`[N, F]` observations of each window, flattened and averaged over its real steps.
-
-    >>> block = np.arange(4.0)[:, None]
-    >>> segments = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([3, 1]), 3)
-    >>> mean_observation(segments).tolist()
-    [[1.0], [2.0]]
-    """
+    """`[N, F]` observations of each window, flattened and averaged over its real steps."""
     rows, mask = segments.rows(), segments.mask()
     features = []
     for leaf in leaves(segments.observations):
@@ -298,14 +291,7 @@ def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
 def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
     """How many segments to draw for a sampler to choose `queries` pairs from.
 
-    A sampler that is a `WantsSegments` decides. For any other one, a plain function or None,
-    `oversampling` pairs are drawn for each query.
-
-    Raises:
-        FeedbackError: a sampler that wants fewer than two segments for a query, or no number.
-
-    >>> segments_wanted(InformativePairs(oversampling=10), 5)
-    100
+    A `WantsSegments` decides; for any other sampler `oversampling` pairs are drawn for each query.
     """
     asked: object = sampler  # two protocols are no contradiction, though mypy takes them for one
     if not isinstance(asked, WantsSegments):
@@ -332,11 +318,9 @@ def oversampled(segments: Segments, count: int, oversampling: float) -> int:
 
 
 def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
-    """`[count, 2]` meetings of a round-robin tournament, whole rounds in random order.
-
-    All but the last player sit in a circle; in round `r` seats at equal distance either side of
-    seat `r` meet, and seat `r` meets the last player, who is nobody if the number is odd.
-    """
+    """`[count, 2]` meetings of a round-robin tournament, whole rounds in random order."""
+    # All but the last player sit in a circle; in round `r` seats at equal distance either side of
+    # seat `r` meet, and seat `r` meets the last player, who is nobody if the number is odd.
     seats = players - 1 + players % 2
     rounds = ceil(count / (players // 2))
     order = np.concatenate([rng.permutation(seats) for _ in range(ceil(rounds / seats))])

@@ -5,11 +5,11 @@ al., "Deep RL from human preferences" (2017), appendix A.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isfinite
-from typing import Literal, final
+from typing import Final, Literal, final
 
 import numpy as np
 
@@ -25,32 +25,11 @@ Schedule = Callable[[float], float]
 ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic"]
 
 
-def constant(elapsed: float) -> float:
-    """Ask at the same rate throughout.
-
-    >>> constant(0.0), constant(1.0)
-    (1.0, 1.0)
-    """
-    del elapsed
-    return 1.0
-
-
-def hyperbolic(elapsed: float) -> float:
-    """Ask half as often at the end as at the beginning.
-
-    >>> hyperbolic(0.0), hyperbolic(1.0)
-    (1.0, 0.5)
-    """
-    return 1 / (1 + elapsed)
-
-
-def inverse_quadratic(elapsed: float) -> float:
-    """Ask half as often at the end, slowing down later than `hyperbolic`.
-
-    >>> inverse_quadratic(0.5), inverse_quadratic(1.0)
-    (0.8, 0.5)
-    """
-    return 1 / (1 + elapsed**2)
+SCHEDULES: Final[Mapping[str, Schedule]] = {
+    "constant": lambda _: 1.0,
+    "hyperbolic": lambda elapsed: 1 / (1 + elapsed),  # half as often at the end
+    "inverse_quadratic": lambda elapsed: 1 / (1 + elapsed**2),  # so too, slowing down later
+}
 
 
 @final
@@ -135,9 +114,6 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 
     Raises:
         ConfigError: weights or a total out of range.
-
-    >>> apportion([1, 1, 1], 10).tolist(), apportion([2, 1, 0], 10).tolist()
-    ([4, 3, 3], [7, 3, 0])
     """
     total, numbers = _count("total", total), [float(weight) for weight in weights]
     valid = all(isfinite(number) and number >= 0 for number in numbers)
@@ -156,10 +132,9 @@ def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
 def _weights(schedule: ScheduleName | Schedule, iterations: int) -> FloatArray:
     """`[iterations - 1]` weights at the end of each iteration but the last."""
     if isinstance(schedule, str):
-        named = {f.__name__: f for f in (constant, hyperbolic, inverse_quadratic)}
-        expected = f"one of {', '.join(named)}, or a function"
-        ConfigError.check(schedule in named, "schedule", expected, repr(schedule))
-        schedule = named[schedule]
+        expected = f"one of {', '.join(SCHEDULES)}, or a function"
+        ConfigError.check(schedule in SCHEDULES, "schedule", expected, repr(schedule))
+        schedule = SCHEDULES[schedule]
     moments = np.arange(1, iterations) / iterations
     weights = np.array([schedule(float(moment)) for moment in moments], np.float64)
     wrong = ~(np.isfinite(weights) & (weights >= 0))

@@ -4,10 +4,9 @@ Controls are what a learned reward is held against. It has learned something whe
 and `random`, comes near `oracle`, and where `negated` makes the policy worse.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -66,7 +65,7 @@ class PerStep:
     [5.0]
     """
 
-    function: StepReward | None
+    function: StepReward | None = None
 
     context: ClassVar[int] = 1
     members: ClassVar[int] = 1
@@ -178,24 +177,13 @@ def negated(reward: AnyReward) -> Negated:
     return Negated(as_reward(reward))
 
 
-def oracle(function: StepReward | None = None) -> PerStep:
-    """The true reward, as a function of a step: the ceiling of what preferences can teach.
-
-    Without a function, segments are scored by the rewards recorded with them, and new steps have
-    no reward.
-    """
-    return PerStep(function)
+oracle = PerStep
+"""The true reward, as a function of a step: the ceiling of what preferences can teach."""
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:
     """What a learned reward must do better than, by name; the seed is that of `random`."""
     return {"random": random(seed), "negated": negated(reward), "zero": zero()}
-
-
-CONTROLS: Mapping[str, Callable[..., Reward]] = MappingProxyType(
-    {"zero": zero, "random": random, "negated": negated, "oracle": oracle}
-)
-"""Names to builders: `zero()`, `random(seed)`, `negated(reward)`, `oracle(function)`."""
 
 
 def _nothing(observations: Observations, actions: Array) -> FloatArray:

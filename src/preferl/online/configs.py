@@ -8,6 +8,7 @@ from typing import Literal, cast, final, get_args
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_one_of
+from preferl.feedback.protocols import Teacher
 from preferl.feedback.schedule import ScheduleName
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.models.configs import MLPRewardConfig, RewardModelConfig, members_of
@@ -112,7 +113,8 @@ class OnlineConfig(QueryConfig):
         switch_probability: per step, of drawing again who acts.
         model: shape of the reward model.
         trainer: how it is fitted.
-        teacher: answers by the environment's own reward, unless a feedback of yours is given.
+        teacher: answers unless a feedback of yours is given; by the environment's own reward, or
+            another one of `preferl.registry.TEACHERS`, which files name by `kind`.
         max_comparisons: answers kept, the newest; None keeps all.
         pessimism: deviations over members taken off the mean; 0 is the mean.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
@@ -140,7 +142,7 @@ class OnlineConfig(QueryConfig):
     switch_probability: float = 0.5
     model: RewardModelConfig = field(default_factory=lambda: MLPRewardConfig(members=3))
     trainer: RewardTrainerConfig = field(default_factory=RewardTrainerConfig)
-    teacher: ScriptedTeacher = field(default_factory=ScriptedTeacher)
+    teacher: Teacher = field(default_factory=ScriptedTeacher)
     max_comparisons: int | None = None
     pessimism: float = 0.0
     reference: Reference = "answers"

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from preferl.errors import ConfigError
+from preferl.errors import require_one_of
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -19,8 +19,6 @@ def load_preset(name: str) -> dict[str, Any]:
     """
     found = (file for file in files(__name__).iterdir() if file.name.endswith(".yaml"))
     presets = {file.name.removesuffix(".yaml"): file for file in found}
-    if name not in presets:
-        expected = f"one of {sorted(presets)}"
-        raise ConfigError.mismatch("preset", expected=expected, got=repr(name))
+    require_one_of("preset", name, sorted(presets))
     settings: dict[str, Any] = yaml.safe_load(presets[name].read_text(encoding="utf-8"))
     return settings

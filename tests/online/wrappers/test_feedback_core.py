@@ -20,6 +20,7 @@ from preferl.models import (
 )
 from preferl.online.wrappers.feedback_config import BeforeFirstReward, FeedbackConfig
 from preferl.online.wrappers.feedback_core import FeedbackCore
+from preferl.online.wrappers.feedback_env import FeedbackControls
 from preferl.training import RewardFunction, relabel
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
@@ -158,8 +159,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind: str) -> 
     begun = [len(paid) for paid in driver.paid]
     assert max(begun) > 3
     driver.ended, before = [], [list(paid) for paid in driver.paid]
-    core.sink.parts.clear()  # type: ignore[attr-defined]
-    core._hand_over(1)
+    core.recording.take()
     core.sink.parts.clear()  # type: ignore[attr-defined]
     assert core.version == 0
     source.next = reward_of(kind)
@@ -224,10 +224,12 @@ def test_nothing_is_collected_while_paused() -> None:
     driver = Driver(core)
     for _ in range(3):
         driver.step(0.0)
-    core.pause()
+    controls = FeedbackControls()
+    controls.core = core
+    controls.pause_collecting()
     for _ in range(5):
         driver.step(0.2)
-    core.resume()
+    controls.resume_collecting()
     for _ in range(2):
         driver.step(0.0)
     core.hand_over()

@@ -59,7 +59,7 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 class Sink:
     def __init__(self, env: Any) -> None:
         self.parts: list[Episodes] = []
-        env.core._on_episodes, env.core.recording.collecting = self.put, True
+        env.core.on_episodes, env.core.recording.collecting = self.put, True
 
     def put(self, episodes: Episodes) -> None:
         self.parts.append(episodes)
@@ -232,7 +232,7 @@ class Handed:
 def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -> None:
     inner = FeedbackVecEnv(make_vec_env(pendulum, 2, seed=0), segment_length=5)
     handed = Handed()
-    inner.core._on_episodes, inner.core.recording.collecting = handed.put, True
+    inner.core.on_episodes, inner.core.recording.collecting = handed.put, True
     env = VecNormalize(inner) if normalised else inner
     model = PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
     model.learn(512, callback=FeedbackCallback(exploration_fraction=0.25))
@@ -246,7 +246,7 @@ def test_it_explores_between_rollouts_and_learns_nothing_from_that(normalised) -
 
 def test_sac_explores_and_keeps_no_window_across_it() -> None:
     env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0), segment_length=5)
-    env.core._on_episodes, env.core.recording.collecting = Handed().put, True
+    env.core.on_episodes, env.core.recording.collecting = Handed().put, True
     model = SAC("MlpPolicy", env, learning_starts=500, buffer_size=200, seed=0, device="cpu")
     model.learn(100, callback=FeedbackCallback(exploration_fraction=0.3))
     assert env.explored_steps == 20

@@ -1,7 +1,6 @@
 """Closing wrapped environments ends what they started, and only that, whatever else goes wrong."""
 
 import threading
-import time
 from typing import Any
 
 import gymnasium
@@ -19,6 +18,7 @@ from preferl.store.store import Store
 from preferl.training import RewardFunction
 from preferl.training import publish as publishing
 from preferl.training.publish import PublishedReward, publish
+from waiting import wait_until
 
 PLACE, MOVE = spaces.Box(-9, 9, (2,)), spaces.Discrete(2)
 KINDS = ["sb3", "vector", "single"]
@@ -70,13 +70,6 @@ def begun(name: str = "published-reward") -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == name and one not in BEFORE]
 
 
-def wait_for(condition: Any, seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def feedback(tmp_path: Any, empty_store: Any) -> Any:
     with Store.open(tmp_path / "store") as store:
@@ -90,7 +83,7 @@ def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path: Any) -> N
         train, other = (wrapped("sb3", Place(), rewards=reader) for _ in range(2))
         other.close()
         publish_in(tmp_path, seed=1)
-        wait_for(lambda: reader.next is not None and reader.next.number == 2)
+        wait_until(lambda: reader.next is not None and reader.next.number == 2)
         assert train.refresh()
         assert train.reward_version == 2
         train.close()

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
+from waiting import wait_until
 
 
 def episodes(*lengths: int, seed: int = 0) -> Episodes:
@@ -244,14 +246,13 @@ def test_people_see_why_an_agent_asks_nothing(feedback: StoredFeedback) -> None:
     for seed in range(25):
         worker.put(episodes(20, seed=seed))
     assert worker.flush()
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+
+    def status() -> Any:
         (agent,) = feedback.store.reports.services(feedback.project.id)
-        if agent.status.state == "failed":
-            break
-        time.sleep(0.01)
-    assert agent.status.state == "failed"
-    assert "segment_length" in agent.status.problem
+        return agent.status
+
+    wait_until(lambda: status().state == "failed", "the agent failed")
+    assert "segment_length" in status().problem
     assert worker.close()
 
 
@@ -266,7 +267,14 @@ def test_what_comes_after_the_end_is_not_said_to_be_asked(feedback: StoredFeedba
 class Disagreeing:
     """Two members that disagree about how much the first feature is worth."""
 
-    version = 3
+    version, context, members = 3, 1, 2
+
+    @property
+    def computer(self) -> Any:
+        return SimpleNamespace(reward=self)
+
+    def __call__(self, observations: Any, actions: Any, mask: Any) -> np.ndarray:
+        return np.zeros(len(actions))
 
     def scores(self, segments: Any) -> np.ndarray:
         total = segments[:].observations[..., 0].sum(-1)

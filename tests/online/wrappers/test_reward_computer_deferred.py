@@ -48,15 +48,17 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 
 
 class Witness(BaseCallback):
-    """Keeps what each rollout holds, what infos say, and does as it is told before some steps."""
+    """Keeps what steps give, rollouts hold and infos say, and does more before some steps."""
 
     def __init__(self, does: Any = None) -> None:
         super().__init__()
         self.rollouts: list[dict[str, np.ndarray]] = []
         self.infos: list[dict[str, Any]] = []
+        self.given: list[np.ndarray] = []
         self.does = does
 
     def _on_step(self) -> bool:
+        self.given.append(self.locals["rewards"].copy())
         self.infos += [info for info in self.locals["infos"] if "learned_return" in info]
         if self.does is not None:
             self.does(self.n_calls, self.training_env)
@@ -109,15 +111,8 @@ def test_a_rollout_is_paid_as_its_steps_are(kind: str, algorithm: type[OnPolicyA
 
 @pytest.mark.parametrize("kind", ["mlp", "pt"])
 def test_a_step_gives_nothing_until_the_rollout_is_over(kind: str) -> None:
-    seen = []
-
-    def look(_: int, env: VecEnv) -> None:
-        seen.append(env.core._reward_now.copy())  # type: ignore[attr-defined]
-
-    lived("rollout", reward_of(kind), does=look)
-    assert not np.any(seen)
-    lived("step", reward_of(kind), does=look)
-    assert np.all(seen[3 * ROLLOUT :])
+    assert not np.any(lived("rollout", reward_of(kind))[0].given)
+    assert np.all(lived("step", reward_of(kind))[0].given)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "nmr", "pt"])

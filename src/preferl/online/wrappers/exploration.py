@@ -143,8 +143,7 @@ def explore(
 ) -> None:
     """Let a policy act in the place of an agent, which learns nothing and begins with a reset next.
 
-    It goes on from the agent's last observations; without any, environments are reset. `on_step` is
-    called after each vector step.
+    It goes on from the agent's last observations; without any, environments are reset.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
     try:

@@ -10,9 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments
 from preferl.errors import ConfigError
-from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.feedback.step_rewards import AnyReward
@@ -37,7 +35,6 @@ from preferl.online.wrappers.reward_computer import (
 from preferl.shapes import Array, BoolArray, FloatArray, take
 from preferl.store.feedback import StoredFeedback
 from preferl.training.publish import PublishedReward, write_spaces
-from preferl.training.reward_function import RewardFunction
 
 RewardSource = Literal["learned", "before", "environment"]
 """Where the rewards of steps come from; "before" is what comes before the first learned one."""
@@ -54,27 +51,17 @@ class FeedbackCore:
     the action, with the history of the episode. Only `refresh` and `set_reward` switch to a newer
     reward; one that looks back sees the steps of running episodes as far as they are still kept.
 
-    Args:
-        observation_space: of one of `V` environments, as `action_space` is.
-        environments: `V`.
-        rewards: see `Rewards`. A reader that nobody watches is watched until this is closed.
-        record: keep whole episodes for `take`, whose caller looks at their lengths.
-        on_episodes: takes what is to be asked about in place of `queries`, and must return at once.
-
-    Other arguments are those of `FeedbackVecEnv`.
+    Spaces are those of one of the `V` environments. A reader of rewards that nobody watches is
+    watched until this is closed. Other arguments, and errors, are those of `FeedbackVecEnv`.
 
     Attributes:
         queries: asks in the background; None where nothing is asked.
+        on_episodes: takes what is to be asked about, and returns at once; by default `queries` do.
         version: of the learned reward in use; 0 before the first.
         reader: of published rewards, from which newer ones come; None where the reward stays.
         returns: `[V]` sums of rewards given at once in the running episodes, or just over.
         since: `[V]` vector steps from `defer` to where these began, 0 if that was earlier.
         forced: whether steps get the environment's own reward, whatever is learned.
-
-    Raises:
-        ConfigError: settings that are out of range or do not go together.
-        SpaceError: observations or actions that are not arrays of one shape, a transform that
-            gives something else than its space, or a reward made for others.
     """
 
     def __init__(
@@ -94,36 +81,32 @@ class FeedbackCore:
         transformed_space: spaces.Space[Any] | None = None,
         **settings: Any,
     ) -> None:
-        named = {"sampler": sampler} if isinstance(sampler, str) else {}
-        self.config = config = settings_of(config, settings | named)
+        if isinstance(sampler, str):
+            settings["sampler"], sampler = sampler, None
+        self.config = config = settings_of(config, settings)
         teacher = None if synthetic_preferences is False else synthetic_preferences
-        if teacher is True:
-            teacher = ScriptedTeacher.oracle()
-        own_sampler = None if isinstance(sampler, str) else sampler
         self.queries: QueryWorker | None = None
-        if feedback is not None:
-            if record:
-                raise ConfigError.mismatch(
-                    "record", expected="nothing to ask where experience is kept", got="feedback"
-                )
-            self.queries = QueryWorker(feedback, config, sampler=own_sampler, teacher=teacher)
+        if feedback is None:
+            unasked, got = sampler is None and teacher is None, "none, and a sampler or teacher"
+            ConfigError.check(unasked, "feedback", "where to ask", got)
+        else:
+            nothing = "nothing to ask where experience is kept"
+            ConfigError.check(not record, "record", nothing, "feedback")
+            teacher = ScriptedTeacher.oracle() if teacher is True else teacher
+            self.queries = QueryWorker(feedback, config, sampler=sampler, teacher=teacher)
             self.queries.core, on_episodes = self, self.queries.put
-        elif teacher is not None or own_sampler is not None:
-            raise ConfigError.mismatch(
-                "feedback", expected="where to ask", got="none, and a sampler or teacher"
-            )
         self.environments = environments
         self._spaces = observation_space, action_space
         self.space = space_after(observation_space, transform, transformed_space)
-        self._transform, self._on_episodes, self._record = transform, on_episodes, record
+        self._transform, self.on_episodes, self._record = transform, on_episodes, record
         self.recording = Recording(self.space, action_space, environments)
-        self.recording.collecting = self._records
+        self.recording.collecting = self.collects
         self.computer = RewardComputer(self.recording)
         self._bonus = StateEntropyBonus(seed=config.seed)
         self._guard = LengthGuard(None if record else config.variable_length)
         self._begun = self.forced = False
         self._reward_now: FloatArray | None = None  # [V] of the running step, where known
-        self._vector_steps = self.version = 0
+        self._vector_steps = self._next_cut = self.version = 0
         self.returns, self.since = np.zeros(environments), np.zeros(environments, int)
         self.reader: PublishedReward | None = None
         self._watched: PublishedReward | None = None
@@ -162,16 +145,6 @@ class FeedbackCore:
             return reward
         return RewardInSpaces(reward, *self._spaces, self._transform)
 
-    @property
-    def likelihood(self) -> Likelihood:
-        """Of the reward in use; without noise where none scores."""
-        return likelihood_of(self.computer.reward)
-
-    def scores(self, segments: Segments) -> FloatArray | None:
-        """`[E, N]` of the reward in use, for samplers; None where there is none that scores."""
-        reward = self.computer.reward
-        return reward.scores(segments) if isinstance(reward, RewardFunction) else None
-
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
         if self.reader is not None:
@@ -189,20 +162,14 @@ class FeedbackCore:
         self.since[:] = 0
 
     def settle(self) -> FloatArray:
-        """`[T, V]` learned rewards of the vector steps since `defer`; give them at once from now.
-
-        Rewards that are NaN or infinite raise `DataError`.
-        """
+        """`[T, V]` learned rewards of the steps since `defer`; give them at once from now on."""
         self.returns[:] = self._returns()
         return self.computer.settle()
 
     def reset(
         self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
     ) -> None:
-        """Begin episodes with `observations [V, *obs]` where `which [V]` is true, or everywhere.
-
-        Running episodes there are cut, and count as truncated.
-        """
+        """Begin episodes with `observations [V, *obs]` where `which [V]` is true, or everywhere."""
         here = slice(None) if which is None else which
         self.recording.begin(self._seen(observations), which=which, states=states)
         self.returns[here] = 0.0
@@ -210,12 +177,7 @@ class FeedbackCore:
         self._begun = True
 
     def act(self, actions: Array) -> None:
-        """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
-
-        Raises:
-            ConfigError: no episode has begun yet.
-            DataError: the reward gave something else than one finite number per environment.
-        """
+        """Record the actions `[V, *act]` of a step that begins, and compute their rewards."""
         if not self._begun:
             raise ConfigError("Call `reset()` before the first step.")
         self.recording.act(actions)
@@ -242,19 +204,9 @@ class FeedbackCore:
     ) -> FloatArray:
         """Record what came of the actions; give their rewards, a new array `[V]` float32.
 
-        Where an episode is over, `reset` begins the next one; steps until then are not recorded,
+        Next `observations [V, *obs]` are the last ones of episodes that are over; `rewards [V]` are
+        the environments' own. Until `reset` begins the next episode there, steps are not recorded
         and their reward is zero.
-
-        Args:
-            observations: `[V, *obs]` next ones; the last one of an episode where it is over.
-            rewards: `[V]` the environments' own.
-            terminated: `[V]` ended by the rules.
-            truncated: `[V]` ended by a limit of time or otherwise.
-            states: `[V, *state]` with the observations, where they are recorded.
-
-        Raises:
-            DataError: the environments gave NaN or infinite numbers, or episodes of different
-                length where the config refuses them.
         """
         given = np.array(rewards if self._reward_now is None else self._reward_now, np.float32)
         given[self.recording.idle] = 0.0
@@ -273,24 +225,9 @@ class FeedbackCore:
             self.refresh()
         return given
 
-    def pause(self) -> None:
-        """Collect and ask nothing; what was recorded is handed over. Rewards stay as they are."""
-        if self.recording.collecting:
-            self.hand_over()
-            self.recording.pause()
-        if self.queries is not None:
-            self.queries.paused = True
-
-    def resume(self) -> None:
-        """Collect and ask again, from the current observations."""
-        if self.queries is not None:
-            self.queries.paused = False
-        if self._records and not self.recording.collecting:
-            self.recording.resume()
-
     def hand_over(self) -> None:
         """Hand over everything recorded so far; running episodes are cut."""
-        if self.recording.collecting and self._on_episodes is not None:
+        if self.recording.collecting and self.on_episodes is not None:
             self.recording.cut()
             self._hand_over(1)
 
@@ -311,17 +248,13 @@ class FeedbackCore:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of another one of the same environments.
 
-        The reward that was in use is in use again, whatever has been published since; where the
-        script gave one that stays, it is the script's.
-
-        Raises:
-            SpaceError: the reward was made for other observations or actions.
+        The published reward that was in use is in use again, whatever came since.
         """
         self.recording.restore(snapshot["recording"])
-        self.recording.collecting = bool(snapshot["collecting"]) and self._records
+        self.recording.collecting = bool(snapshot["collecting"]) and self.collects
         self.returns[:] = snapshot["returns"]
         self._begun, self.forced = bool(snapshot["begun"]), bool(snapshot["forced"])
-        self._vector_steps = int(snapshot["vector_steps"])
+        self._vector_steps, self._next_cut = int(snapshot["vector_steps"]), 0
         self._guard.warned = bool(snapshot["warned"])
         self._bonus.restore(snapshot["bonus"])
         reward, version = self.computer.reward, self.version
@@ -351,8 +284,9 @@ class FeedbackCore:
                 queries.flush(seconds)
 
     @property
-    def _records(self) -> bool:
-        return self._record or self._on_episodes is not None
+    def collects(self) -> bool:
+        """Whether episodes are kept or asked about, unless that is paused."""
+        return self._record or self.on_episodes is not None
 
     def _returns(self) -> FloatArray:
         """`[V]` learned returns of the running episodes, with what is deferred of them."""
@@ -376,10 +310,11 @@ class FeedbackCore:
 
     def _hand_over(self, at_least: int) -> None:
         """Give what has ended to whoever asks about it, if that is so many steps."""
-        if self._on_episodes is None:
+        if self.on_episodes is None:
             return
         recording, longest = self.recording, self.config.longest_piece
-        if recording.most_pending >= longest:
+        if recording.time >= self._next_cut:  # until then no episode can have become so long
             recording.cut(recording.pending >= longest)
+            self._next_cut = recording.time + longest - int(recording.pending.max())
         if recording.finished_steps >= at_least and (episodes := recording.take()) is not None:
-            self._on_episodes(episodes)
+            self.on_episodes(episodes)

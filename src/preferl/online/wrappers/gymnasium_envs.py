@@ -15,8 +15,8 @@ from preferl.aliases import accepts_former_names
 from preferl.errors import ConfigError
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.online.wrappers.feedback_config import FeedbackConfig, settings_of
-from preferl.online.wrappers.feedback_controls import FeedbackControls, hide_return, with_rows
 from preferl.online.wrappers.feedback_core import FeedbackCore
+from preferl.online.wrappers.feedback_env import FeedbackControls, hide_return, with_rows
 from preferl.online.wrappers.recording import zeros_of
 from preferl.online.wrappers.reward_computer import Rewards, Transform, space_after
 from preferl.shapes import Array, BoolArray, map_observations
@@ -141,8 +141,7 @@ class HumanPreferencesEnvWrapper(FeedbackControls, gymnasium.Wrapper[Any, Any, A
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; a running one is cut."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._look_for_states(info)
-        self.core.reset(_batch(observation), states=self._states([info]))
+        self._begin(_batch(observation), [info])
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -207,13 +206,9 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         **options: Any,
     ) -> None:
         super().__init__(env)
-        self._mode = (env.metadata or {}).get("autoreset_mode")
-        if not isinstance(self._mode, AutoresetMode):
-            raise ConfigError.mismatch(
-                'metadata["autoreset_mode"]',
-                expected="an AutoresetMode, as gymnasium.make_vec gives",
-                got=self._mode,
-            )
+        self._mode = mode = (env.metadata or {}).get("autoreset_mode")
+        known, expected = isinstance(mode, AutoresetMode), "an AutoresetMode, as make_vec gives"
+        ConfigError.check(known, 'metadata["autoreset_mode"]', expected, mode)
         given = env.single_action_space, env.num_envs, feedback, rewards, config
         self.core = FeedbackCore(env.single_observation_space, *given, record=False, **options)
 
@@ -223,8 +218,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         """Begin episodes everywhere, or where `options["reset_mask"]` is true."""
         mask = None if options is None else options.get("reset_mask")
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._look_for_states(infos)
-        self.core.reset(observations, mask, states=self._stacked_states(infos))
+        self._begin(observations, _with_states(infos), mask)
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
@@ -238,7 +232,7 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         over = (terminated | truncated) & ~began
         same = self._mode == AutoresetMode.SAME_STEP and over.any()
-        states, last = self._stacked_states(infos), observations
+        states, last = self._states(_with_states(infos)), observations
         if same:
             finals = map_observations(lambda *rows: np.stack(rows), *infos["final_obs"][over])
             last = with_rows(observations, over.nonzero()[0], finals)
@@ -253,15 +247,6 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
         """Save what is to be asked, within so many seconds, and close the environments."""
         self.core.close(seconds, partial(super().close, **kwargs))
-
-    def _stacked_states(self, infos: dict[str, Any]) -> Array | None:
-        if not self.core.config.states:
-            return None
-        if "state" not in infos:
-            raise ConfigError.mismatch(
-                "infos", expected="the key state, since states are recorded", got="none"
-            )
-        return np.stack(list(infos["state"]))
 
     def _complete_arrays(
         self, infos: dict[str, Any], rewards: Array, version: int, real: BoolArray, over: BoolArray
@@ -280,3 +265,8 @@ class FeedbackVectorEnv(FeedbackControls, gymnasium.vector.VectorWrapper[Any, An
             if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
                 infos["final_info"] = final = dict(final)
                 hide_return(final, returns)
+
+
+def _with_states(infos: dict[str, Any]) -> list[dict[str, Any]]:
+    """The states in infos of all environments as infos of each."""
+    return [{"state": one} for one in infos["state"]] if "state" in infos else [{}]

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from preferl.errors import StorageError, mismatch
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.protocols import PairSampler, Teacher
 from preferl.feedback.sampling import segments_wanted
+from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers
 from preferl.online.wrappers.feedback_config import FeedbackConfig, QueryConfig
@@ -49,11 +50,8 @@ EPISODE_MEGABYTES: Final = 8.0
 class ExperienceBuffer:
     """The latest experience, put in by one thread and drawn from by another.
 
-    Neither waits for the other longer than it takes to append one item. Of more than so many steps
-    or megabytes the oldest go first; the latest arrival stays however large.
-
-    It counts `steps` that it holds, `steps_in` that ever came in, and what it dropped, as
-    `QueryCounts` has it.
+    Of more than so many steps or megabytes the oldest go first; the latest arrival stays however
+    large. It holds `steps` of the `steps_in` that ever came in.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -140,12 +138,6 @@ class QueryWorker:
     Attributes:
         core: of the agent's environments, whose reward in use samplers and queries refer to.
         paused: takes in nothing and asks nothing new while this is set.
-
-    Args:
-        feedback: where queries go.
-        config: how many, of what.
-        sampler: chooses pairs instead of the config's `sampler`.
-        teacher: answers in people's place; None leaves that to people.
     """
 
     def __init__(
@@ -161,7 +153,9 @@ class QueryWorker:
         self.paused = False
         self._feedback = feedback
         self._rng, answering = np.random.default_rng(self.config.seed).spawn(2)
-        self._sampler = sampler or build_sampler(self.config, lambda: self.core)
+        self._sampler = sampler or build_sampler(
+            self.config, lambda: self.core and self.core.computer.reward
+        )
         self._script = None if teacher is None else ScriptedAnswers(feedback, teacher, answering)
         self._buffer = ExperienceBuffer(
             self.config.buffer_steps, self.config.buffer_megabytes, self.config.segment_length
@@ -212,10 +206,7 @@ class QueryWorker:
             self._showing = True
 
     def snapshot(self) -> dict[str, Any]:
-        """The buffer and the draws after the latest round, for `restore`.
-
-        Queries and answers are not in it: they are in the store.
-        """
+        """The buffer and the draws after the latest round; queries and answers are in the store."""
         with self._wake:
             return {"room": self._buffer.snapshot(), "paused": self.paused, **self._known}
 
@@ -388,7 +379,7 @@ def build_sampler(config: QueryConfig, in_use: Callable[[], Any]) -> PairSampler
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
-        return None if reward is None else cast("FloatArray | None", reward.scores(segments))
+        return reward.scores(segments) if isinstance(reward, Reward) else None
 
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,

@@ -1,7 +1,7 @@
 """Steps of `V` parallel environments as preallocated arrays, whichever library made them."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 from gymnasium import spaces
@@ -20,28 +20,20 @@ from preferl.shapes import (
 
 
 def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
-    """Zeros for one value of `space` at each place of `axes`: `[*axes, *space]`, per key of a dict.
-
-    Raises:
-        SpaceError: a space whose values are not arrays of one shape.
-
-    >>> zeros_of(spaces.Discrete(3), (2, 4)).shape
-    (2, 4)
-    """
+    """`[*axes, *space]` zeros, per key; other spaces than of arrays of one shape are refused."""
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
-        if any(isinstance(array, dict) for array in arrays.values()):
-            raise SpaceError.mismatch(
-                "observation space",
-                expected="a dictionary one level deep",
-                got=space,
-                fix="Flatten nested keys with a wrapper; `outer/inner` is the usual name.",
-            )
+        flat = not any(isinstance(array, dict) for array in arrays.values())
+        fix = "Flatten nested keys with a wrapper; `outer/inner` is the usual name."
+        SpaceError.check(flat, "observation space", "a dictionary one level deep", space, fix)
         return arrays  # type: ignore[return-value]  # nested dictionaries have just been refused
-    if space.shape is None:
-        expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
-        raise SpaceError.mismatch("space", expected=expected, got=space)
-    return np.zeros((*axes, *space.shape), space.dtype)
+    expected = "Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    SpaceError.check(space.shape is not None, "space", expected, space)
+    return np.zeros((*axes, *(space.shape or ())), space.dtype)
+
+
+STEPS: Final = ("observations", "actions", "rewards", "states")
+"""The arrays that `Episodes` are made of; states only where they are recorded."""
 
 
 class _Closed(NamedTuple):
@@ -60,10 +52,7 @@ class Recording:
 
     Arrays `[rows, V, ...]` are allocated once and doubled when full; a vector step writes one row.
     `take` returns each step once and keeps unfinished episodes. An environment whose episode is
-    over is not recorded until the next one begins.
-
-    Spaces are those of one environment. A `capacity` of 256 vector steps, allocated at first, is
-    about one episode of most tasks.
+    over is not recorded until the next one begins. Spaces are those of one environment.
 
     Attributes:
         collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
@@ -78,15 +67,6 @@ class Recording:
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
-
-    >>> recording = Recording(spaces.Box(0, 9, (1,)), spaces.Discrete(2), 1)
-    >>> recording.begin(np.array([[5.0]]))
-    >>> recording.act(np.array([1]))
-    >>> recording.advance(np.array([[6.0]]), np.array([0.5]))
-    >>> recording.end(np.array([0]), np.array([True]), np.array([[6.0]]))
-    >>> episodes = recording.take()
-    >>> episodes.observations.tolist(), episodes.final_observations.tolist()
-    ([[5.0]], [[6.0]])
     """
 
     def __init__(
@@ -100,7 +80,7 @@ class Recording:
         axes = (max(capacity, 2), environments)
         # The observation before a step is written as soon as it is known, so that row `_row`
         # always holds the present one and no copy of it is needed. Other numbers are vector steps.
-        self._arrays: dict[str, Any] = {  # "states" join with the first of them
+        self._arrays: dict[str, Any] = {  # states join with the first of them
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
             "rewards": np.zeros(axes, np.float32),
@@ -109,7 +89,6 @@ class Recording:
         }
         self.time = self._first = 0  # the latter is that of the first row
         self._open = np.zeros(environments, int)  # [V] the first step that was not taken
-        self._oldest = 0  # of these, kept since each step asks for it
         self._begun = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._closed: list[_Closed] = []
@@ -125,14 +104,14 @@ class Recording:
         return take(observations, self._row)
 
     @property
+    def capacity(self) -> int:
+        """Vector steps for which there is room now."""
+        return len(self._arrays["rewards"])
+
+    @property
     def finished_steps(self) -> int:
         """Steps of ended episodes that were not taken yet."""
         return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
-
-    @property
-    def most_pending(self) -> int:
-        """An upper bound of `pending`, exact unless an environment is idle."""
-        return self.time - self._oldest
 
     @property
     def pending(self) -> IntArray:
@@ -155,7 +134,6 @@ class Recording:
             self._see(observations, states, which)
         here = slice(None) if which is None else which
         self._open[here] = self._begun[here] = self.time
-        self._oldest = int(self._open.min())
         self.idle[here] = False
         self._arrays["first"][self._row, here] = True
 
@@ -169,10 +147,10 @@ class Recording:
     ) -> None:
         """Write a step's outcome: next observations `[V, *obs]` and true rewards `[V]`."""
         self._arrays["rewards"][self._row] = rewards
-        if self._row + 1 == self._rows:
+        if self._row + 1 == self.capacity:
             self._drop()
-            if self._row + 1 == self._rows:
-                self._double()
+        if self._row + 1 == self.capacity:
+            self._double()
         self.time += 1
         self._arrays["first"][self._row] = False
         self._see(observations, states)
@@ -182,13 +160,9 @@ class Recording:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End the running episodes of environments `ended [K]`; `begin` starts their next ones.
-
-        `terminated [K]` is true where the rules ended the episode, not a time limit; `final [K,
-        *obs]` are the last observations.
-        """
+        """End episodes of environments `ended [K]` by their rules, if `terminated`, or by time."""
         shortest = int((self.time - self._begun[ended]).min())
-        self.shortest = shortest if self.shortest is None else min(self.shortest, shortest)
+        self.shortest = min(shortest, self.shortest or shortest)
         self._close(ended, terminated, final)
         self.idle[ended] = True
 
@@ -207,7 +181,7 @@ class Recording:
     def resume(self) -> None:
         """Collect again, from the current observations."""
         self.collecting = True
-        self._open[:] = self._oldest = self.time
+        self._open[:] = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
         """The last `length` steps of running episodes up to the latest actions, as far as kept.
@@ -256,28 +230,26 @@ class Recording:
         closed, self._closed = _Closed(*joined), []
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
-        rows = np.arange(ends[-1]) + np.repeat(
-            closed.start - self._first - (ends - lengths), lengths
-        )
+        before = closed.start - self._first - (ends - lengths)
+        rows = np.arange(ends[-1]) + np.repeat(before, lengths)
         where = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
-        steps = {name: take(array, where) for name, array in self._steps.items()}
+        arrays = self._arrays
+        steps = {name: take(arrays[name], where) for name in STEPS if name in arrays}
         final = map_observations(
             lambda f, o: f.astype(o.dtype, copy=False),
             closed.final_observations,
             steps["observations"],
         )
-        self._drop()
         return Episodes(**steps, terminated=terminated, final_observations=final, lengths=lengths)
 
     def snapshot(self) -> dict[str, Any]:
         """All steps that can still be taken or looked back on, for `restore`."""
         self._drop(at_least=0.0)
-        rows = slice(self._row + 1)
+        rows, arrays = slice(self._row + 1), self._arrays
         return {
-            "states": None,
-            **{name: take(array, rows) for name, array in self._steps.items()},
+            **{name: take(arrays[name], rows) if name in arrays else None for name in STEPS},
             "row": self._row,
             "open": self._open - self._first,
             "begun": self._begun - self._first,
@@ -295,25 +267,17 @@ class Recording:
         self.time, self._first = int(snapshot["row"]), 0
         self.steps, self.pinned = int(snapshot["steps"]), None
         self.shortest, self.longest = snapshot.get("lengths", (None, 0))  # older ones have none
-        while self._rows <= self._row:
-            self._double()
-        self._arrays.pop("states", None)
-        if snapshot["states"] is not None:
-            self._allocate_states(snapshot["states"])
-
-        def write(array: Array, value: Array) -> None:
-            array[: self._row + 1] = value
-
-        for name, array in self._steps.items():
-            map_observations(write, array, snapshot[name])
         self._open[:], self._begun[:] = snapshot["open"], snapshot["begun"]
-        self._oldest = int(self._open.min())
         self.idle[:] = snapshot["idle"]
         self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
-        time = np.arange(self._rows)[:, None]
-        self._arrays["real"][:] = (time >= self._begun) & ~self.idle
-        self._arrays["first"][:] = (time == self._begun) & ~self.idle
+        time = np.arange(self._row + 1)[:, None]
+        self._arrays = {
+            "real": (time >= self._begun) & ~self.idle,
+            "first": (time == self._begun) & ~self.idle,
+            **{name: snapshot[name] for name in STEPS if snapshot[name] is not None},
+        }
+        self._double()
 
     def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
         """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
@@ -325,28 +289,14 @@ class Recording:
         map_observations(write, self._arrays["observations"], observations)
         if states is not None:
             if "states" not in self._arrays:
-                self._allocate_states(states[None])
+                shape = *self._arrays["rewards"].shape, *states.shape[1:]
+                self._arrays["states"] = np.zeros(shape, states.dtype)
             write(self._arrays["states"], states)
-
-    def _allocate_states(self, like: Array) -> None:
-        """Make room for states like these `[t, V, *state]`."""
-        shape = *self._arrays["rewards"].shape, *like.shape[2:]
-        self._arrays["states"] = np.zeros(shape, like.dtype)
-
-    @property
-    def _steps(self) -> dict[str, Any]:
-        """The arrays that `Episodes` are made of."""
-        arrays = self._arrays.items()
-        return {name: array for name, array in arrays if name not in ("real", "first")}
 
     @property
     def _row(self) -> int:
         """Where the present is."""
         return self.time - self._first
-
-    @property
-    def _rows(self) -> int:
-        return len(self._arrays["rewards"])
 
     def _double(self) -> None:
         def doubled(array: Array) -> Array:
@@ -360,7 +310,6 @@ class Recording:
             end = np.full(len(ended), self.time)
             self._closed.append(_Closed(ended, self._open[ended], end, terminated, final))
         self._open[ended] = self.time
-        self._oldest = int(self._open.min())
 
     def _drop(self, at_least: float = 0.5) -> None:
         """Forget the first rows that nobody needs any more, if they are such a share of all."""

@@ -90,14 +90,11 @@ def require_spaces_held(
         pairs += [("observations", part, stored[key]) for key, part in parts.items()]
     else:
         pairs += [("observations", observations, held)]
+    fix = "Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv."
     for what, space, present in pairs:
-        if space != present and (what == "actions" or not _is_transposed(space, present)):
-            raise SpaceError.mismatch(
-                f"{what} in the replay buffer",
-                expected=f"{space}, which the reward is of",
-                got=present,
-                fix="Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv.",
-            )
+        alike = space == present or (what != "actions" and _is_transposed(space, present))
+        where, expected = f"{what} in the replay buffer", f"{space}, which the reward is of"
+        SpaceError.check(alike, where, expected, present, fix)
 
 
 def relabel_replay(
@@ -159,10 +156,8 @@ def _observations(
         return np.moveaxis(values[where], 2, -1)  # channels first, as was checked before
 
     stored: Any = buffer.observations
-    held: Any = buffer.observation_space
-    if not isinstance(space, spaces.Dict):
-        return restored(stored, space, held)
-    return {key: restored(stored[key], part, held[key]) for key, part in space.spaces.items()}
+    found: Observations = map_observations(restored, stored, space, buffer.observation_space)
+    return found
 
 
 def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
@@ -175,7 +170,5 @@ def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
 
 def _is_transposed(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
     """Whether SB3 put the channels of this image first, as it does outside of the reward."""
-    if not isinstance(space, spaces.Box) or len(space.shape) != 3:
-        return False
-    height, width, channels = space.shape
-    return held.shape == (channels, height, width) and held.dtype == space.dtype
+    shape = space.shape if isinstance(space, spaces.Box) else ()
+    return len(shape) == 3 and (held.shape, held.dtype) == ((shape[2], *shape[:2]), space.dtype)

@@ -61,10 +61,7 @@ plain function of observations and actions), or none at all."""
 @final
 @dataclass(frozen=True, eq=False)
 class RewardInSpaces:
-    """A reward for an environment's spaces, computed from what `transform` makes of observations.
-
-    `reward` may know no spaces; without a `transform` it gets observations as they are.
-    """
+    """A reward for an environment's spaces, of what `transform` makes of observations."""
 
     reward: Any
     observation_space: spaces.Space[Any]
@@ -87,41 +84,31 @@ class RewardInSpaces:
 def for_spaces(
     reward: WindowReward | AnyReward, observations: spaces.Space[Any], actions: spaces.Space[Any]
 ) -> WindowReward:
-    """A reward for these spaces: one made for them, a control, or a plain function of steps.
-
-    One made for others raises `SpaceError`; what cannot be called, `ModelError`.
-    """
+    """A reward for these spaces: one made for them, a control, or a plain function of steps."""
     if not isinstance(reward, WindowReward):
         return RewardInSpaces(as_reward(reward), observations, actions)
+    fix = "Build the reward for this environment's spaces, or wrap the environment."
     for what, expected, got in (
-        ("observations", reward.observation_space, observations),
-        ("actions", reward.action_space, actions),
+        ("observations of the environment", reward.observation_space, observations),
+        ("actions of the environment", reward.action_space, actions),
     ):
-        if expected != got:
-            raise SpaceError.mismatch(
-                f"{what} of the environment",
-                expected=f"{expected}, which the reward was made for",
-                got=got,
-                fix="Build the reward for this environment's spaces, or wrap the environment.",
-            )
+        made_for = f"{expected}, which the reward was made for"
+        SpaceError.check(expected == got, what, made_for, got, fix)
     return reward
 
 
 def space_after(
     space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
 ) -> spaces.Space[Any]:
-    """The space after a transform, as `given` by whoever wrote it and checked on examples.
-
-    One of the two alone raises `ConfigError`; a transform that gives something else, `SpaceError`.
-    """
+    """The space after a transform, as `given` by whoever wrote it and checked on examples."""
     if transform is None and given is None:
         return space
     if transform is None or given is None:
-        raise ConfigError.mismatch(
+        what, got = (
             "transform and transformed_space",
-            expected="both or neither",
-            got="a space alone" if transform is None else "a function alone",
+            "a space" if transform is None else "a function",
         )
+        raise ConfigError.mismatch(what, expected="both or neither", got=f"{got} alone")
     for axes in ((1,), (1, 2)):
         expected, cause = _shapes(zeros_of(given, axes)), None
         try:
@@ -161,8 +148,8 @@ class RewardComputer:
         self._recording = recording
         self._environments = len(recording.idle)
         self._single = np.ones((self._environments, 1), bool)  # the mask of windows of one step
-        self._began: int | None = None  # vector step since which rewards are deferred
-        self._deferred: list[FloatArray] = []  # `[t, V]` in order, of all steps before the pinned
+        # `[t, V]` of all steps from `defer` to the pinned one, which is None without deferring
+        self._deferred: list[FloatArray] = []
 
     def set_reward(self, reward: WindowReward) -> None:
         """Use `reward` from now on; it looks back on the steps that are kept."""
@@ -176,7 +163,8 @@ class RewardComputer:
         Only a `RewardFunction` can be deferred; others are computed at once.
         """
         reward = self.reward
-        if reward is None or (self._began is not None and isinstance(reward, RewardFunction)):
+        deferring = self._recording.pinned is not None
+        if reward is None or (deferring and isinstance(reward, RewardFunction)):
             return np.zeros(self._environments, np.float32)
         self.skip()
         if reward.context == 1:
@@ -185,30 +173,26 @@ class RewardComputer:
         else:
             rewards = reward(*self._recording.windows(reward.context))
         computed = np.array(rewards, np.float32)
-        if computed.shape != (self._environments,) or not np.isfinite(computed).all():
-            raise DataError.mismatch(
-                "learned reward",
-                expected=f"{self._environments} finite numbers, one per environment",
-                got=rewards,
-            )
+        fits = computed.shape == (self._environments,) and np.isfinite(computed).all()
+        expected = f"{self._environments} finite numbers, one per environment"
+        DataError.check(fits, "learned reward", expected, rewards)
         return computed
 
     def skip(self) -> None:
         """Leave the step that begins out of what is deferred."""
-        if self._began is not None:
+        if self._recording.pinned is not None:
             self._catch_up()
             self._append(np.zeros((1, self._environments), np.float32))
 
     def defer(self) -> None:
         """Compute nothing from now on, until `settle`."""
         self.settle()
-        self._began = self._recording.pinned = self._recording.time
+        self._recording.pinned = self._recording.time
 
     def settle(self) -> FloatArray:
         """`[T, V]` rewards of the steps since `defer`, zeros where they were computed at once."""
         rewards = self.deferred()
-        self._began = self._recording.pinned = None
-        self._deferred = []
+        self._recording.pinned, self._deferred = None, []
         return rewards
 
     def deferred(self) -> FloatArray:
@@ -219,7 +203,8 @@ class RewardComputer:
     @property
     def steps_deferred(self) -> int:
         """Vector steps since `defer`; 0 where steps get their rewards at once."""
-        return 0 if self._began is None else self._recording.time - self._began
+        time, pinned = self._recording.time, self._recording.pinned
+        return 0 if pinned is None else time - pinned + sum(map(len, self._deferred))
 
     def _append(self, rewards: FloatArray) -> None:
         """Add the deferred rewards `[t, V]` of the next steps."""
