@@ -12,9 +12,21 @@ from typing import Any, Final, TypeVar, cast
 
 Thing = TypeVar("Thing", bound=Callable[..., Any])
 
+
+def _moved(module: str, names: str) -> dict[str, str]:
+    return {name: f"{module}.{name}" for name in names.split()}
+
+
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "preferl.evaluation": {"PaidPolicy": "ReturnConditionedPolicy"},
-    "preferl.feedback": {"Turn": "PlannedIteration"},
+    "preferl.feedback": {
+        "Turn": "PlannedIteration",
+        **_moved("preferl.feedback.protocols", "LastingFeedback SingleAnswers WantsSegments"),
+        **_moved("preferl.feedback.sampling", "Scorer mean_observation segments_wanted"),
+        **_moved("preferl.feedback.schedule", "Schedule apportion constant hyperbolic"),
+        **_moved("preferl.feedback.schedule", "inverse_quadratic"),
+        **_moved("preferl.feedback.prompt", "sparklines"),
+    },
     "preferl.offline": {"SightConfig": "PixelEncoderConfig"},
     "preferl.online": {
         "Handover": "QueryWorker",

@@ -17,6 +17,7 @@ OF_NO_MODULE = {
     "annotate": {"accessibility", "answering_page", "fuzz", "learning_page", "lost_server"}
     | {"other_addresses", "overview_page", "playing_page", "refusals", "small_screens"},
     "cli": {"foreign_folders", "held_folders", "trusted_models"},
+    "feedback": {"named_teachers"},
     "models": {"own_models"},
     "online": {"episode_lengths", "every_policy", "normalised_agents", "pixels", "resumed_answers"},
     "online/service": {"own_reward_models"},

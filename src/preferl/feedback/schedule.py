@@ -30,6 +30,7 @@ SCHEDULES: Final[Mapping[str, Schedule]] = {
     "hyperbolic": lambda elapsed: 1 / (1 + elapsed),  # half as often at the end
     "inverse_quadratic": lambda elapsed: 1 / (1 + elapsed**2),  # so too, slowing down later
 }
+constant, hyperbolic, inverse_quadratic = SCHEDULES.values()  # for the table of former names
 
 
 @final

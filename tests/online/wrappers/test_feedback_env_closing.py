@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from helpers.waiting import wait_until
 from preferl.errors import DataError, SpaceError, StorageError
 from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
@@ -18,7 +19,6 @@ from preferl.store.store import Store
 from preferl.training import RewardFunction
 from preferl.training import publish as publishing
 from preferl.training.publish import PublishedReward, publish
-from waiting import wait_until
 
 PLACE, MOVE = spaces.Box(-9, 9, (2,)), spaces.Discrete(2)
 KINDS = ["sb3", "vector", "single"]

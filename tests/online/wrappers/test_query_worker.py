@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.waiting import wait_until
 from preferl.data.episodes import Episodes
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.wrappers import query_worker as module
@@ -17,7 +18,6 @@ from preferl.online.wrappers.query_worker import ExperienceBuffer, QueryWorker
 from preferl.store import database
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
-from waiting import wait_until
 
 
 def episodes(*lengths: int, seed: int = 0) -> Episodes:
