@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, final
+from typing import Any, Final, final
 
 import torch
 import torch.nn.functional as F
@@ -170,7 +170,7 @@ class PictureEncoder(nn.Module):
     (4, 84, 84)
     """
 
-    late: Literal[True] = True
+    late: Final = True
 
     def __init__(
         self,

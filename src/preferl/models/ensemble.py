@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models.base import LastRewards, RewardModel, RewardOutput, trace_episodes
+from preferl.models.base import LastRewards, RewardModel, RewardOutput
 from preferl.models.configs import EnsembleConfig
 from preferl.models.mlp import MLPReward
 from preferl.shapes import BoolArray
@@ -67,7 +67,7 @@ class Ensemble(RewardModel):
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
         """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
-        return torch.cat([trace_episodes(model, features, lengths) for model in self.models])
+        return torch.cat([model.trace(features, lengths) for model in self.models])
 
     def last_rewards(self) -> LastRewards:
         """Rewards `[E, B]` of the last step of windows, each model in the way it is fastest."""

@@ -22,7 +22,7 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.preference import Combine, lower_bound, mean
-from preferl.models.base import RewardModel, trace_episodes
+from preferl.models.base import RewardModel
 from preferl.models.build import load_reward_model, saving_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
@@ -187,7 +187,7 @@ class RewardFunction:
         for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
             steps = slice(steps.stop, steps.stop + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
-            traced = trace_episodes(self._model, features, torch.from_numpy(lengths.copy()))
+            traced = self._model.trace(features, torch.from_numpy(lengths.copy()))
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
 

@@ -5,23 +5,20 @@ Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; Ma
 al. 2023, "Preference Transformer", index it. Neither gym nor d4rl is needed.
 """
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from preferl.data.columns import as_floats, check, require_rows
-from preferl.data.episodes import Episodes, join
+from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.data.tasks import Task, find_task
-from preferl.errors import ConfigError, DataError, mismatch, require_one_of
+from preferl.errors import ConfigError, DataError, mismatch
 from preferl.reading import parse_json
 from preferl.shapes import BoolArray, IntArray
-
-Order = Literal["lexicographic", "numeric"]
 
 OBSERVATION_KEYS = (
     "object",
@@ -123,37 +120,30 @@ def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> Bool
 
 
 def load_robomimic(
-    path: str | Path,
-    *,
-    observation_keys: Sequence[str] = OBSERVATION_KEYS,
-    order: Order = "lexicographic",
+    path: str | Path, *, observation_keys: Sequence[str] = OBSERVATION_KEYS
 ) -> Episodes:
     """Read a `low_dim.hdf5` of robomimic v0.1, one episode per demonstration.
 
-    The last step of each demonstration is given up to be what followed the one before, as the
-    published labels count rows. Frames flagged done are frames of success, several in a row at
+    Demonstrations are in the order of their names (demo_0, demo_1, demo_10, ...), and the last step
+    of each is given up to be what followed the one before: so do published labels count rows.
+    Frames flagged done are frames of success, several in a row at
     the end: they do not cut an episode, which is terminated if its last kept step is flagged.
 
     Args:
         path: the file.
         observation_keys: arrays of `obs` that are put end to end, in this order. A simulator may
             order them differently: see `check_observation_order`.
-        order: of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
-            default, since labels count rows in it) or `"numeric"`.
 
     Raises:
-        ConfigError: another order, or no keys.
+        ConfigError: no keys.
         DataError: no whole HDF5 file, no demonstrations, or one without one of the arrays, with
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
-    require_one_of("order", order, Order)
     several = observation_keys and not isinstance(observation_keys, str)
     ConfigError.check(several, "observation_keys", "a list of keys", repr(observation_keys))
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
-        if order == "numeric":
-            names.sort(key=lambda name: (int((re.findall(r"\d+$", name) or [-1])[0]), name))
         return join([_episode(group[name], observation_keys, f"{path}, {name}") for name in names])
 
 
@@ -213,16 +203,13 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
     steps = require_rows(arrays, name) - 1
     check(steps >= 1, name, "at least two steps", steps + 1)
     parts = [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys]
-    observations = np.concatenate(parts, axis=1)
-    terminated = np.zeros(steps, bool)
-    terminated[-1] = arrays["dones"][steps - 1] != 0
-    return Episodes(
-        observations=observations[:steps],
-        actions=arrays["actions"][:steps],
-        rewards=as_floats(arrays["rewards"][:steps]),
-        terminated=terminated,
-        final_observations=observations[steps:],
-        lengths=np.array([steps]),
+    ended = (np.arange(steps) == steps - 1) & (arrays["dones"][steps - 1] != 0)
+    return one_episode(
+        np.concatenate(parts, axis=1),
+        arrays["actions"],
+        arrays["rewards"],
+        steps,
+        terminated=ended,
         states=arrays["states"][:steps] if "states" in arrays else None,
     )
 

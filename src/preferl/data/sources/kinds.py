@@ -22,7 +22,7 @@ from preferl.data.columns import (
     require_numbers,
     require_rows,
 )
-from preferl.data.episodes import Episodes, join, require_alike
+from preferl.data.episodes import Episodes, join, one_episode, require_alike
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hdf5_sets import check_observation_order, load_d4rl, load_robomimic
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
@@ -142,14 +142,7 @@ def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool)
     steps = require_rows(arrays, name) - drop_last
     check(steps >= 1, name, f"at least {1 + drop_last} steps", len(rewards))
     with naming(name):
-        return Episodes(
-            observations=observations[:steps],
-            actions=actions[:steps],
-            rewards=as_floats(rewards[:steps]),
-            terminated=np.zeros(steps, bool),
-            final_observations=observations[-1:],
-            lengths=np.array([steps]),
-        )
+        return one_episode(observations, actions, rewards, steps)
 
 
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
