@@ -117,11 +117,10 @@ def save_arrays(
         _require_plain(f"array {name!r}", array)
         words = all(part.strip(".") for part in name.split("/"))
         check(words, "array name", "words joined by '/'", repr(name))
-    if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
-        expected = "a new or empty folder, or one written by preferl"
-        got = "a folder that holds something else"
-        fix = "Choose another name: what is there would be replaced."
-        raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
+    free = not path.is_dir() or (path / "about.json").is_file() or not any(path.iterdir())
+    expected = "a new or empty folder, or one written by preferl"
+    fix = "Choose another name: what is there would be replaced."
+    StorageError.check(free, path, expected, "a folder that holds something else", fix)
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
         draft.mkdir()
@@ -212,11 +211,7 @@ def save_comparisons(path: Path, comparisons: Comparisons) -> None:
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons, left on disk until used.
-
-    Raises:
-        DataError: the folder holds something else, or is damaged.
-    """
+    """Read comparisons, left on disk until used; raises as `load_episodes`."""
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
         return _table(Comparisons, arrays, segments=_segments(arrays, about))
 

@@ -43,11 +43,11 @@ class Comparisons:
         count = len(self.pairs)
         require_shape("Comparisons.pairs", self.pairs, (count, 2))
         check_preference(self.preference, count)
-        require_shape("Comparisons.weight", self.weight, (count,))
+        for name in ("weight", "annotator"):
+            if (column := getattr(self, name)) is not None:
+                require_shape(f"Comparisons.{name}", column, (count,))
         least = self.weight.min(initial=0)
         check(least >= 0, "Comparisons.weight", "numbers of at least 0", least)
-        if self.annotator is not None:
-            require_shape("Comparisons.annotator", self.annotator, (count,))
         _require_rows(self.pairs, len(self.segments))
 
     @classmethod
@@ -196,8 +196,7 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
     """`[P]` a number for each pair of windows, the same for either order; and how many there are.
 
-    Windows are equal if they hold the same, wherever it is stored: the same clip may have been
-    asked about in two rounds.
+    The same clip, asked about in two rounds, is stored twice.
     """
 
     def content(rows: Array) -> Array:  # [N, ...] numbers to [N, bytes]

@@ -112,8 +112,6 @@ class Episodes:
     @property
     def returns(self) -> FloatArray:
         """`[K]` the undiscounted sum of rewards of each episode."""
-        if not len(self):
-            return np.zeros(0)
         return np.asarray(np.add.reduceat(np.asarray(self.rewards, np.float64), self.starts))
 
     @property

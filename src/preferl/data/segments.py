@@ -233,11 +233,6 @@ def sample_segments(
     return _windows(episodes, start, np.minimum(episodes.lengths[episode], length), length)
 
 
-def left_out(episodes: Episodes, length: int) -> int:
-    """How many episodes are too short to hold a segment of `length` steps."""
-    return int((episodes.lengths < length).sum())
-
-
 def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:
     episode = np.searchsorted(episodes.ends, start, side="right")
     last = np.searchsorted(episodes.ends, start + real - 1, side="right")

@@ -133,8 +133,7 @@ class ConfiguredReward(RewardModel):
     @staticmethod
     def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
         """Make the encoder: a `VectorEncoder` unless a class overrides it."""
-        names = "normalise", "use_actions"
-        settings = {name: getattr(config, name, True) for name in names}
+        settings = {name: getattr(config, name, True) for name in ("normalise", "use_actions")}
         return VectorEncoder(observations, actions, **settings)
 
     @abstractmethod
@@ -174,12 +173,16 @@ def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Ten
 
 
 @torch.no_grad()
-def trace_beginnings(model: RewardModel, features: Any, lengths: Tensor) -> Tensor:
-    """Rewards of the first `H` steps of each episode by one pass over them; `[E, T]`, else 0.
+def trace_causal(
+    model: RewardModel, features: Any, lengths: Tensor, span: int, late: Callable[..., Any] | None
+) -> Tensor:
+    """What `trace` gives, with one pass over the first `H` steps of each episode.
 
     Only for models whose reward of a step is the same in all windows that begin together, however
-    many steps follow.
+    many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E, B]`, of
+    full windows from the steps `[B]` at which they end, which lie within `span` rows.
     """
+    late = late or partial(trace_windows, model, features, lengths)
     rewards = torch.zeros(model.members, int(lengths.sum()), device=model.device)
     starts = lengths.cumsum(0) - lengths
     seen = lengths.clamp(max=model.context)
@@ -189,6 +192,8 @@ def trace_beginnings(model: RewardModel, features: Any, lengths: Tensor) -> Tens
         mask = (ahead >= 0).to(model.device)
         rows = (starts[some, None] + ahead.clamp(min=0)).to(model.device)
         rewards[:, rows[mask]] = model.judge(take(features, rows), mask).rewards[:, mask]
+    for steps in full_windows(lengths, model.context, span):
+        rewards[:, steps.to(model.device)] = late(steps)
     return rewards
 
 
@@ -200,10 +205,6 @@ def full_windows(lengths: Tensor, context: int, span: int) -> Iterator[Tensor]:
 
 
 def positions(lengths: Tensor) -> Tensor:
-    """`[T]` how many steps of its episode came before each.
-
-    >>> positions(torch.tensor([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
+    """`[T]` how many steps of its episode came before each."""
     starts = lengths.cumsum(0) - lengths
     return torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)

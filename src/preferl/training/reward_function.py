@@ -23,7 +23,7 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.preference import Combine, lower_bound, mean
 from preferl.models.base import RewardModel
-from preferl.models.build import load_reward_model, saving_reward_model
+from preferl.models.build import load_reward_model, save_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
@@ -246,8 +246,7 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
         raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
     scale = None if scaler is None else to_json(scaler)
     about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
-    with saving_reward_model(path, reward.model) as draft:
-        (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
+    save_reward_model(path, reward.model, beside={REWARD: json.dumps(about, indent=2)})
 
 
 def load_reward(

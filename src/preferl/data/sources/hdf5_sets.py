@@ -94,11 +94,6 @@ def qlearning_view(
 
     Episodes end by the rules (`terminals`, `[N]`), by a time limit (`timeouts`, whose rows are
     dropped) or because a goal `moves`. `[T]` rows come with `[K]` steps of each episode.
-
-    >>> rows, lengths = qlearning_view(np.array([0, 1, 0, 0, 0], bool),
-    ...                                np.array([0, 0, 0, 1, 0], bool))
-    >>> rows.tolist(), lengths.tolist()
-    ([0, 1, 2], [2, 1])
     """
     ends = terminals | timeouts | moves
     episode: IntArray = np.cumsum(ends) - ends  # a row that ends an episode still belongs to it
@@ -174,7 +169,11 @@ def check_observation_order(
             key: read_array(group[first], f"obs/{key}", f"{path}, {first}")
             for key in observation_keys
         }
-        simulator = _environment(group)
+        try:
+            about = parse_json(group.attrs["env_args"])
+            simulator = f"{about['env_name']} {about.get('env_version', '')}".strip()
+        except (AttributeError, KeyError, TypeError, ValueError):
+            simulator = "a file without env_args"
     recorded = {key: int(np.prod(array.shape[1:])) for key, array in arrays.items()}
     what = f"order of observations in {path}"
     if environment is not None:
@@ -212,12 +211,3 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
         terminated=ended,
         states=arrays["states"][:steps] if "states" in arrays else None,
     )
-
-
-def _environment(group: Any) -> str:
-    """The simulator's name in the file's `env_args`."""
-    try:
-        about = parse_json(group.attrs["env_args"])
-        return f"{about['env_name']} {about.get('env_version', '')}".strip()
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return "a file without env_args"

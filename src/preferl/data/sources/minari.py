@@ -105,11 +105,7 @@ def _observations(nested: Any, name: str, steps: int) -> Observations:
 
 
 def _flatten(nested: Any) -> dict[str, Any]:
-    """Leaves of nested dictionaries and tuples by their path.
-
-    >>> _flatten({"arm": {"angle": 1, "force": 2}, "pair": (3, 4)})
-    {'arm/angle': 1, 'arm/force': 2, 'pair/0': 3, 'pair/1': 4}
-    """
+    """Leaves of nested dictionaries and tuples by their path."""
     flat: dict[str, Any] = {}
     for key, value in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
         if isinstance(value, Mapping | tuple):

@@ -192,8 +192,7 @@ class _Array(np.ndarray[Any, Any]):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, content = state
         dtype = _dtype_of(kind)
-        if isinstance(content, str):  # Python 2 knew no bytes
-            content = content.encode("latin1")
+        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2's
         size = math.prod(shape)
         wanted = size if dtype.hasobject else size * dtype.itemsize
         fits = min(shape, default=0) >= 0 and len(content) == wanted
@@ -231,8 +230,7 @@ def _array_of_buffer(
 
 
 def _scalar(kind: object, content: str | bytes) -> object:
-    if isinstance(content, str):
-        content = content.encode("latin1")
+    content = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(content, _dtype_of(kind), count=1)[0]
 
 
@@ -278,6 +276,9 @@ def _effect(info: pickletools.OpcodeInfo) -> tuple[int, bool, int]:
 
 _OPCODES: Final = {info.code.encode("latin-1"): info for info in pickletools.opcodes}
 _EFFECTS: Final = {info.name: _effect(info) for info in pickletools.opcodes}
+_LENGTHS: Final = {-2: 1, -3: 4, -4: 4, -5: 8}
+"""Bytes of the length before an argument, by pickletools' code."""
+
 _TUPLES: Final = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET"}
 _KEYS: Final = {"SETITEM", "SETITEMS", "DICT"}
 _MEMBERS: Final = {"ADDITEMS", "FROZENSET"}
@@ -292,17 +293,25 @@ def check_opcodes(content: Any, size: int) -> None:
     """
     stack = _Stack()
     while (info := _OPCODES.get(content.read(1))) is not None:
-        argument: Any = None
-        if info.name == "STRING":  # of any bytes where Python 2 wrote it; pickletools wants ASCII
-            content.readline()
-        elif info.arg is not None:
-            argument = info.arg.reader(content)
+        argument = _argument(info.arg, content)
         if info.name == "STOP":
             return
         if info.name == "FRAME" and content.tell() + argument > size:
             raise ValueError(f"a frame of {argument:,} bytes in {size:,}")
         stack.follow(info.name, argument)
     raise ValueError(f"no instruction before byte {content.tell():,}")
+
+
+def _argument(about: pickletools.ArgumentDescriptor | None, content: Any) -> Any:
+    """A number, or a line that may hold one; longer arguments are passed over."""
+    if about is None:
+        return None
+    if about.n == pickletools.UP_TO_NEWLINE:
+        line = content.readline()
+        return content.readline() if about.name == "stringnl_noescape_pair" else line
+    if about.n < 0:
+        return content.seek(int.from_bytes(content.read(_LENGTHS[about.n]), "little"), 1)
+    return int.from_bytes(content.read(about.n), "little")
 
 
 @final
@@ -322,14 +331,14 @@ class _Stack:
     def follow(self, name: str, argument: Any) -> None:
         """Do to the stack what an instruction does to it."""
         if name in _PUTS:
-            index = len(self._memo) if name == "MEMOIZE" else argument
+            index = len(self._memo) if name == "MEMOIZE" else int(argument)
             most = self._puts + MEMO_AHEAD
             if not 0 <= index <= most:
                 check(False, "pickle", f"a memo index of at most {most:,}", f"{index:,}")
             self._puts += 1
             self._memo[index] = self._parts[-1]
         elif name in _GETS:
-            self._parts.append(self._memo.get(argument, 1))
+            self._parts.append(self._memo.get(int(argument), 1))
         elif name == "MARK":
             self._marks.append(len(self._parts))
         elif name == "DUP":
