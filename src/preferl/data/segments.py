@@ -152,9 +152,8 @@ class Segments:
 def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
-    Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
-    mean equal episodes. Parts of different segment length get the longest one: the windows of the
-    others are padded, as those of short episodes are.
+    Origins are forgotten, since each part counted its episodes from 0. Parts of different segment
+    length get the longest one: windows of the others are padded, as those of short episodes are.
     """
     if not parts:
         raise DataError("There are no segments to join. Send at least one query first.")

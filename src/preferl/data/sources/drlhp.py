@@ -32,9 +32,6 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
     Args:
         path: `train.pkl.gz` or `val.pkl.gz` of a log folder, of either version of the project.
 
-    Returns:
-        Comparisons in which each clip is stored once, however often it was compared.
-
     Raises:
         UnsafePickleError: the file asks for something else than arrays; nothing was executed.
         DataError: the file is not there, cut off, or holds something else.

@@ -74,14 +74,9 @@ def load_pickle(
 ) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
-    Args:
-        path: the file.
-        objects: names of classes, of whatever module, whose objects become `Fields`.
-        left_out: names of classes and functions, of whatever module, whose objects become
-            `Nothing`.
-
-    Returns:
-        What the file holds. Take `np.asarray` of its arrays: they come as a subclass.
+    Objects of the classes named in `objects`, of whatever module, become `Fields`; those of classes
+    and functions named in `left_out` become `Nothing`. Take `np.asarray` of the arrays that are
+    returned: they come as a subclass.
 
     Raises:
         UnsafePickleError: the file asks for something else; nothing of it was executed.
