@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from preferl.data import Episodes, Segments, crosses_end, cut, left_out, sample_segments
+from preferl.data import Episodes, Segments, crosses_end, cut, sample_segments
 from preferl.data.segments import join_segments
 from preferl.errors import ConfigError, DataError
 
@@ -89,10 +89,6 @@ def test_short_episodes_are_padded_on_the_left(rng):
     assert clips.observations[..., 0].tolist() == [[0, 0, 0, 1]]
     assert clips.rewards.tolist() == [[0, 0, 0, 1]]
     assert segments.returns().tolist() == [1.0]
-
-
-def test_left_out_counts_short_episodes():
-    assert left_out(_episodes([2, 5, 3]), 4) == 2
 
 
 @pytest.mark.parametrize(("count", "length"), [(-1, 2), (1, 0)])

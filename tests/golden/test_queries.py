@@ -8,7 +8,7 @@ import pytest
 from preferl.data import Episodes
 from preferl.data.sources import (
     LabelRows,
-    load_pt_labels,
+    load_labels,
     read_labels,
     sample_pt_queries,
     scripted_preferences,
@@ -61,7 +61,7 @@ def test_people_s_answers_to_the_last_questions(golden, episodes, tmp_path):
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(pickle.dumps(content))
-    last = load_pt_labels(tmp_path, episodes).comparisons[-8:]
+    last = load_labels(tmp_path, episodes).comparisons[-8:]
     np.testing.assert_array_equal(last.preference, golden["out:human_labels_last8"][:, 0])
     shown = last.segments[last.pairs[:, 0]].observations
     np.testing.assert_array_equal(shown, golden["out:human_obs1_last8"])

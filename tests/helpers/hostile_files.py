@@ -19,7 +19,7 @@ import pyarrow.parquet
 import safetensors.numpy
 
 from helpers.valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
-from preferl.cli.online import _read as read_settings
+from preferl.cli.online import starting_point
 from preferl.data import load_comparisons, load_episodes
 from preferl.data.sources import (
     load_d4rl,
@@ -293,6 +293,10 @@ def _deep_folder(name: str) -> Callable[[Path], Path]:
     return write
 
 
+def _read_settings(path: Path) -> object:
+    return starting_point(["--config", str(path)])
+
+
 def _rows(path: Path) -> list[dict[str, Any]]:
     return list(read_table(path, "jsonl"))
 
@@ -401,8 +405,8 @@ BOMBS: Final[dict[str, Case]] = {
         lambda path: list(read_table(path, "parquet")),
     ),
     "arrow": (_arrow, load_hub_dataset),
-    "yaml, a billion laughs": (_laughs, read_settings),
-    "json, deep settings": (_deep, read_settings),
+    "yaml, a billion laughs": (_laughs, _read_settings),
+    "json, deep settings": (_deep, _read_settings),
     "json, deep rows": (_deep, _rows),
     "json, deep arrays": (_deep_folder("about.json"), load_episodes),
     "json, deep reward": (_deep_folder("config.json"), load_reward_model),

@@ -18,7 +18,7 @@ import pyarrow.parquet
 import torch
 from gymnasium import spaces
 
-from preferl.cli.online import _read as read_settings
+from preferl.cli.online import starting_point
 from preferl.data import (
     Comparisons,
     load_comparisons,
@@ -374,8 +374,8 @@ VALID: Final[dict[str, Case]] = {
     "answers in parquet": (_answers("parquet"), lambda path: list(read_answers(path, "parquet"))),
     "chosen": (_chosen, lambda path: read_chosen(path, None, length=None, wanted="jsonl")),
     "settings": (
-        lambda path: path.write_text("config:\n  steps: 100\n  agent: {n_steps: 5}\n"),
-        read_settings,
+        lambda path: path.write_text("config:\n  env: Pendulum-v1\n  steps: 100\n"),
+        lambda path: starting_point(["--config", str(path)]),
     ),
     "metrics": (lambda path: path.write_text('{"step": 1, "loss": 0.5}\n' * 3), read_jsonl),
     "store": (_store, _open_store),

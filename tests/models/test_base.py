@@ -23,10 +23,8 @@ from preferl.models import (
     RewardModel,
 )
 from preferl.models.base import (
-    TracesEpisodes,
     full_windows,
     positions,
-    trace_episodes,
     trace_windows,
 )
 from preferl.testing import FadingModel
@@ -133,7 +131,7 @@ def test_each_step_is_paid_for_the_window_that_ends_there(model, lengths):
     with torch.no_grad():
         expected = one_window_at_a_time(model, features, lengths)
     assert len(features) < 10 or expected.std(dim=1).min() > 1e-3
-    traced = trace_episodes(model, features, lengths)
+    traced = model.trace(features, lengths)
     assert traced.shape == expected.shape == (model.members, int(lengths.sum()))
     torch.testing.assert_close(traced, expected, atol=1e-5, rtol=1e-5)
     plain = trace_windows(model, features, lengths, torch.arange(len(features)))
@@ -143,12 +141,12 @@ def test_each_step_is_paid_for_the_window_that_ends_there(model, lengths):
 @pytest.mark.parametrize("span", [1, 7, 1000])
 def test_how_work_is_split_does_not_matter(model, span, monkeypatch):
     features, lengths = features_of(model, LENGTHS)
-    expected = trace_episodes(model, features, lengths)
+    expected = model.trace(features, lengths)
     for name in SPANS:
         monkeypatch.setattr(name, span)
     monkeypatch.setattr("preferl.models.base.ROWS", span)
     monkeypatch.setattr(module, "TRACED", span)
-    torch.testing.assert_close(trace_episodes(model, features, lengths), expected)
+    torch.testing.assert_close(model.trace(features, lengths), expected)
     rewards = RewardFunction(model).member_rewards(episodes(LENGTHS))
     np.testing.assert_allclose(rewards, expected, atol=1e-5)
 
@@ -167,15 +165,9 @@ def test_rewards_relabelled_are_those_paid_while_acting(model):
     np.testing.assert_allclose(relabelled.rewards, np.concatenate(paid), atol=1e-5)
 
 
-def test_models_that_share_work_say_so():
-    for model in (lstm(), transformer(), mixed()):
-        assert isinstance(model, TracesEpisodes)
-    assert not isinstance(MODELS["model of one's own"](), TracesEpisodes)
-
-
 def test_no_gradients_are_kept():
     features, lengths = features_of(lstm(), LENGTHS)
-    assert not trace_episodes(lstm(), features, lengths).requires_grad
+    assert not lstm().trace(features, lengths).requires_grad
 
 
 def test_no_steps_are_paid_nothing(model):

@@ -13,7 +13,7 @@ from torch import Tensor
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig
 from preferl.models.base import trace_windows
 from preferl.models.transformer_trace import OneBlock, Scales, embeddings
-from preferl.registry import ENGINES
+from preferl.registry import Registry
 from preferl.training import RewardFunction
 
 
@@ -100,7 +100,7 @@ def test_no_window_is_judged_for_full_windows(monkeypatch):
 
 @pytest.fixture
 def without_engines(monkeypatch):
-    monkeypatch.setattr(ENGINES, "_entries", {})
+    monkeypatch.setattr("preferl.models.transformer.ENGINES", Registry("engine", {}))
     monkeypatch.setitem(sys.modules, "preferl.models.transformer_trace", None)  # as if deleted
 
 

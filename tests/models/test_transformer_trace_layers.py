@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from preferl.models.attention import Perceptron
-from preferl.models.transformer_trace import affine, chain, normalisation, perceptron
+from preferl.models.transformer_trace import affine, normalisation, perceptron, through
 
 ROWS = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 
@@ -28,13 +28,13 @@ def test_a_normalisation_is_its_module_with_weights_and_epsilon():
 
 
 def test_layers_follow_one_another_in_order():
-    double_then_add = chain(lambda rows: 2 * rows, lambda rows: rows + 1)
-    torch.testing.assert_close(double_then_add(ROWS), 2 * ROWS + 1)
+    double_then_add = [lambda rows: 2 * rows, lambda rows: rows + 1]
+    torch.testing.assert_close(through(double_then_add, ROWS), 2 * ROWS + 1)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_a_prepared_perceptron_gives_the_same_and_leaves_its_input_alone(activation):
     layers = Perceptron((6, 9, 2), activation, torch.Generator().manual_seed(0))
     rows = ROWS.clone()
-    torch.testing.assert_close(perceptron(layers)(rows), layers(ROWS))
+    torch.testing.assert_close(through(perceptron(layers), rows), layers(ROWS))
     assert torch.equal(rows, ROWS)

@@ -121,9 +121,9 @@ class Forgetful(Linear):
         copy = Linear()
         copy.load_state_dict(self.state_dict())
         copy.weight.data = copy.weight.data.abs().sqrt()
-        return copy if hasattr(self, "copied") else self._mark()
+        return copy if hasattr(self, "copied") else self.mark()
 
-    def _mark(self):
+    def mark(self):
         self.copied = True
         return self
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from preferl.data.segments import Segments as Segments
     from preferl.data.segments import crosses_end as crosses_end
     from preferl.data.segments import cut as cut
-    from preferl.data.segments import left_out as left_out
     from preferl.data.segments import sample_segments as sample_segments
     from preferl.data.tasks import TASKS as TASKS
     from preferl.data.tasks import Task as Task

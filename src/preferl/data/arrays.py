@@ -6,8 +6,9 @@ import math
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from preferl.errors import DataError, StorageError
 from preferl.files import writing
 from preferl.reading import Expansion, inside, read_object, reading
 from preferl.shapes import Array
+
+Table = TypeVar("Table", Episodes, Segments, Comparisons)
 
 FORMAT = 1
 """Version of the folder layout, raised when it changes so that older readers refuse it."""
@@ -114,11 +117,10 @@ def save_arrays(
         _require_plain(f"array {name!r}", array)
         words = all(part.strip(".") for part in name.split("/"))
         check(words, "array name", "words joined by '/'", repr(name))
-    if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
-        expected = "a new or empty folder, or one written by preferl"
-        got = "a folder that holds something else"
-        fix = "Choose another name: what is there would be replaced."
-        raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
+    free = not path.is_dir() or (path / "about.json").is_file() or not any(path.iterdir())
+    expected = "a new or empty folder, or one written by preferl"
+    fix = "Choose another name: what is there would be replaced."
+    StorageError.check(free, path, expected, "a folder that holds something else", fix)
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
         draft.mkdir()
@@ -175,7 +177,7 @@ def save_episodes(
 ) -> None:
     """Write episodes as a folder of arrays, replaced if it exists; `about.json` keeps `about`."""
     known = {} if about is None else {"about": dict(about)}
-    save_arrays(path, _arrays_of(episodes, _EPISODES), {"kind": "episodes", **known})
+    save_arrays(path, arrays_of(episodes), {"kind": "episodes", **known})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
@@ -185,14 +187,14 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
         DataError: the folder holds something else, or is damaged.
     """
     with _loaded(path, "episodes", memory_map) as (arrays, _):
-        return Episodes(**_columns(_EPISODES, arrays))
+        return _table(Episodes, arrays)
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
     """Write segments with only the steps they need, each once."""
     segments = segments.select(np.arange(len(segments)))
     about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, segment_arrays(segments), about, durable=durable)
+    save_arrays(path, arrays_of(segments), about, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
@@ -204,18 +206,14 @@ def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
     """Write comparisons with only the steps they need, each once."""
     comparisons = comparisons.compact()
-    arrays = segment_arrays(comparisons.segments) | _arrays_of(comparisons, _ANSWERS)
+    arrays = arrays_of(comparisons.segments) | arrays_of(comparisons)
     save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons, left on disk until used.
-
-    Raises:
-        DataError: the folder holds something else, or is damaged.
-    """
+    """Read comparisons, left on disk until used; raises as `load_episodes`."""
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
-        return Comparisons(_segments(arrays, about), **_columns(_ANSWERS, arrays))
+        return _table(Comparisons, arrays, segments=_segments(arrays, about))
 
 
 def content_id(*arrays: Array) -> str:
@@ -250,46 +248,31 @@ def _loaded(
         yield arrays, about
 
 
-_EPISODES: Final = (
-    "observations", "final_observations", "actions", "rewards", "terminated", "lengths", "states",
-)  # fmt: skip
-_SEGMENTS: Final = ("observations", "actions", "rewards", "start", "real", "origin", "states")
-_ANSWERS: Final = ("pairs", "preference", "weight", "annotator")
-_OPTIONAL: Final = {"states", "origin", "annotator"}
-
-
-def segment_arrays(segments: Segments) -> dict[str, Array]:
-    """The arrays of segments by their names in a folder."""
-    return _arrays_of(segments, _SEGMENTS)
-
-
-def _arrays_of(table: Any, names: Collection[str]) -> dict[str, Array]:
+def arrays_of(table: Any) -> dict[str, Array]:
     """The columns of a table that are there, those of observations by their keys."""
-    arrays: dict[str, Array] = {}
-    for name in names:
-        column = getattr(table, name)
+    arrays: dict[str, Any] = {}
+    for field in fields(table):
+        column = getattr(table, field.name)
         if isinstance(column, dict):
-            arrays |= {f"{name}/{key}": array for key, array in column.items()}
-        elif column is not None:
-            arrays[name] = column
+            arrays |= {f"{field.name}/{key}": array for key, array in column.items()}
+        elif isinstance(column, np.ndarray | OnDisk):
+            arrays[field.name] = column
     return arrays
 
 
-def _columns(names: Collection[str], arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Columns of a table from what `_arrays_of` made of them."""
-    columns: dict[str, Any] = {}
-    for name in names:
-        keyed = {
-            k.removeprefix(f"{name}/"): a for k, a in arrays.items() if k.startswith(f"{name}/")
-        }
-        columns[name] = arrays.get(name, keyed or None)
-        there = columns[name] is not None or name in _OPTIONAL
+def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Table:
+    """A table from what `arrays_of` made of it, and the fields that are no columns."""
+    for name, default in ((f.name, f.default) for f in fields(cls) if f.name not in others):
+        start = f"{name}/"
+        keyed = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
+        others[name] = arrays.get(name, keyed or None)
+        there = others[name] is not None or default is None
         check(there, "array folder", f"an array {name!r}", list(arrays))
-    return columns
+    return cls(**others)
 
 
 def _segments(arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
     length = int(about["length"])
     if length > MOST_STEPS:
         raise ValueError(f"clips of {length} steps")
-    return Segments(length=length, **_columns(_SEGMENTS, arrays))
+    return _table(Segments, arrays, length=length)

@@ -54,12 +54,7 @@ def require_numbers(
 
 
 def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
-    """Raise `DataError` unless an array has this shape.
-
-    >>> require_shape("pairs", np.zeros((3, 2)), (4, 2))
-    Traceback (most recent call last):
-    preferl.errors.DataError: pairs: expected shape (4, 2), got shape (3, 2).
-    """
+    """Raise `DataError` unless an array has this shape."""
     check(array.shape == shape, what, f"shape {shape}", f"shape {array.shape}")
 
 

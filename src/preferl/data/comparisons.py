@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, final
+from typing import Final, Literal, Self, final
 
 import numpy as np
 
 from preferl.data.columns import check, require_shape
-from preferl.data.episodes import join_columns
+from preferl.data.episodes import join_columns, take_columns
 from preferl.data.segments import Segments, join_segments
 from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, leaves
+
+_ANSWERS: Final = ("preference", "weight", "annotator")
 
 
 @final
@@ -41,11 +43,11 @@ class Comparisons:
         count = len(self.pairs)
         require_shape("Comparisons.pairs", self.pairs, (count, 2))
         check_preference(self.preference, count)
-        require_shape("Comparisons.weight", self.weight, (count,))
+        for name in ("weight", "annotator"):
+            if (column := getattr(self, name)) is not None:
+                require_shape(f"Comparisons.{name}", column, (count,))
         least = self.weight.min(initial=0)
         check(least >= 0, "Comparisons.weight", "numbers of at least 0", least)
-        if self.annotator is not None:
-            require_shape("Comparisons.annotator", self.annotator, (count,))
         _require_rows(self.pairs, len(self.segments))
 
     @classmethod
@@ -100,13 +102,7 @@ class Comparisons:
         """
         if not isinstance(rows, slice):
             rows = np.atleast_1d(np.arange(len(self))[rows])
-        return replace(
-            self,
-            pairs=self.pairs[rows],
-            preference=self.preference[rows],
-            weight=self.weight[rows],
-            annotator=None if self.annotator is None else self.annotator[rows],
-        )
+        return replace(self, **take_columns(self, rows, ("pairs", *_ANSWERS)))
 
     def compact(self) -> Self:
         """The same with only the segments and steps that are still compared."""
@@ -131,7 +127,7 @@ def concatenate(parts: Sequence[Comparisons]) -> Comparisons:
     return Comparisons(
         join_segments([part.segments for part in parts]),
         np.concatenate([part.pairs + o for part, o in zip(parts, offsets, strict=True)]),
-        **join_columns(parts, "{} to concatenate", ["preference", "weight", "annotator"]),
+        **join_columns(parts, "{} to concatenate", _ANSWERS),
     )
 
 
@@ -200,8 +196,7 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
     """`[P]` a number for each pair of windows, the same for either order; and how many there are.
 
-    Windows are equal if they hold the same, wherever it is stored: the same clip may have been
-    asked about in two rounds.
+    The same clip, asked about in two rounds, is stored twice.
     """
 
     def content(rows: Array) -> Array:  # [N, ...] numbers to [N, bytes]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import getitem
-from typing import Any, Self, final
+from typing import Any, Final, Self, cast, final
 
 import numpy as np
 
-from preferl.data.columns import check, require_finite
+from preferl.data.columns import as_floats, check, require_finite
 from preferl.data.on_disk import concatenate_rows
 from preferl.errors import DataError
 from preferl.shapes import (
@@ -22,6 +22,9 @@ from preferl.shapes import (
     map_observations,
     take,
 )
+
+STEPS: Final = ("observations", "actions", "rewards", "states")
+"""Columns that both `Episodes` and `Segments` have of each step."""
 
 
 @final
@@ -68,13 +71,12 @@ class Episodes:
             final = name == "final_observations"
             rows, why = (len(lengths), "one for each episode") if final else steps
             for array in [] if column is None else leaves(column):
-                expected = f"{rows} rows, {why}"
-                check(len(array) == rows, f"Episodes.{name}", expected, f"{len(array)} rows")
+                what, got = f"Episodes.{name}", f"{len(array)} rows"
+                check(len(array) == rows, what, f"{rows} rows, {why}", got)
+                if name in ("rewards", "terminated"):
+                    check(array.ndim == 1, what, "one axis [T]", f"shape {array.shape}")
                 if name not in ("terminated", "states"):
-                    require_finite(f"Episodes.{name}", array)
-        for name in ("rewards", "terminated"):
-            array = columns[name]
-            check(array.ndim == 1, f"Episodes.{name}", "one axis [T]", f"shape {array.shape}")
+                    require_finite(what, array)
         what, kind = "Episodes.terminated", self.terminated.dtype
         check(kind.kind == "b", what, "booleans", kind)
         inside = np.asarray(self.terminated).copy()
@@ -110,8 +112,6 @@ class Episodes:
     @property
     def returns(self) -> FloatArray:
         """`[K]` the undiscounted sum of rewards of each episode."""
-        if not len(self):
-            return np.zeros(0)
         return np.asarray(np.add.reduceat(np.asarray(self.rewards, np.float64), self.starts))
 
     @property
@@ -148,13 +148,29 @@ class Episodes:
         offset = np.repeat(self.starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
         rows = np.arange(int(lengths.sum())) + offset
         final = take(self.final_observations, numbers)
-        steps = take_steps(self, rows) | {"terminated": self.terminated[rows]}
+        steps = take_columns(self, rows, (*STEPS, "terminated"))
         return replace(self, **steps, final_observations=final, lengths=lengths)
 
 
-def take_steps(table: Any, rows: Any, pick: Callable[[Any, Any], Any] = getitem) -> dict[str, Any]:
-    """Rows of the columns that `Episodes` and `Segments` have of each step, by name."""
-    columns = {key: getattr(table, key) for key in ("observations", "actions", "rewards", "states")}
+def one_episode(
+    observations: Observations, actions: Array, rewards: Array, steps: int, **others: Array | None
+) -> Episodes:
+    """Build an episode of the first `steps` rows; the last observation is what followed it."""
+    return Episodes(
+        observations=take(observations, slice(steps)),
+        actions=actions[:steps],
+        rewards=as_floats(rewards[:steps]),
+        final_observations=take(observations, slice(-1, None)),
+        lengths=np.array([steps]),
+        **{"terminated": np.zeros(steps, bool)} | cast("Any", others),
+    )
+
+
+def take_columns(
+    table: Any, rows: Any, names: Sequence[str] = STEPS, pick: Callable[..., Any] = getitem
+) -> dict[str, Any]:
+    """Rows of columns of a table, by name; None for those that it lacks."""
+    columns = {name: getattr(table, name) for name in names}
     return {
         name: None if column is None else map_observations(lambda a: pick(a, rows), column)
         for name, column in columns.items()

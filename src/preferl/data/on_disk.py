@@ -19,12 +19,8 @@ PICTURE_BYTES: Final = 1024
 class OnDisk:
     """Rows of array files end to end, in any order, read when they are used.
 
-    It has the shape, type and rows of an array, and becomes one, in memory, for whoever needs
+    It has the `shape`, `dtype` and rows of an array, and becomes one, in memory, for whoever needs
     that (`numpy.asarray`). No file stays open, so that there may be thousands of them.
-
-    Attributes:
-        shape: `[T, *row]`
-        dtype: of each number.
 
     Raises:
         DataError: when read, a file that is gone or was replaced.

@@ -1,12 +1,12 @@
 """Segments: windows of L steps over one block of steps, drawn by index arithmetic."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self, final
+from typing import Literal, Self, final
 
 import numpy as np
 
 from preferl.data.columns import check, require_rows, require_shape
-from preferl.data.episodes import Episodes, join_columns, take_steps
+from preferl.data.episodes import STEPS, Episodes, join_columns, take_columns
 from preferl.data.on_disk import select_rows
 from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations, leaves, take
@@ -38,9 +38,7 @@ class Clips:
 
     def __getitem__(self, rows: object) -> Self:
         """The same along the leading axes, without a copy where `rows` is a slice or number."""
-        columns = [getattr(self, f.name) for f in fields(self)]
-        taken: list[Any] = [None if c is None else take(c, rows) for c in columns]
-        return type(self)(*taken)
+        return type(self)(**take_columns(self, rows, [f.name for f in fields(self)]))
 
 
 @final
@@ -81,9 +79,9 @@ class Segments:
     def __post_init__(self) -> None:
         require_in("segment length", self.length, 1, float("inf"))
         columns = {f"observations {leaf.shape}": leaf for leaf in leaves(self.observations)}
-        columns |= {"actions": self.actions, "rewards": self.rewards}
-        columns |= {} if self.states is None else {"states": self.states}
-        steps = require_rows(columns, "steps of Segments")
+        columns |= {name: getattr(self, name) for name in ("actions", "rewards", "states")}
+        there = {name: column for name, column in columns.items() if column is not None}
+        steps = require_rows(there, "steps of Segments")
         require_shape("Segments.start", self.start, (len(self),))
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
@@ -115,7 +113,7 @@ class Segments:
     def __getitem__(self, segments: object) -> Clips:
         """Lay windows out: `segments[pairs]` is `[P, 2, L, ...]`, since a pair is an axis."""
         mask = self.mask(segments)
-        steps = take_steps(self, self.rows(segments))
+        steps = take_columns(self, self.rows(segments))
         return Clips(**steps | {"mask": mask, "rewards": steps["rewards"] * mask})
 
     def returns(self, segments: object = slice(None)) -> FloatArray:
@@ -126,7 +124,7 @@ class Segments:
     def episodes(self) -> Episodes:
         """Each window's real steps as an episode of its own, for what works on episodes."""
         rows = self.rows()[self.mask()]
-        steps = take_steps(self, rows, select_rows)
+        steps = take_columns(self, rows, pick=select_rows)
         final = take(steps["observations"], np.cumsum(self.real) - 1)  # what followed is not known
         unknown = np.zeros(len(rows), bool)
         return Episodes(**steps, terminated=unknown, final_observations=final, lengths=self.real)
@@ -144,7 +142,7 @@ class Segments:
         covered = np.cumsum(change[:-1]) > 0
         return replace(
             self,
-            **take_steps(self, np.flatnonzero(covered), select_rows),
+            **take_columns(self, np.flatnonzero(covered), pick=select_rows),
             start=(np.cumsum(covered) - 1)[start] if len(start) else start,
             real=real,
             origin=None if self.origin is None else self.origin[numbers],
@@ -154,9 +152,8 @@ class Segments:
 def join_segments(parts: list[Segments]) -> Segments:
     """The windows of all parts, over their blocks of steps laid end to end.
 
-    Origins are forgotten: each part counted its episodes from 0, so that equal numbers need not
-    mean equal episodes. Parts of different segment length get the longest one: the windows of the
-    others are padded, as those of short episodes are.
+    Origins are forgotten, since each part counted its episodes from 0. Parts of different segment
+    length get the longest one: windows of the others are padded, as those of short episodes are.
     """
     if not parts:
         raise DataError("There are no segments to join. Send at least one query first.")
@@ -164,7 +161,7 @@ def join_segments(parts: list[Segments]) -> Segments:
         return parts[0]
     offsets = np.cumsum([0] + [part.steps for part in parts[:-1]])
     return Segments(
-        **join_columns(parts, "{} to join", ["observations", "actions", "rewards", "states"]),
+        **join_columns(parts, "{} to join", STEPS),
         start=np.concatenate([part.start + o for part, o in zip(parts, offsets, strict=True)]),
         real=np.concatenate([part.real for part in parts]),
         length=max(part.length for part in parts),
@@ -235,21 +232,9 @@ def sample_segments(
     return _windows(episodes, start, np.minimum(episodes.lengths[episode], length), length)
 
 
-def left_out(episodes: Episodes, length: int) -> int:
-    """How many episodes are too short to hold a segment of `length` steps."""
-    return int((episodes.lengths < length).sum())
-
-
 def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:
     episode = np.searchsorted(episodes.ends, start, side="right")
     last = np.searchsorted(episodes.ends, start + real - 1, side="right")
-    return Segments(
-        observations=episodes.observations,
-        actions=episodes.actions,
-        rewards=episodes.rewards,
-        start=start,
-        real=real,
-        length=length,
-        origin=np.stack([episode, start - episodes.starts[episode], last], axis=1),
-        states=episodes.states,
-    )
+    steps = {name: getattr(episodes, name) for name in STEPS}
+    origin = np.stack([episode, start - episodes.starts[episode], last], axis=1)
+    return Segments(**steps, start=start, real=real, length=length, origin=origin)

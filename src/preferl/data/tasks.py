@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from preferl.errors import ConfigError, require_in, require_one_of
 from preferl.shapes import FloatArray
 
 Hyperparameters = Literal["mujoco", "antmaze", "adroit"]
+Returns = TypeVar("Returns", float, FloatArray)
 
 
 @final
@@ -90,11 +91,7 @@ def find_task(task: str | Task) -> Task:
     return TASKS[task]
 
 
-@overload
-def normalised_score(task: str | Task, returns: float) -> float: ...
-@overload
-def normalised_score(task: str | Task, returns: FloatArray) -> FloatArray: ...
-def normalised_score(task: str | Task, returns: Any) -> Any:
+def normalised_score(task: str | Task, returns: Returns) -> Returns:
     """Returns on D4RL's scale (Fu et al. 2020, section 6): 0 for a random policy, 100 an expert.
 
     `returns` are a number, or an array of any shape.
@@ -108,8 +105,8 @@ def normalised_score(task: str | Task, returns: Any) -> Any:
     [0.0, 100.0]
     """
     row = find_task(task)
-    score = 100 * (np.asarray(returns, np.float64) - row.random) / (row.expert - row.random)
-    return float(score) if np.ndim(returns) == 0 else score
+    score: Any = 100 * (np.asarray(returns, np.float64) - row.random) / (row.expert - row.random)
+    return score.item() if np.ndim(returns) == 0 else score  # type: ignore[no-any-return]
 
 
 _LOCOMOTION = {  # environment today, random, expert

@@ -12,12 +12,7 @@ from preferl.shapes import Array
 
 
 def require_new_minari(name: str) -> None:
-    """Raise unless a Minari data set of this name can be written; best called before recording.
-
-    Raises:
-        DataError: a malformed id, or one that is on this machine.
-        MissingExtraError: minari is not installed.
-    """
+    """Raise as `save_minari` would for this name; best called before recording."""
     minari, what = require("minari", extra="minari"), f"Minari id {name!r}"
     try:
         require("minari.dataset.minari_dataset", extra="minari").parse_dataset_id(name)

@@ -9,10 +9,8 @@ from preferl._optional import lazily
 
 if TYPE_CHECKING:
     from preferl.models.base import ConfiguredReward as ConfiguredReward
-    from preferl.models.base import EncodesLate as EncodesLate
     from preferl.models.base import RewardModel as RewardModel
     from preferl.models.base import RewardOutput as RewardOutput
-    from preferl.models.base import TracesEpisodes as TracesEpisodes
     from preferl.models.build import build_reward_model as build_reward_model
     from preferl.models.build import load_reward_model as load_reward_model
     from preferl.models.build import save_reward_model as save_reward_model

@@ -91,8 +91,7 @@ class Attend(torch.autograd.Function):
     """Causal attention with dropout on a processor, in parts that fit into its cache.
 
     Backward takes `Σ_j dP_j P_j` from the product of a row's output with its gradient, as Dao et
-    al. (2022), "FlashAttention", section 3.1 do, so that nothing but two products and two passes
-    over the probabilities is left.
+    al. (2022), "FlashAttention", section 3.1 do.
     """
 
     @staticmethod
@@ -152,8 +151,7 @@ class Perceptron(nn.Module):
     ) -> None:
         super().__init__()
         self.activation: Activation = activation
-        self.fc1 = lecun_linear(sizes[0], sizes[1], generator)
-        self.fc2 = lecun_linear(sizes[1], sizes[2], generator)
+        self.fc1, self.fc2 = (lecun_linear(a, b, generator) for a, b in pairwise(sizes))
 
     def forward(self, rows: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""

@@ -1,14 +1,14 @@
 """Reward models: windows in, rewards per step and one score per segment out.
 
 A step's reward belongs to the window of up to `H` steps that ends there. Models that share work
-between windows are `TracesEpisodes`; for all others each window is computed on its own. Both ways
-give the same numbers.
+between windows override `trace`; for all others each window is computed on its own. Both ways give
+the same numbers.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from preferl.functional.preference import pool
 from preferl.models.encoders import VectorEncoder
 from preferl.models.spaces import Space
-from preferl.shapes import BoolArray, leaves, take
+from preferl.shapes import BoolArray, take
 
 ROWS = 4096
 """Steps computed at once: enough to keep the processor busy, few enough for its cache."""
@@ -42,7 +42,9 @@ class RewardModel(nn.Module, ABC):
         encoder: module without parameters that maps observations `[..., *obs]` and actions
             `[..., *act]` to features `[..., F]`, or a dictionary of such. It has both spaces, and
             `observe(observations, actions)`, to which the trainer gives all steps of the training
-            set once per fit: the only data that move input statistics.
+            set once per fit: the only data that move input statistics. If it has `late = True`, as
+            for pictures, features are as large as what they are made of, and are made for each
+            minibatch when it is gathered, so that a training set may be larger than memory.
         observation_space: of the encoder.
         action_space: likewise.
         context: `H`, how many steps a reward may see; 1 means Markovian.
@@ -76,6 +78,18 @@ class RewardModel(nn.Module, ABC):
 
         Called only where `context == 1`, so that steps which segments share are computed once.
         """
+
+    def trace(self, features: Any, lengths: Tensor) -> Tensor:
+        """Rewards `[E, T]` of the last step of the window that ends at each step.
+
+        In evaluation mode, or each window draws its own dropout. Override it where whole episodes
+        take less work than a window per step.
+
+        Args:
+            features: `[T, F]` of episodes end to end, or a dictionary of such.
+            lengths: `[K]` steps of each episode; windows never cross from one to the next.
+        """
+        return trace_windows(self, features, lengths, torch.arange(int(lengths.sum())))
 
     def last_rewards(self) -> "LastRewards":
         """Prepare, once for the present weights, a function that gives what `judge` does.
@@ -119,8 +133,7 @@ class ConfiguredReward(RewardModel):
     @staticmethod
     def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
         """Make the encoder: a `VectorEncoder` unless a class overrides it."""
-        names = "normalise", "use_actions"
-        settings = {name: getattr(config, name, True) for name in names}
+        settings = {name: getattr(config, name, True) for name in ("normalise", "use_actions")}
         return VectorEncoder(observations, actions, **settings)
 
     @abstractmethod
@@ -135,26 +148,6 @@ class ConfiguredReward(RewardModel):
         return pool(rewards, mask, pooling, getattr(self.config, "discount", 1.0))
 
 
-@runtime_checkable
-class EncodesLate(Protocol):
-    """An encoder without statistics, whose features are as large as what they are made of.
-
-    They are made for each minibatch when it is gathered, so that a training set of pictures may
-    be larger than memory.
-    """
-
-    late: Literal[True]
-
-
-@runtime_checkable
-class TracesEpisodes(Protocol):
-    """A reward model that computes whole episodes with less work than a window per step."""
-
-    def trace(self, features: Any, lengths: Tensor) -> Tensor:
-        """Rewards `[E, T]`, as `trace_episodes` gives them."""
-        ...
-
-
 LastRewards = Callable[[Any, BoolArray], Tensor]
 """Features `[B, H, F]` of windows and their mask `[B, H]` to the last step's rewards `[E, B]`.
 
@@ -166,28 +159,9 @@ def _judge_last(model: RewardModel, features: Any, mask: BoolArray) -> Tensor:
     return model.judge(features, torch.tensor(mask, device=model.device)).rewards[..., -1]
 
 
-def trace_episodes(model: RewardModel, features: Any, lengths: Tensor) -> Tensor:
-    """Rewards of the last step of the window that ends at each step, `[E, T]`.
-
-    Args:
-        model: in evaluation mode, or each window draws its own dropout.
-        features: `[T, F]` of episodes end to end, or a dictionary of such.
-        lengths: `[K]` steps of each episode; windows never cross from one to the next.
-
-    >>> from gymnasium.spaces import Box
-    >>> from preferl.models import MLPReward
-    >>> model = MLPReward(Box(-1, 1, (2,)), Box(-1, 1, (1,)), seed=0)
-    >>> trace_episodes(model, torch.zeros(5, 3), torch.tensor([2, 3])).shape
-    torch.Size([1, 5])
-    """
-    if isinstance(model, TracesEpisodes):
-        return model.trace(features, lengths)
-    return trace_windows(model, features, lengths, torch.arange(len(leaves(features)[0])))
-
-
 @torch.no_grad()
 def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Tensor) -> Tensor:
-    """The same `[E, B]` for rows `steps` `[B]` only, each window computed on its own."""
+    """What `trace` gives, `[E, B]` for rows `steps` `[B]` only, each window on its own."""
     position = positions(lengths)
     back = torch.arange(1 - model.context, 1)
     parts = []
@@ -199,12 +173,16 @@ def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Ten
 
 
 @torch.no_grad()
-def trace_beginnings(model: RewardModel, features: Any, lengths: Tensor) -> Tensor:
-    """Rewards of the first `H` steps of each episode by one pass over them; `[E, T]`, else 0.
+def trace_causal(
+    model: RewardModel, features: Any, lengths: Tensor, span: int, late: Callable[..., Any] | None
+) -> Tensor:
+    """What `trace` gives, with one pass over the first `H` steps of each episode.
 
     Only for models whose reward of a step is the same in all windows that begin together, however
-    many steps follow.
+    many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E, B]`, of
+    full windows from the steps `[B]` at which they end, which lie within `span` rows.
     """
+    late = late or partial(trace_windows, model, features, lengths)
     rewards = torch.zeros(model.members, int(lengths.sum()), device=model.device)
     starts = lengths.cumsum(0) - lengths
     seen = lengths.clamp(max=model.context)
@@ -214,6 +192,8 @@ def trace_beginnings(model: RewardModel, features: Any, lengths: Tensor) -> Tens
         mask = (ahead >= 0).to(model.device)
         rows = (starts[some, None] + ahead.clamp(min=0)).to(model.device)
         rewards[:, rows[mask]] = model.judge(take(features, rows), mask).rewards[:, mask]
+    for steps in full_windows(lengths, model.context, span):
+        rewards[:, steps.to(model.device)] = late(steps)
     return rewards
 
 
@@ -225,10 +205,6 @@ def full_windows(lengths: Tensor, context: int, span: int) -> Iterator[Tensor]:
 
 
 def positions(lengths: Tensor) -> Tensor:
-    """`[T]` how many steps of its episode came before each.
-
-    >>> positions(torch.tensor([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
-    """
+    """`[T]` how many steps of its episode came before each."""
     starts = lengths.cumsum(0) - lengths
     return torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)

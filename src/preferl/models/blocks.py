@@ -39,11 +39,10 @@ STEPS = 1 << 16
 
 @final
 class Perceptrons(nn.Module):
-    """`E` alike perceptrons on the same input, computed together.
+    """`E` alike perceptrons on the same input, computed together; `sizes` has units of all layers.
 
-    `sizes` are features, hidden units of each layer and outputs. Weights `[E, in, out]` and biases
-    `[E, 1, out]` of each layer are distributed as those of `nn.Linear`; dropout is drawn for each
-    member.
+    Weights `[E, in, out]` and biases `[E, 1, out]` are distributed as those of `nn.Linear`; dropout
+    is drawn for each member.
     """
 
     def __init__(
@@ -126,22 +125,12 @@ def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
 
     The scale that is returned has still to be applied to keep their mean: callers join it with what
     comes next.
-
-    >>> dropped, scale = drop(torch.ones(10_000), 0.1, training=True)
-    >>> round(float(dropped.mean()) * scale, 1)
-    1.0
     """
     if not training or not share:
         return numbers, 1.0
     if not numbers.is_cpu or torch.compiler.is_compiling():
         return F.dropout(numbers, share), 1.0
     return numbers * kept(numbers, share), 1 / (1 - share)
-
-
-def dropout(numbers: Tensor, share: float, training: bool) -> Tensor:
-    """The same with its scale applied, for float32: bfloat16 would round the scale."""
-    dropped, scale = drop(numbers, share, training)
-    return dropped if scale == 1.0 else dropped * scale
 
 
 def kept(like: Tensor, share: float, generator: torch.Generator | None = None) -> Tensor:

@@ -1,7 +1,6 @@
 """Reward models from configs and folders, and back, by the table of all kinds."""
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,33 +51,29 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     A model of one's own class, which nothing registers, is a `ConfigError`.
     """
     config: RewardModelConfig = model.config
-    if not _is_known(config):
-        expected = "one whose `config` is in preferl.registry.REWARD_MODELS"
-        got = type(model).__name__
-        fix = "Register its class and its config, or save its state_dict with safetensors."
-        raise ConfigError.mismatch("reward model", expected=expected, got=got, fix=fix)
+    known, expected = _is_known(config), "one whose `config` is in preferl.registry.REWARD_MODELS"
+    fix = "Register its class and its config, or save its state_dict with safetensors."
+    ConfigError.check(known, "reward model", expected, type(model).__name__, fix)
     return config
 
 
-def save_reward_model(path: Path | str, model: RewardModel) -> None:
+def save_reward_model(
+    path: Path | str, model: RewardModel, *, beside: Mapping[str, str] | None = None
+) -> None:
     """Write a model with its input statistics as a folder, all or nothing; replace what it was.
+
+    The folder gets files of text `beside` the model, by name.
 
     Raises:
         ConfigError: a model of a class that `preferl.registry.REWARD_MODELS` does not have.
         StorageError: the folder cannot be written to, or holds something else than a model,
             which would be lost.
     """
-    with saving_reward_model(path, model):
-        pass
-
-
-@contextmanager
-def saving_reward_model(path: Path | str, model: RewardModel) -> Iterator[Path]:
-    """The same; the block may put more files into the folder's draft."""
     about = {"model": _config_to_json(config_of(model))}
     of = model.observation_space, model.action_space
     with REWARD_MODEL.saving(path, about, _own_state(model), *of) as draft:
-        yield draft
+        for name, text in (beside or {}).items():
+            (draft / name).write_text(text, encoding="utf-8")
 
 
 def load_reward_model(

@@ -1,7 +1,7 @@
 """A Markovian reward of pictures: convolutions (Christiano et al. 2017, appendix A.2)."""
 
 import math
-from typing import Any, Final, final
+from typing import Final, final
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +23,12 @@ AT_ONCE: Final = 512
 class CNNReward(ConfiguredReward):
     """`r(o)` of pictures, or `r(o, a)`, by `E` convolutional networks.
 
-    >>> import numpy as np
-    >>> from gymnasium import spaces
-    >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
-    >>> model = CNNReward(frames, spaces.Discrete(6), CNNRewardConfig(members=3), seed=0)
-    >>> output = model(torch.zeros(2, 5, 84, 84, 4, dtype=torch.uint8),
-    ...                torch.zeros(2, 5, dtype=torch.int64), torch.ones(2, 5, dtype=torch.bool))
-    >>> output.rewards.shape, output.scores.shape
-    (torch.Size([3, 2, 5]), torch.Size([3, 2]))
+    >>> from gymnasium.spaces import Box, Discrete
+    >>> frames = Box(0, 255, (84, 84, 4), "uint8")
+    >>> model = CNNReward(frames, Discrete(6), CNNRewardConfig(members=3), seed=0)
+    >>> pictures, actions = torch.zeros(2, 5, 84, 84, 4).byte(), torch.zeros(2, 5).long()
+    >>> model(pictures, actions, torch.ones(2, 5) > 0).rewards.shape
+    torch.Size([3, 2, 5])
     """
 
     config: CNNRewardConfig
@@ -39,8 +37,9 @@ class CNNReward(ConfiguredReward):
     @staticmethod
     def encode(observations: Space, actions: Space, config: CNNRewardConfig) -> PictureEncoder:
         """Keep pictures as bytes: at least 8 x 8 pixels, with any number of channels or frames."""
-        settings: Any = {"channels": config.channels, "use_actions": config.use_actions}
-        return PictureEncoder(observations, actions, **settings)
+        return PictureEncoder(
+            observations, actions, channels=config.channels, use_actions=config.use_actions
+        )
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
@@ -111,10 +110,10 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
         if config.dropout:
             layers.append(nn.Dropout(config.dropout))
         channels = config.filters
-    if min(size[1:]) < SMALLEST or min(sides) < 1:
-        expected = f"at least {SMALLEST} pixels on a side, and some left by all layers"
-        got, fix = f"{size[1]} x {size[2]}", "Take fewer or smaller strides, or an MLPReward."
-        raise SpaceError.mismatch("pictures", expected=expected, got=got, fix=fix)
+    large = min(size[1:]) >= SMALLEST and min(sides) >= 1
+    expected = f"at least {SMALLEST} pixels on a side, and some left by all layers"
+    got, fix = f"{size[1]} x {size[2]}", "Take fewer or smaller strides, or an MLPReward."
+    SpaceError.check(large, "pictures", expected, got, fix)
     return nn.Sequential(*layers), channels * math.prod(sides)
 
 

@@ -102,9 +102,8 @@ class CNNRewardConfig:
     def __post_init__(self) -> None:
         for name in ("kernels", "strides"):
             sizes = getattr(self, name)
-            if not sizes or min(sizes) < 1 or len(sizes) != len(self.kernels):
-                expected = "a number of at least 1 per layer"
-                raise ConfigError.mismatch(name, expected=expected, got=sizes)
+            each = min(sizes, default=0) >= 1 and len(sizes) == len(self.kernels)
+            ConfigError.check(each, name, "a number of at least 1 per layer", sizes)
         _require(self, filters=1, hidden=1, members=1)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, final
+from typing import Any, Final, final
 
 import torch
 import torch.nn.functional as F
@@ -11,14 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from preferl.errors import SpaceError
-from preferl.models.spaces import (
-    Channels,
-    Space,
-    channels_first,
-    feature_size,
-    is_image,
-    picture_shape,
-)
+from preferl.models.spaces import Channels, Space, channels_first, feature_size, is_image
 from preferl.shapes import take
 
 CLIP = 10.0
@@ -163,14 +156,9 @@ class PictureEncoder(nn.Module):
     Attributes:
         size: channels, height and width of what `planes` makes.
         action_size: numbers that an action becomes; 0 where actions are not used.
-
-    >>> import numpy as np
-    >>> frames = spaces.Box(0, 255, (84, 84, 4), np.uint8)
-    >>> PictureEncoder(frames, spaces.Discrete(6)).size
-    (4, 84, 84)
     """
 
-    late: Literal[True] = True
+    late: Final = True
 
     def __init__(
         self,
@@ -184,16 +172,13 @@ class PictureEncoder(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self._first = channels_first(observation_space, channels)
-        self._shape = (1, 1, *picture_shape(observation_space))[-4:]  # of frames in a stack
+        self._shape = (1, 1, *(observation_space.shape or ()))[-4:]  # of frames in a stack
         stack, *sides = self._shape
         depth, height, width = sides if self._first else [sides[2], *sides[:2]]
         self.size = (stack * depth, height, width)
-        self._actions = (
-            VectorEncoder(action_space, action_space, normalise=False, use_actions=False)
-            if use_actions
-            else None
-        )
-        self.action_size = 0 if self._actions is None else self._actions.size
+        plain: Any = {"normalise": False, "use_actions": False}
+        own = VectorEncoder(action_space, action_space, **plain) if use_actions else None
+        self._actions, self.action_size = own, own.size if own else 0
         # Buffers distinguish encoders, so these settings have to be among them.
         settings = torch.tensor([use_actions, self._first])
         self.register_buffer("_settings", settings, persistent=False)

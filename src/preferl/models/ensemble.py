@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models.base import LastRewards, RewardModel, RewardOutput, trace_episodes
+from preferl.models.base import LastRewards, RewardModel, RewardOutput
 from preferl.models.configs import EnsembleConfig
 from preferl.models.mlp import MLPReward
 from preferl.shapes import BoolArray
@@ -32,16 +32,13 @@ class Ensemble(RewardModel):
     """
 
     def __init__(self, models: Sequence[RewardModel]) -> None:
-        if not models:
-            raise ConfigError.mismatch("Ensemble", expected="at least one model", got="none")
-        parts = [m.models if isinstance(m, Ensemble) else [m] for m in models]
-        models = [part for some in parts for part in some]
+        ConfigError.check(models, "Ensemble", "at least one model", "none")
+        models = [part for m in models for part in (m.models if isinstance(m, Ensemble) else [m])]
         for model in models:
             _require_alike(models[0], model)
         contexts = {model.context for model in models} - {1}
-        if len(contexts) > 1:
-            what, expected = "contexts of an ensemble's members", "1 and at most one other"
-            raise ConfigError.mismatch(what, expected=expected, got=sorted(contexts))
+        what, expected = "contexts of an ensemble's members", "1 and at most one other"
+        ConfigError.check(len(contexts) <= 1, what, expected, sorted(contexts))
         fused = _fuse(models)
         members = sum(model.members for model in fused)
         super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
@@ -67,7 +64,7 @@ class Ensemble(RewardModel):
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
         """Rewards `[E, T]` of whole episodes, each model in the way it is fastest."""
-        return torch.cat([trace_episodes(model, features, lengths) for model in self.models])
+        return torch.cat([model.trace(features, lengths) for model in self.models])
 
     def last_rewards(self) -> LastRewards:
         """Rewards `[E, B]` of the last step of windows, each model in the way it is fastest."""
@@ -81,15 +78,14 @@ def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tens
 def _require_alike(first: RewardModel, model: RewardModel) -> None:
     """Raise unless two models have the same spaces and make the same features of the same steps."""
     spaces, others = ((m.observation_space, m.action_space) for m in (first, model))
-    if others != spaces:
-        raise SpaceError.mismatch("spaces of an ensemble's members", expected=spaces, got=others)
+    SpaceError.check(others == spaces, "spaces of an ensemble's members", spaces, others)
     own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
     same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
-    if not (same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)):
-        what, fix = "encoders of an ensemble's members", "Join models before training them."
-        expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
-        got = f"others in {type(model).__name__} than in {type(first).__name__}"
-        raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+    same = same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
+    what, fix = "encoders of an ensemble's members", "Join models before training them."
+    expected = "the same settings, as `normalise` and `use_actions`, and input statistics"
+    got = f"others in {type(model).__name__} than in {type(first).__name__}"
+    ConfigError.check(same, what, expected, got, fix)
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:

@@ -117,11 +117,9 @@ def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
     fix = "Build the model for the spaces, and with the layers, widths and head, that were trained."
     missing, unknown = places.keys() - named.keys(), named.keys() - places.keys()
-    if names := missing or unknown:
-        expected = f"the {len(places)} of this model"
-        got = f"{len(names)} {'missing' if missing else 'unknown'}: {sorted(names)[:3]}"
-        raise CheckpointError.mismatch("Flax parameters", expected=expected, got=got, fix=fix)
+    names, expected = sorted(missing or unknown), f"the {len(places)} of this model"
+    got = f"{len(names)} {'missing' if missing else 'unknown'}: {names[:3]}"
+    CheckpointError.check(not names, "Flax parameters", expected, got, fix)
     for name, place in places.items():
         shape, wanted = named[name].shape, tuple(place.shape)
-        if shape != wanted:
-            raise CheckpointError.mismatch(f"shape of {name}", expected=wanted, got=shape, fix=fix)
+        CheckpointError.check(shape == wanted, f"shape of {name}", wanted, shape, fix)

@@ -41,19 +41,12 @@ class Saved(NamedTuple):
 @final
 @dataclass(frozen=True)
 class NetworkFolder:
-    """How the networks of a kind lie in a folder.
+    """How the networks of a kind lie in a folder."""
 
-    Attributes:
-        what: its name in errors.
-        weights: its file of tensors, by which such a folder is known.
-        config: its file of JSON.
-        format: version of the layout that files name; None where older ones do not.
-    """
-
-    what: str
-    weights: str
-    config: str
-    format: int | None = None
+    what: str  # its name in errors
+    weights: str  # its file of tensors, by which such a folder is known
+    config: str  # its file of JSON
+    format: int | None = None  # version of the layout that files name; older ones do not
 
     @contextmanager
     def saving(
@@ -65,11 +58,10 @@ class NetworkFolder:
         put more files into the draft. A folder that holds something else is a `StorageError`.
         """
         path = Path(path)
-        if path.is_dir() and any(path.iterdir()) and not (path / self.weights).is_file():
-            expected = f"a new or empty folder, or one that holds a {self.what}"
-            got = "a folder that holds something else"
-            fix = "Choose another name: what is there would be replaced."
-            raise StorageError.mismatch(f"{path}", expected=expected, got=got, fix=fix)
+        free = not path.is_dir() or (path / self.weights).is_file() or not any(path.iterdir())
+        expected = f"a new or empty folder, or one that holds a {self.what}"
+        fix = "Choose another name: what is there would be replaced."
+        StorageError.check(free, path, expected, "a folder that holds something else", fix)
         layout = {"format": self.format, "preferl": version("preferl")} if self.format else {}
         spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
         written = {**layout, **about, **dict(spaces)}
@@ -94,10 +86,9 @@ class NetworkFolder:
         with self.reading(path):
             about = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        what, got = f"format of {path}", about.get("format")
-        if self.format not in (None, got):
-            fix = f"It was written by preferl {about.get('preferl', 'of an unknown version')}."
-            raise CheckpointError.mismatch(what, expected=self.format, got=got, fix=fix)
+        known, got = self.format in (None, about.get("format")), about.get("format")
+        fix = f"It was written by preferl {about.get('preferl', 'of an unknown version')}."
+        CheckpointError.check(known, f"format of {path}", self.format, got, fix)
         with reading(path / self.config, expected="the shape of a known model"):
             found = [space_from_json(about[f"{of}_space"]) for of in ("observation", "action")]
         return Saved(about, (found[0], found[1]), tensors)
@@ -112,9 +103,8 @@ OFFLINE_POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json", fo
 def require_numbers(needed: int, there: int) -> None:
     """Raise `ValueError` if a config's model needs more numbers than were saved beside it."""
     if needed > there:
-        raise ValueError(
-            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
-        )
+        expected = f"one of at least {needed:,} numbers beside {there:,}"
+        raise ValueError(f"{expected}: they belong to different models")
 
 
 def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
@@ -125,11 +115,10 @@ def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str
     different = sorted(set(got) ^ set(expected)) or [
         name for name, tensor in expected.items() if tensor.shape != got[name].shape
     ]
-    if different:
-        wanted = "the numbers of the model that is described beside it"
-        there = f"other names or shapes for {different[:3]}"
-        fix = "The files belong to different models; restore the folder as a whole."
-        raise CheckpointError.mismatch(f"{what}", expected=wanted, got=there, fix=fix)
+    wanted = "the numbers of the model that is described beside it"
+    there = f"other names or shapes for {different[:3]}"
+    fix = "The files belong to different models; restore the folder as a whole."
+    CheckpointError.check(not different, what, wanted, there, fix)
     for name, tensor in expected.items():
         require_finite(what, {name: got[name]}, dtype=tensor.dtype)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from preferl.models.base import ConfiguredReward, RewardOutput, full_windows, trace_beginnings
+from preferl.models.base import ConfiguredReward, RewardOutput, trace_causal
 from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
 
@@ -20,12 +20,10 @@ SPAN = 512
 class LSTMReward(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)`: layers on each step, an LSTM over steps, layers on both.
 
-    >>> from gymnasium import spaces
-    >>> model = LSTMReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
-    >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
-    ...                torch.ones(4, 10, dtype=torch.bool))
-    >>> output.rewards.shape, output.scores.shape
-    (torch.Size([1, 4, 10]), torch.Size([1, 4]))
+    >>> from gymnasium.spaces import Box
+    >>> model = LSTMReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
+    >>> model(torch.ones(4, 10, 3), torch.ones(4, 10, 1), torch.ones(4, 10) > 0).rewards.shape
+    torch.Size([1, 4, 10])
     """
 
     config: LSTMRewardConfig
@@ -51,21 +49,19 @@ class LSTMReward(ConfiguredReward):
         rewards = self.reward(inputs, self.lstm(inputs)).gather(1, behind)[None]
         return RewardOutput(rewards, self.pool(rewards, mask))
 
-    @torch.no_grad()
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
+        """Do as every model, with one pass for windows that begin with their episode.
 
-        Windows that begin with their episode share one pass. For all others, the work of a step
-        that does not depend on the window is done once.
+        For all others, the work of a step that does not depend on the window is done once.
         """
-        rewards = trace_beginnings(self, features, lengths)
-        for steps in full_windows(lengths, self.context, SPAN):
+
+        def late(steps: Tensor) -> Tensor:
             first, last = int(steps[0]) + 1 - self.context, int(steps[-1]) + 1
             inputs = self.before(features[first:last])  # [R, width / 2]
             ends = steps.to(features.device) - first
-            hidden = self.lstm.after_windows(inputs, ends, self.context)
-            rewards[0, first + ends] = self.reward(inputs[ends], hidden)
-        return rewards
+            return self.reward(inputs[ends], self.lstm.after_windows(inputs, ends, self.context))
+
+        return trace_causal(self, features, lengths, SPAN, late)
 
     def reward(self, inputs: Tensor, hidden: Tensor) -> Tensor:
         """Rewards `[...]` of what goes into the LSTM, and what comes out, `[..., width / 2]`."""
@@ -82,9 +78,7 @@ class Layers(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.linear = nn.ModuleList(
-            lecun_linear(inputs, outputs, generator) for inputs, outputs in pairwise(sizes)
-        )
+        self.linear = nn.ModuleList(lecun_linear(a, b, generator) for a, b in pairwise(sizes))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """`[..., in]` to `[..., out]`."""
@@ -96,11 +90,9 @@ class Layers(nn.Module):
 
 @final
 class LSTM(nn.Module):
-    """One layer of long short-term memory, with one bias per gate rather than PyTorch's two.
+    """One layer of long short-term memory; weights are for the gates i, f, g and o in turn.
 
-    Two biases that are only ever added would learn twice as fast as the original's one. Weights
-    `[4 * units, units]` are for the gates i, f, g and o in turn: LeCun normal those of the input,
-    orthogonal for each gate those of the last output. Biases are zero.
+    It has one bias per gate, since PyTorch's two would learn twice as fast as the original's one.
     """
 
     def __init__(self, units: int, generator: torch.Generator) -> None:

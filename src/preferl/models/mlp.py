@@ -17,12 +17,10 @@ from preferl.shapes import BoolArray
 class MLPReward(ConfiguredReward):
     """`r(o, a)` by `E` perceptrons at once.
 
-    >>> from gymnasium import spaces
-    >>> model = MLPReward(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
-    >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
-    ...                torch.ones(4, 10, dtype=torch.bool))
-    >>> output.rewards.shape, output.scores.shape
-    (torch.Size([1, 4, 10]), torch.Size([1, 4]))
+    >>> from gymnasium.spaces import Box
+    >>> model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
+    >>> model(torch.ones(4, 10, 3), torch.ones(4, 10, 1), torch.ones(4, 10) > 0).rewards.shape
+    torch.Size([1, 4, 10])
     """
 
     config: MLPRewardConfig
@@ -48,12 +46,8 @@ class MLPReward(ConfiguredReward):
 
 
 def _last(
-    networks: Perceptrons,
-    layers: Sequence[Tensor],
-    bounded: bool,
-    features: Tensor,
-    mask: BoolArray,  # noqa: ARG001 (the last step of a window is always real)
+    networks: Perceptrons, layers: Sequence[Tensor], bounded: bool, features: Tensor, _: BoolArray
 ) -> Tensor:
-    """`[E, B]` of features `[B, 1, F]`."""
+    """`[E, B]` of features `[B, 1, F]`; the last step of a window is always real."""
     rewards = networks.through(features[:, -1], layers)[..., 0]
     return rewards.tanh() if bounded else rewards

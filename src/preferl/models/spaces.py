@@ -58,10 +58,9 @@ def check_spaces(
         named = f"{name} of the {what}"
         got = sorted(array) if isinstance(array, Mapping) else f"shape {array.shape[1:]}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
-        if got != expected:
-            expected = f"{expected} as the reward model was built for"
-            fix = "Use the data or environment that the model belongs to."
-            raise SpaceError.mismatch(named, expected=expected, got=got, fix=fix)
+        wanted = f"{expected} as the reward model was built for"
+        fix = "Use the data or environment that the model belongs to."
+        SpaceError.check(got == expected, named, wanted, got, fix)
         if isinstance(space, spaces.Dict):
             for key, part in space.items():
                 check(f"{name}/{key}", part, array[key])
@@ -89,8 +88,7 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
     >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
     (Box(-inf, inf, (2,), float64), Discrete(4))
     """
-    if not len(actions):
-        raise DataError.mismatch("steps to infer spaces from", expected="at least one", got="none")
+    DataError.check(len(actions), "steps to infer spaces from", "at least one", "none")
 
     def infer(array: Any) -> Space:
         if isinstance(array, Mapping):
@@ -115,9 +113,6 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
 
     Spaces are of bytes `[height, width]`, with channels on either end, or of stacks of such. "auto"
     takes the end of the shape that is smaller than both other sides, or raises `SpaceError`.
-
-    >>> channels_first(spaces.Box(0, 255, (3, 64, 64), np.uint8))
-    True
     """
     require_one_of("channels", channels, Channels)
     shape = picture_shape(space)
@@ -194,16 +189,13 @@ def space_from_json(data: dict[str, Any]) -> Space:
 
 def _dtype(data: dict[str, Any]) -> np.dtype[Any]:
     dtype: np.dtype[Any] = np.dtype(data["dtype"])
-    if dtype.kind not in "biuf":
-        raise SpaceError.mismatch("type of a space", expected="numbers", got=dtype)
+    SpaceError.check(dtype.kind in "biuf", "type of a space", "numbers", dtype)
     return dtype
 
 
 def _require_small(shape: Sequence[int]) -> None:
-    numbers = math.prod(shape)
-    if numbers > MOST_NUMBERS:
-        expected = f"at most {MOST_NUMBERS:,} numbers"
-        raise SpaceError.mismatch("space", expected=expected, got=f"{numbers:,}")
+    numbers, expected = math.prod(shape), f"at most {MOST_NUMBERS:,} numbers"
+    SpaceError.check(numbers <= MOST_NUMBERS, "space", expected, f"{numbers:,}")
 
 
 def _bound(array: Array) -> Any:

@@ -14,15 +14,8 @@ from torch import Tensor, nn
 
 from preferl.errors import ModelError
 from preferl.models.attention import UNSEEN, Block, Perceptron, causal_bias
-from preferl.models.base import (
-    ConfiguredReward,
-    LastRewards,
-    RewardOutput,
-    full_windows,
-    trace_beginnings,
-    trace_windows,
-)
-from preferl.models.blocks import dropout, lecun_linear
+from preferl.models.base import ConfiguredReward, LastRewards, RewardOutput, trace_causal
+from preferl.models.blocks import drop, lecun_linear
 from preferl.models.configs import PreferenceTransformerConfig
 from preferl.models.spaces import feature_size
 from preferl.registry import ENGINES
@@ -54,12 +47,10 @@ class Attention(NamedTuple):
 class PreferenceTransformer(ConfiguredReward):
     """`r(o_1, a_1, ..., o_t, a_t)` by causal attention, and scores by attention among steps.
 
-    >>> from gymnasium import spaces
-    >>> model = PreferenceTransformer(spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,)), seed=0)
-    >>> output = model(torch.zeros(4, 10, 3), torch.zeros(4, 10, 1),
-    ...                torch.ones(4, 10, dtype=torch.bool))
-    >>> output.rewards.shape, output.scores.shape
-    (torch.Size([1, 4, 10]), torch.Size([1, 4]))
+    >>> from gymnasium.spaces import Box
+    >>> model = PreferenceTransformer(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
+    >>> model(torch.ones(4, 10, 3), torch.ones(4, 10, 1), torch.ones(4, 10) > 0).rewards.shape
+    torch.Size([1, 4, 10])
     """
 
     config: PreferenceTransformerConfig
@@ -74,8 +65,7 @@ class PreferenceTransformer(ConfiguredReward):
         table = torch.randn((config.positions or config.context) + 1, width, generator=generator)
         self.time_embed = nn.Embedding.from_pretrained(table / math.sqrt(width), freeze=False)
         self.input_norm = nn.LayerNorm(width)
-        blocks = (Block(config, generator) for _ in range(config.layers))
-        self.blocks: Any = nn.ModuleList(blocks)
+        self.blocks: Any = nn.ModuleList(Block(config, generator) for _ in range(config.layers))
         self.final_norm = nn.LayerNorm(width)
         if config.head == "preference":
             self.pref_proj = lecun_linear(width, 2 * config.preference_width + 1, generator)
@@ -99,28 +89,20 @@ class PreferenceTransformer(ConfiguredReward):
             own = F.linear(hidden.float(), self.pref_proj.weight[-1:], self.pref_proj.bias[-1:])
         return own[..., 0]
 
-    @torch.no_grad()
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Rewards `[1, T]` of whole episodes `[T, F]`, each for the window that ends there.
+        """Do as every model, with one pass for windows that begin with their episode.
 
-        Windows that begin with their episode share one pass. All others are computed one by one,
-        or by an engine.
+        All others are computed one by one, or by an engine.
         """
-        rewards, engine = trace_beginnings(self, features, lengths), self._engine()
-        plain = partial(trace_windows, self, features, lengths)
-        compute = partial(engine.full_windows, features) if engine else plain
-        for steps in full_windows(lengths, self.context, SPAN):
-            rewards[:, steps.to(rewards.device)] = compute(steps)
-        return rewards
+        engine = self._engine()
+        late = partial(engine.full_windows, features) if engine else None
+        return trace_causal(self, features, lengths, SPAN, late)
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
-        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them.
-
-        In the last block, the last state token alone asks.
-        """
+        """Rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` gives them."""
         longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
         real = torch.tensor(mask[:, -longest:], device=features.device)
-        hidden = self._hidden(features[:, -longest:], real, every=2 * longest)
+        hidden = self._hidden(features[:, -longest:], real, every=2 * longest)  # [B, 1, W]
         return self.reward(hidden)[None, :, -1]
 
     def last_rewards(self) -> LastRewards:
@@ -176,7 +158,8 @@ class PreferenceTransformer(ConfiguredReward):
         with torch.autocast(features.device.type, enabled=False):  # cheap, and inputs are exact
             pairs = F.linear(features, weight, bias).unflatten(-1, (2, -1))  # [B, L, 2, W]
         tokens = self.input_norm(pairs + place).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
-        return dropout(tokens, self.config.dropout, self.training)
+        dropped, scale = drop(tokens, self.config.dropout, self.training)
+        return dropped if scale == 1.0 else dropped * scale  # in float32: bfloat16 would round it
 
     def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Shares `[B, L, L]` of the preference attention, whose logits are not scaled."""

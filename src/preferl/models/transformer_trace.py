@@ -40,12 +40,8 @@ class Scales:
 
     The forms are the squared lengths of `C (e + p)` and `M (e + p)`, and twice the product of
     `M (e + p)` with `c`: what depends on `e` alone, and what a place adds to that. Each is divided
-    by the width. In double precision, since what they add up may cancel.
-
-    Args:
-        embeds: `[2, W, F]`; each feature but the last belongs either to a state or to an action.
-        place: `[W, H]`
-        norms: at first, and before attention.
+    by the width. In double precision, since what they add up may cancel. Of `embeds`, `[2, W, F]`,
+    each feature but the last belongs either to a state or to an action; `place` is `[W, H]`.
     """
 
     def __init__(
@@ -91,14 +87,11 @@ class Scales:
 class OneBlock:
     """Rewards of windows by a model of one block whose weights no longer change.
 
-    Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer.trace` and `judge_last`
-    compute the same numbers in 84 times the time.
-
-    Embeddings, normalisations and projections are folded into one another, for features with a 1 at
-    their end for biases. `query` maps a normalised token to what each head asks of features as
-    those of a state and of an action, of places and of `c`, `[C, heads * N]`, and `value` what each
-    head gets of these to what is added to the token. `parts` has how many of the `heads * N` are of
-    features, places and `c`.
+    Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer` computes the same
+    numbers in 84 times the time. `query` maps a normalised token to what each head asks of features
+    as those of a state and of an action, of places and of `c`, `[C, heads * N]`, and `value` what
+    each head gets of these to what is added to the token. `parts` has how many of the `heads * N`
+    are of features, which have a 1 at their end for biases, of places and of `c`.
     """
 
     @torch.no_grad()
@@ -131,11 +124,11 @@ class OneBlock:
         self.parts = [heads * size for size in sizes]
         self.norms = [normalisation(norm) for norm in (*norms, block.norm2)]
         self.perceptron = perceptron(block.mlp)
+        self.reward = [normalisation(model.final_norm)]
         if model.config.head == "plain":
-            head = perceptron(model.head)
+            self.reward += perceptron(model.head)
         else:
-            head = affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:])
-        self.reward = chain(normalisation(model.final_norm), head)
+            self.reward.append(affine(model.pref_proj.weight[-1:], model.pref_proj.bias[-1:]))
 
     def full_windows(self, features: Tensor, steps: Tensor) -> Tensor:
         """Rewards `[B]` of the windows that end at neighbouring steps of features `[T, F]`."""
@@ -178,8 +171,8 @@ class OneBlock:
         first, before_attention, before_perceptron = self.norms
         tokens = first(torch.addmm(place, last.T, self.state))
         tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
-        tokens = tokens + self.perceptron(before_perceptron(tokens))
-        return self.reward(tokens)[:, 0]
+        tokens = tokens + through(self.perceptron, before_perceptron(tokens))
+        return through(self.reward, tokens)[:, 0]
 
     def attend(
         self, tokens: Tensor, steps: Tensor, stride: int = 1, lengths: Tensor | None = None
@@ -213,26 +206,21 @@ def affine(weight: Tensor, bias: Tensor) -> Rows:
 
 def normalisation(norm: nn.LayerNorm) -> Rows:
     """What `norm` does."""
-    shape = norm.normalized_shape
     settings: Any = {"weight": norm.weight, "bias": norm.bias, "eps": norm.eps}
-    return partial(torch.layer_norm, normalized_shape=shape, **settings)
+    return partial(torch.layer_norm, normalized_shape=norm.normalized_shape, **settings)
 
 
-def chain(*layers: Rows) -> Rows:
-    """One after another."""
-    return partial(_chained, layers)
+def perceptron(layers: Perceptron) -> list[Rows]:
+    """What `layers` do, one after another."""
+    first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
+    return [first, IN_PLACE[layers.activation], second]
 
 
-def _chained(layers: tuple[Rows, ...], rows: Tensor) -> Tensor:
+def through(layers: list[Rows], rows: Tensor) -> Tensor:
+    """Rows after all layers, one after another."""
     for layer in layers:
         rows = layer(rows)
     return rows
-
-
-def perceptron(layers: Perceptron) -> Rows:
-    """What `layers` do."""
-    first, second = (affine(layer.weight, layer.bias) for layer in (layers.fc1, layers.fc2))
-    return chain(first, IN_PLACE[layers.activation], second)
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:

@@ -14,7 +14,7 @@ from preferl.aliases import accepts_former_names, present_method
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import left_out, sample_segments
+from preferl.data.segments import sample_segments
 from preferl.errors import CheckpointError, ConfigError, DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
 from preferl.feedback.likelihood import Likelihood, likelihood_of
@@ -327,10 +327,11 @@ class PreferenceLoop:
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
         learner = self.learner
         known = learner.env.core.recording if isinstance(learner, SB3Learner) else self
+        short = int((episodes.lengths < self.config.segment_length).sum())
         self.guard.check(
             known.shortest,
             known.longest,
-            f" {left_out(episodes, self.config.segment_length)} of {len(episodes)} episodes "
+            f" {short} of {len(episodes)} episodes "
             f"are shorter than a clip ({self.config.short!r}).",
         )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.models.base import EncodesLate, RewardModel
+from preferl.models.base import RewardModel
 from preferl.models.spaces import check_spaces
 from preferl.shapes import Array, Observations, leaves, map_observations
 
@@ -39,7 +39,7 @@ def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> 
     """
     steps = segments.observations, segments.actions
     check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
-    if isinstance(model.encoder, EncodesLate):
+    if getattr(model.encoder, "late", False):
         return LateWindows(model, segments)
     return Windows(model, segments, observe=observe)
 

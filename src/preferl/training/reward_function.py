@@ -22,8 +22,8 @@ from preferl.errors import ConfigError
 from preferl.feedback.likelihood import Likelihood
 from preferl.feedback.step_rewards import AnyReward, step_rewards
 from preferl.functional.preference import Combine, lower_bound, mean
-from preferl.models.base import RewardModel, trace_episodes
-from preferl.models.build import load_reward_model, saving_reward_model
+from preferl.models.base import RewardModel
+from preferl.models.build import load_reward_model, save_reward_model
 from preferl.models.spaces import check_spaces
 from preferl.reading import read_object, reading
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
@@ -187,7 +187,7 @@ class RewardFunction:
         for lengths in np.split(episodes.lengths, cuts)[: len(episodes)]:  # none without episodes
             steps = slice(steps.stop, steps.stop + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
-            traced = trace_episodes(self._model, features, torch.from_numpy(lengths.copy()))
+            traced = self._model.trace(features, torch.from_numpy(lengths.copy()))
             rewards[:, steps] = traced.cpu().numpy()
         return rewards
 
@@ -246,8 +246,7 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
         raise ConfigError.mismatch("combine", expected=expected, got=combine, fix=fix)
     scale = None if scaler is None else to_json(scaler)
     about = {"combine": combined, "scaler": scale, "likelihood": reward.likelihood.to_json()}
-    with saving_reward_model(path, reward.model) as draft:
-        (draft / REWARD).write_text(json.dumps(about, indent=2), encoding="utf-8")
+    save_reward_model(path, reward.model, beside={REWARD: json.dumps(about, indent=2)})
 
 
 def load_reward(

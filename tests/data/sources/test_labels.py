@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from preferl.data import Episodes, split
-from preferl.data.sources import (
-    load_demonstrations,
-    load_labels,
-    load_pt_labels,
-    load_unirlhf_labels,
-    read_labels,
-    read_pt_labels,
-    read_unirlhf_labels,
-)
+from preferl.data.sources import load_demonstrations, load_labels, read_labels
 from preferl.errors import ConfigError, DataError, StorageError, UnsafePickleError
 
 NAME = "domain_adroit_env_door-human-v1_num_4_len_5.pkl"
@@ -91,9 +83,8 @@ def _pt(folder: Path, *, labels=(0, 1, -1), first=FIRST, second=SECOND, name="nu
     )
 
 
-@pytest.mark.parametrize("load", [load_labels, load_unirlhf_labels])
-def test_unirlhf_folders(tmp_path, load):
-    loaded = load(_unirlhf(tmp_path), _episodes(), crossing="keep")
+def test_unirlhf_folders(tmp_path):
+    loaded = load_labels(_unirlhf(tmp_path), _episodes(), crossing="keep")
     comparisons = loaded.comparisons
     assert comparisons.preference.tolist() == [1, 0, 0.5, 1]
     shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
@@ -107,9 +98,8 @@ def test_computed_labels_are_shares(tmp_path):
     assert rows.preference.tolist() == [1, 0, 0.5, 0.25]
 
 
-@pytest.mark.parametrize("load", [load_labels, load_pt_labels])
-def test_pt_folders_label_their_first_rows(tmp_path, load):
-    loaded = load(_pt(tmp_path), _episodes(), crossing="keep")
+def test_pt_folders_label_their_first_rows(tmp_path):
+    loaded = load_labels(_pt(tmp_path), _episodes(), crossing="keep")
     comparisons = loaded.comparisons
     assert comparisons.preference.tolist() == [1, 0, 0.5]
     shown = comparisons.segments[comparisons.pairs].observations[..., 0, 0]
@@ -123,10 +113,10 @@ def test_lengths_come_from_the_names(tmp_path):
 
 
 def test_lengths_can_be_given_where_names_are_silent(tmp_path):
-    assert read_pt_labels(_pt(tmp_path / "a", name="num3"), length=7).length == 7
+    assert read_labels(_pt(tmp_path / "a", name="num3"), length=7).length == 7
     silent = {"human_label_x": np.array([0]), "indices_1_x": FIRST[:1], "indices_2_x": FIRST[:1]}
     folder = _folder(tmp_path / "b", **silent)
-    assert read_unirlhf_labels(folder, length=7).length == 7
+    assert read_labels(folder, length=7).length == 7
     with pytest.raises(DataError, match="Pass `length`"):
         read_labels(folder)
 
@@ -170,22 +160,20 @@ def test_clips_are_stored_once(tmp_path):
     assert segments.steps < 40
 
 
-@pytest.mark.parametrize("load", [load_labels, load_pt_labels])
-def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path, load):
+def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path):
     folder = _pt(tmp_path)  # the second pair's window at 8 is in no episode of 10
     crossing = _pt(tmp_path / "crossing", first=np.array([0, 8, 3]), second=np.array([20, 5, 3]))
-    assert load(folder, _episodes()).report.crossing == 0
+    assert load_labels(folder, _episodes()).report.crossing == 0
     with pytest.raises(DataError, match=r"crossing does not fit.* 1 of 3 pairs.* rows 8 to 12\."):
-        load(crossing, _episodes())
-    dropped = load(crossing, _episodes(), crossing="drop")
+        load_labels(crossing, _episodes())
+    dropped = load_labels(crossing, _episodes(), crossing="drop")
     assert (dropped.report.crossing, dropped.report.dropped) == (1, 1)
-    assert len(load(crossing, _episodes(), crossing="keep").comparisons) == 3
+    assert len(load_labels(crossing, _episodes(), crossing="keep").comparisons) == 3
 
 
-@pytest.mark.parametrize("load", [load_labels, load_unirlhf_labels])
-def test_unirlhf_folders_may_refuse_crossings_too(tmp_path, load):
+def test_unirlhf_folders_may_refuse_crossings_too(tmp_path):
     with pytest.raises(DataError, match="1 of 4 pairs"):
-        load(_unirlhf(tmp_path), _episodes(), crossing="error")
+        load_labels(_unirlhf(tmp_path), _episodes(), crossing="error")
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in PT_SETS if name.startswith("antmaze")])

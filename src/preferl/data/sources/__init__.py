@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from preferl.data.sources.labels import LabelRows as LabelRows
     from preferl.data.sources.labels import join_labels as join_labels
     from preferl.data.sources.labels import load_labels as load_labels
-    from preferl.data.sources.labels import load_pt_labels as load_pt_labels
-    from preferl.data.sources.labels import load_unirlhf_labels as load_unirlhf_labels
     from preferl.data.sources.labels import read_labels as read_labels
-    from preferl.data.sources.labels import read_pt_labels as read_pt_labels
-    from preferl.data.sources.labels import read_unirlhf_labels as read_unirlhf_labels
     from preferl.data.sources.labels import sample_pt_queries as sample_pt_queries
     from preferl.data.sources.labels import scripted_preferences as scripted_preferences
     from preferl.data.sources.minari import load_minari as load_minari

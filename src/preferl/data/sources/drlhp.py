@@ -16,7 +16,6 @@ from preferl.data.columns import check, naming, reading_foreign, require_numbers
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.data.sources.pickles import Fields, array_of, read_pickle
-from preferl.errors import DataError
 from preferl.reading import Expansion
 from preferl.shapes import Array
 
@@ -33,9 +32,6 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
     Args:
         path: `train.pkl.gz` or `val.pkl.gz` of a log folder, of either version of the project.
 
-    Returns:
-        Comparisons in which each clip is stored once, however often it was compared.
-
     Raises:
         UnsafePickleError: the file asks for something else than arrays; nothing was executed.
         DataError: the file is not there, cut off, or holds something else.
@@ -47,21 +43,15 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
             content = file.read(expansion.left + 1)
         expansion.add(len(content))
         database = read_pickle(content, expansion=expansion, objects=CLASSES)
-        named = _clips(database, expansion)
+        check(isinstance(database, Fields), "database", "a PrefDB", type(database).__name__)
+        stored: Any = vars(database)["segments"]
+        stored = vars(stored)["store"] if isinstance(stored, Fields) else stored
+        named = {name: _pictures(packed, expansion) for name, packed in stored.items()}
         return _compared(named, vars(database)["prefs"], expansion)
 
 
-def _clips(database: Any, expansion: Expansion) -> dict[Any, Array]:
-    """Pictures of each clip, `[L, *obs]`, by its name in the file."""
-    check(isinstance(database, Fields), "database", "a PrefDB", type(database).__name__)
-    segments: Any = vars(database)["segments"]
-    stored: Mapping[Any, Any] = (
-        vars(segments)["store"] if isinstance(segments, Fields) else segments
-    )
-    return {name: _pictures(packed, expansion) for name, packed in stored.items()}
-
-
 def _pictures(packed: Any, expansion: Expansion) -> Array:
+    """`[L, *obs]` of a clip."""
     if isinstance(packed, bytes):
         content = zlib.decompressobj().decompress(packed, expansion.left + 1)
         expansion.add(len(content))
@@ -75,8 +65,8 @@ def _compared(named: Mapping[Any, Array], prefs: Any, expansion: Expansion) -> C
     check(prefs, "database", "at least one preference", "none")
     place = {name: row for row, name in enumerate(named)}
     names = [name for first, second, _ in prefs for name in (first, second)]
-    if not all(isinstance(name, int | str | bytes) for name in names):  # tuples may hash for ever
-        raise DataError.mismatch("preferences", expected="names of clips", got="other objects")
+    hashable = all(isinstance(name, int | str | bytes) for name in names)  # tuples may for ever
+    check(hashable, "preferences", "names of clips", "other objects")
     pairs = np.array([place[name] for name in names], np.int64).reshape(-1, 2)
     answers = array_of([mu for *_, mu in prefs], "preferences", expansion).astype(np.float64)
     sums = answers.shape == (len(pairs), 2) and np.allclose(answers.sum(axis=1), 1)

@@ -35,6 +35,8 @@ _ARRANGE: Final = {2, _CHECKSUM, 5, 6}
 """Those that do not, or that pack bits: shuffle, checksums, n-bit, scale and offset. The HDF5
 library would look for any other filter in folders of plug-ins, and run what it finds."""
 
+_SHALLOW: Final = f"groups at most {DEEPEST} deep"
+_DEEP: Final = "deeper ones, or one in itself"
 _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 
 
@@ -70,7 +72,7 @@ def read_array(group: Any, key: str, name: str) -> Array:
 def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
     """Refuse links to other files; nothing of any array is read."""
     h5py = require("h5py", extra="d4rl")
-    _require_shallow(name, depth)
+    check(depth <= DEEPEST, name, _SHALLOW, _DEEP, _COPY)
     seen.add(_address(group))
     for key in group:
         kind = None
@@ -88,7 +90,7 @@ def _refuse_links(group: Any, name: str, seen: set[int], depth: int) -> None:
 def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
     """Bytes of all arrays in a group, each as often as there are paths to it."""
     h5py = require("h5py", extra="d4rl")
-    _require_shallow(name, depth)
+    check(depth <= DEEPEST, name, _SHALLOW, _DEEP, _COPY)
     size = 0
     for key in group:
         held = group.get(key)
@@ -123,27 +125,17 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
     chunks: list[Any] = []
     array.id.chunk_iter(chunks.append)
     for chunk in chunks:
-        if chunk.size * MOST_DEFLATED > max(size, 2**20):
-            _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
-            fits = not _inflates_beyond(packed, size)
-            check(fits, where, f"chunks of {size:,} bytes", "one that unpacks to more", _COPY)
-
-
-def _inflates_beyond(packed: bytes, size: int, step: int = 2**20) -> bool:
-    inflate, made = zlib.decompressobj(), 0
-    while packed and made <= size and not inflate.eof:
-        try:
-            made += len(inflate.decompress(packed, step))
-        except zlib.error:  # the filter was left out for this chunk, or it is damaged
-            return False
-        packed = inflate.unconsumed_tail
-    return made > size
+        if chunk.size * MOST_DEFLATED <= max(size, 2**20):
+            continue
+        _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
+        inflate, made = zlib.decompressobj(), 0
+        with suppress(zlib.error):  # the filter was left out for this chunk, or it is damaged
+            while packed and made <= size and not inflate.eof:
+                made += len(inflate.decompress(packed, 2**20))
+                packed = inflate.unconsumed_tail
+        expected, got = f"chunks of {size:,} bytes", "one that unpacks to more"
+        check(made <= size, where, expected, got, _COPY)
 
 
 def _address(held: Any) -> int:
     return int(require("h5py", extra="d4rl").h5o.get_info(held.id).addr)
-
-
-def _require_shallow(name: str, depth: int) -> None:
-    expected, deeper = f"groups at most {DEEPEST} deep", "deeper ones, or one in itself"
-    check(depth <= DEEPEST, name, expected, deeper, _COPY)

@@ -5,23 +5,20 @@ Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; Ma
 al. 2023, "Preference Transformer", index it. Neither gym nor d4rl is needed.
 """
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from preferl.data.columns import as_floats, check, require_rows
-from preferl.data.episodes import Episodes, join
+from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5, read_array
 from preferl.data.tasks import Task, find_task
-from preferl.errors import ConfigError, DataError, mismatch, require_one_of
+from preferl.errors import ConfigError, DataError, mismatch
 from preferl.reading import parse_json
 from preferl.shapes import BoolArray, IntArray
-
-Order = Literal["lexicographic", "numeric"]
 
 OBSERVATION_KEYS = (
     "object",
@@ -97,11 +94,6 @@ def qlearning_view(
 
     Episodes end by the rules (`terminals`, `[N]`), by a time limit (`timeouts`, whose rows are
     dropped) or because a goal `moves`. `[T]` rows come with `[K]` steps of each episode.
-
-    >>> rows, lengths = qlearning_view(np.array([0, 1, 0, 0, 0], bool),
-    ...                                np.array([0, 0, 0, 1, 0], bool))
-    >>> rows.tolist(), lengths.tolist()
-    ([0, 1, 2], [2, 1])
     """
     ends = terminals | timeouts | moves
     episode: IntArray = np.cumsum(ends) - ends  # a row that ends an episode still belongs to it
@@ -123,37 +115,30 @@ def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> Bool
 
 
 def load_robomimic(
-    path: str | Path,
-    *,
-    observation_keys: Sequence[str] = OBSERVATION_KEYS,
-    order: Order = "lexicographic",
+    path: str | Path, *, observation_keys: Sequence[str] = OBSERVATION_KEYS
 ) -> Episodes:
     """Read a `low_dim.hdf5` of robomimic v0.1, one episode per demonstration.
 
-    The last step of each demonstration is given up to be what followed the one before, as the
-    published labels count rows. Frames flagged done are frames of success, several in a row at
+    Demonstrations are in the order of their names (demo_0, demo_1, demo_10, ...), and the last step
+    of each is given up to be what followed the one before: so do published labels count rows.
+    Frames flagged done are frames of success, several in a row at
     the end: they do not cut an episode, which is terminated if its last kept step is flagged.
 
     Args:
         path: the file.
         observation_keys: arrays of `obs` that are put end to end, in this order. A simulator may
             order them differently: see `check_observation_order`.
-        order: of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
-            default, since labels count rows in it) or `"numeric"`.
 
     Raises:
-        ConfigError: another order, or no keys.
+        ConfigError: no keys.
         DataError: no whole HDF5 file, no demonstrations, or one without one of the arrays, with
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
-    require_one_of("order", order, Order)
     several = observation_keys and not isinstance(observation_keys, str)
     ConfigError.check(several, "observation_keys", "a list of keys", repr(observation_keys))
     with open_hdf5(path) as file:
         group, names = _demonstrations(file, path)
-        if order == "numeric":
-            names.sort(key=lambda name: (int((re.findall(r"\d+$", name) or [-1])[0]), name))
         return join([_episode(group[name], observation_keys, f"{path}, {name}") for name in names])
 
 
@@ -184,7 +169,11 @@ def check_observation_order(
             key: read_array(group[first], f"obs/{key}", f"{path}, {first}")
             for key in observation_keys
         }
-        simulator = _environment(group)
+        try:
+            about = parse_json(group.attrs["env_args"])
+            simulator = f"{about['env_name']} {about.get('env_version', '')}".strip()
+        except (AttributeError, KeyError, TypeError, ValueError):
+            simulator = "a file without env_args"
     recorded = {key: int(np.prod(array.shape[1:])) for key, array in arrays.items()}
     what = f"order of observations in {path}"
     if environment is not None:
@@ -213,24 +202,12 @@ def _episode(demonstration: Any, keys: Sequence[str], name: str) -> Episodes:
     steps = require_rows(arrays, name) - 1
     check(steps >= 1, name, "at least two steps", steps + 1)
     parts = [arrays[f"obs/{key}"].reshape(steps + 1, -1) for key in keys]
-    observations = np.concatenate(parts, axis=1)
-    terminated = np.zeros(steps, bool)
-    terminated[-1] = arrays["dones"][steps - 1] != 0
-    return Episodes(
-        observations=observations[:steps],
-        actions=arrays["actions"][:steps],
-        rewards=as_floats(arrays["rewards"][:steps]),
-        terminated=terminated,
-        final_observations=observations[steps:],
-        lengths=np.array([steps]),
+    ended = (np.arange(steps) == steps - 1) & (arrays["dones"][steps - 1] != 0)
+    return one_episode(
+        np.concatenate(parts, axis=1),
+        arrays["actions"],
+        arrays["rewards"],
+        steps,
+        terminated=ended,
         states=arrays["states"][:steps] if "states" in arrays else None,
     )
-
-
-def _environment(group: Any) -> str:
-    """The simulator's name in the file's `env_args`."""
-    try:
-        about = parse_json(group.attrs["env_args"])
-        return f"{about['env_name']} {about.get('env_version', '')}".strip()
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return "a file without env_args"

@@ -31,9 +31,6 @@ PARQUET, ARROW_FILE, ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 """Bytes of a Parquet value in memory; one of text may be all that its column has."""
 
-_LEVELS: Final = 4
-"""Bytes that record, for each value, in which list it is."""
-
 
 def load_hub_dataset(
     source: str | Path, *, split: str = "train", task: str | Task | None = None
@@ -59,7 +56,12 @@ def load_hub_dataset(
     """
     name, row = str(source), None if task is None else find_task(task)
     if name.startswith(PREFIX):
-        table = _from_hub(name, split)
+        datasets = require("datasets", extra="hub")
+        repository, _, config = name.removeprefix(PREFIX).partition(":")
+        fix = "Check the name. One that is a script is not run: give a Parquet copy of it."
+        # A network, a hub and scripts have errors of every kind.
+        with reading_foreign(f"data set {name}", f"one of the hub with a split {split!r}", fix):
+            table = datasets.load_dataset(repository, config or None, split=split).data.table
         return _episodes(table, name, row, Expansion(name, table.nbytes))
     # Nothing a damaged file makes pyarrow do may pass for something else: most of it is words.
     with reading_foreign(name, "whole Parquet or Arrow files of the same columns"):
@@ -81,15 +83,6 @@ def holds_columns(path: Path) -> bool:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in (".parquet", ".arrow"))
-
-
-def _from_hub(name: str, split: str) -> Any:
-    datasets = require("datasets", extra="hub")
-    repository, _, config = name.removeprefix(PREFIX).partition(":")
-    fix = "Check the name. One that is a script is not run: give a Parquet copy of it."
-    # A network, a hub and scripts have errors of every kind.
-    with reading_foreign(f"data set {name}", f"one of the hub with a split {split!r}", fix):
-        return datasets.load_dataset(repository, config or None, split=split).data.table
 
 
 def _files_of(path: Path, split: str) -> Sequence[Path]:
@@ -145,19 +138,16 @@ def _unpacked_parquet(file: Path) -> int:
 def _declared(metadata: Any, columns: Collection[str]) -> int:
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     chunks = (group.column(number) for group in groups for number in range(group.num_columns))
-    return sum(
-        chunk.num_values
-        * (_WIDTHS.get(chunk.physical_type, chunk.total_uncompressed_size) + _LEVELS)
-        for chunk in chunks
-        if chunk.path_in_schema.partition(".")[0] in columns
-    )
+    read = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    widths = (_WIDTHS.get(chunk.physical_type, chunk.total_uncompressed_size) for chunk in read)
+    # Four bytes record, for each value, in which list it is.
+    return sum(chunk.num_values * (width + 4) for chunk, width in zip(read, widths, strict=True))
 
 
 def _unpacked_message(message: Any) -> int:
-    """Bytes of the compressed buffers of a `pyarrow.ipc.Message` in memory.
+    """Bytes of the compressed buffers of a `pyarrow.ipc.Message` in memory; each begins with them.
 
-    A compressed buffer begins with its size in memory. Where buffers lie is in a table of
-    FlatBuffers, see Message.fbs of Apache Arrow.
+    Where buffers lie is in a table of FlatBuffers, see Message.fbs of Apache Arrow.
     """
     if message.type != "record batch" or message.body is None:
         return 0
@@ -226,30 +216,24 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
     return (numbers[0] if len(numbers) == 1 else np.concatenate(numbers)), np.concatenate(lengths)
 
 
-def _flat_chunk(lists: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    there = f"{lists.type} in each row"
-    check(_is(lists.type, _LISTS), name, "a list of steps in each row", there)
-    lengths, values = _split_off(lists, name, expansion)
-    shape = []
+def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
+    compute, sizes = require("pyarrow.compute", extra="parquet"), list[IntArray]()
+    expected, got = "a list of steps in each row", f"{values.type} in each row"
+    check(_is(values.type, _LISTS), name, expected, got)
     while _is(values.type, _LISTS):
-        widths, values = _split_off(values, name, expansion)
-        for step in np.flatnonzero(widths != widths[:1]):
-            expected = f"{widths[0]} numbers, as in the first"
-            check(False, f"{name}, list {step}", expected, widths[step])
-        shape.append(int(widths[0]) if len(widths) else 0)
+        check(not values.null_count, name, "lists", f"{values.null_count} nulls")
+        expansion.add(8 * len(values))  # lists of nothing lie nowhere, in any number
+        size = compute.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
+        for step in np.flatnonzero(size != size[:1]) if sizes else ():
+            expected = f"{size[0]} numbers, as in the first"
+            check(False, f"{name}, list {step}", expected, size[step])
+        sizes.append(size)
+        values = values.flatten()
     got = f"{values.null_count} nulls" if values.null_count else values.type
     check(_is(values.type, _NUMBERS) and not values.null_count, name, "numbers alone", got)
-    numbers = values.to_numpy(zero_copy_only=False)
-    return numbers.reshape(int(lengths.sum()), *shape), lengths
-
-
-def _split_off(lists: Any, name: str, expansion: Expansion) -> tuple[IntArray, Any]:
-    """How many values each list has, and the values end to end."""
-    check(not lists.null_count, name, "lists", f"{lists.null_count} nulls")
-    expansion.add(8 * len(lists))  # lists of nothing lie nowhere, in any number
-    compute = require("pyarrow.compute", extra="parquet")
-    lengths = compute.list_value_length(lists).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64), lists.flatten()
+    lengths, *inner = sizes
+    shape = (int(size[0]) if len(size) else 0 for size in inner)
+    return values.to_numpy(zero_copy_only=False).reshape(int(lengths.sum()), *shape), lengths
 
 
 _LISTS: Final = ("list", "large_list", "fixed_size_list")

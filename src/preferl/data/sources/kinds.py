@@ -22,14 +22,14 @@ from preferl.data.columns import (
     require_numbers,
     require_rows,
 )
-from preferl.data.episodes import Episodes, join, require_alike
+from preferl.data.episodes import Episodes, join, one_episode, require_alike
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hdf5_sets import check_observation_order, load_d4rl, load_robomimic
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.tasks import Task
-from preferl.errors import DataError, require_one_of
+from preferl.errors import require_one_of
 from preferl.reading import Expansion
 
 LastObservation = Literal["reset", "reached"]
@@ -71,29 +71,23 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
         if holds_columns(place):
             return load_hub_dataset(place, task=task)
         return load_stacked(place) if any(place.glob("*.npz")) else load_episodes(place)
-    if place.is_file():
-        return _load_file(place, task)
-    if _MINARI_ID.fullmatch(name):
+    if not place.is_file():
+        expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
+        check(_MINARI_ID.fullmatch(name), name, expected, "none of them")
         return load_minari(name)
-    expected = "a file, a folder, or the id of a Minari data set such as D4RL/door/human-v2"
-    raise DataError.mismatch(name, expected=expected, got="none of them")
-
-
-def _load_file(path: Path, task: str | Task | None) -> Episodes:
-    with path.open("rb") as file:
+    with place.open("rb") as file:
         head = file.read(len(SIGNATURE))
-    if head == SIGNATURE or path.suffix in (".hdf5", ".h5"):
-        with open_hdf5(path) as held:
+    if head == SIGNATURE or place.suffix in (".hdf5", ".h5"):
+        with open_hdf5(place) as held:
             robomimic = "data" in held and "observations" not in held
         if not robomimic:
-            return load_d4rl(path, task=task)
-        check_observation_order(path)
-        return load_robomimic(path)
-    if holds_columns(path):
-        return load_hub_dataset(path, task=task)
-    if head.startswith(_ZIP) or path.suffix == ".npz":
-        return load_stacked(path)
-    return load_demonstrations(path)
+            return load_d4rl(place, task=task)
+        check_observation_order(place)
+        return load_robomimic(place)
+    if holds_columns(place):
+        return load_hub_dataset(place, task=task)
+    stacked = head.startswith(_ZIP) or place.suffix == ".npz"
+    return load_stacked(place) if stacked else load_demonstrations(place)
 
 
 def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes:
@@ -137,19 +131,11 @@ def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool)
     for key, array in arrays.items():
         require_numbers(f"{name}, {key}", array, "an array of numbers with an axis of steps")
     expansion.add(sum(array.nbytes for array in arrays.values()))
-    observations, actions, rewards = arrays.values()
-    check(rewards.ndim == 1, f"{name}, rewards", "shape [T]", rewards.shape)
+    check(arrays["rewards"].ndim == 1, f"{name}, rewards", "shape [T]", arrays["rewards"].shape)
     steps = require_rows(arrays, name) - drop_last
-    check(steps >= 1, name, f"at least {1 + drop_last} steps", len(rewards))
+    check(steps >= 1, name, f"at least {1 + drop_last} steps", steps + drop_last)
     with naming(name):
-        return Episodes(
-            observations=observations[:steps],
-            actions=actions[:steps],
-            rewards=as_floats(rewards[:steps]),
-            terminated=np.zeros(steps, bool),
-            final_observations=observations[-1:],
-            lengths=np.array([steps]),
-        )
+        return one_episode(**arrays, steps=steps)
 
 
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:

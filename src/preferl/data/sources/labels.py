@@ -12,7 +12,6 @@ Preferences using Transformers for RL", section 5.1 for its queries.
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, final
 
@@ -28,14 +27,13 @@ from preferl.reading import Expansion
 from preferl.shapes import Array, FloatArray, IntArray
 
 Crossing = Literal["error", "drop", "keep"]
-LabelKind = Literal["uni-rlhf", "preference-transformer"]
 Ties = Literal["half", "first"]
 
 
 class _Kind(NamedTuple):
     """A kind of label folder: patterns of its names, and what its files leave open."""
 
-    files: dict[str, str]  # labels, first and second
+    files: tuple[str, str, str]  # of labels, of first and of second rows
     length: str  # where names hold the segment length
     usual: int | None  # steps where no name does; None where that is an error
     spare: bool  # whether rows may be more than labels, which belong to the first of them
@@ -43,28 +41,19 @@ class _Kind(NamedTuple):
 
 
 _UNIRLHF: Final = _Kind(
-    {
-        "labels": r"(?:human|fake)_label_.*",
-        "first": r"indices_1_.*",
-        "second": r"indices_2_(?!num\d).*",
-    },
+    (r"(?:human|fake)_label_.*", r"indices_1_.*", r"indices_2_(?!num\d).*"),
     length=r"_len_(\d+)",
     usual=None,
     spare=False,
     crossing="keep",
 )
 _PT: Final = _Kind(
-    {
-        "labels": r"label_human",
-        "first": r"indices_num\d+(?:_q\d+)?",
-        "second": r"indices_2_num\d+(?:_q\d+)?",
-    },
+    (r"label_human", r"indices_num\d+(?:_q\d+)?", r"indices_2_num\d+(?:_q\d+)?"),
     length=r"_q(\d+)$",
     usual=100,  # of all D4RL sets, whose names have no `_q`
     spare=True,
     crossing="error",
 )
-_KINDS: Final = {"uni-rlhf": _UNIRLHF, "preference-transformer": _PT}
 
 
 @final
@@ -141,9 +130,8 @@ def load_labels(
     *,
     length: int | None = None,
     crossing: Crossing | None = None,
-    kind: LabelKind | None = None,
 ) -> LabelledPairs:
-    """Read a label folder.
+    """Read a label folder, whose kind is known by the names of its files.
 
     Args:
         folder: holds one file of labels and two of rows: `human_label_*` or `fake_label_*`,
@@ -160,7 +148,6 @@ def load_labels(
             reward agrees with 69 % of them on the door demonstrations, and with 91 % of the
             others), a reward whose likelihood allows for noise learns from them. `"drop"` leaves
             them out, for rewards that cannot bear such noise. The report counts them.
-        kind: of folder; by default the names of its files decide.
 
     Raises:
         DataError: missing, ambiguous or damaged files, rows that are not in `episodes`, or
@@ -168,21 +155,13 @@ def load_labels(
         StorageError: the folder cannot be read.
         UnsafePickleError: a file that wants to run code.
     """
-    rows, usual = _read(folder, length, kind)
+    rows, usual = _read(folder, length)
     return join_labels(rows, episodes, crossing=crossing or usual, name=f"{folder}")
 
 
-def read_labels(
-    folder: str | Path, *, length: int | None = None, kind: LabelKind | None = None
-) -> LabelRows:
+def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
     """Read the rows and preferences of a folder as `load_labels`, without the data set."""
-    return _read(folder, length, kind)[0]
-
-
-load_unirlhf_labels = partial(load_labels, kind="uni-rlhf")
-load_pt_labels = partial(load_labels, kind="preference-transformer")
-read_unirlhf_labels = partial(read_labels, kind="uni-rlhf")
-read_pt_labels = partial(read_labels, kind="preference-transformer")
+    return _read(folder, length)[0]
 
 
 def join_labels(
@@ -204,16 +183,17 @@ def join_labels(
     pairs = row.reshape(2, len(rows)).T  # [P, 2]
     beyond = crosses_end(episodes, start, rows.length)
     across = beyond[pairs].any(axis=1)
-    if crossing == "error" and across.any():
+    crossed = int(across.sum())
+    if crossing == "error" and crossed:
         begin = int(start[beyond][0])
-        got = f"{int(across.sum())} of {len(rows)} pairs with one across an episode's end, such as "
+        got = f"{crossed} of {len(rows)} pairs with one across an episode's end, such as "
         got += f"rows {begin} to {begin + rows.length - 1}"
         fix = "Load the version and view of the data set that the labels were made for, or pass "
         fix += 'crossing="drop" or "keep" if they are meant to cross.'
         what = f"{name} does not fit these episodes"
         raise DataError.mismatch(what, expected="segments inside episodes", got=got, fix=fix)
-    kept = ~across if crossing == "drop" else np.ones(len(rows), bool)
-    crossed, dropped = int(across.sum()), int((~kept).sum())
+    dropped = crossed if crossing == "drop" else 0
+    kept = ~across if dropped else slice(None)
     report = LabelReport.of(rows.preference, rows.length, crossing=crossed, dropped=dropped)
     return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
 
@@ -288,19 +268,22 @@ def sample_pt_queries(
     return LabelRows(drawn[:, 0], drawn[:, 1], np.full(count, np.nan), query_length)
 
 
-def _read(
-    folder: str | Path, length: int | None, kind: LabelKind | None
-) -> tuple[LabelRows, Crossing]:
+def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
     """The rows of a folder, and what becomes of crossing ones in folders of its kind."""
     try:
         names = sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
         expected = "a folder of label files"
         raise StorageError.mismatch(f"{folder}", expected=expected, got=error) from error
-    about = _kind(folder, names) if kind is None else _KINDS[kind]
-    files = []
-    for part, found in _matching(names, about).items():
-        expected, got = f"one file named {about.files[part]}", f"{found or 'none'} among {names}"
+    kinds = [k for k in (_UNIRLHF, _PT) if any(_matching(names, name) for name in k.files)]
+    expected = "the label files of either Uni-RLHF or the Preference Transformer"
+    got = f"files of both: {names}" if kinds else f"neither among {names}"
+    fix = "Give the folder that holds the three files of one label set."
+    check(len(kinds) == 1, folder, expected, got, fix)
+    about, files = kinds[0], []
+    for part, pattern in zip(("labels", "first", "second"), about.files, strict=True):
+        found = _matching(names, pattern)
+        expected, got = f"one file named {pattern}", f"{found or 'none'} among {names}"
         fix = "Keep one label set per folder."
         check(len(found) == 1, f"{folder}, file of {part}", expected, got, fix)
         files.append(Path(folder) / found[0])
@@ -315,21 +298,8 @@ def _read(
     return LabelRows(first[:count], second[:count], preference, length), about.crossing
 
 
-def _kind(folder: str | Path, names: list[str]) -> _Kind:
-    found = [kind for kind in _KINDS.values() if any(_matching(names, kind).values())]
-    expected = "the label files of either Uni-RLHF or the Preference Transformer"
-    got = f"files of both: {names}" if found else f"neither among {names}"
-    fix = "Give the folder that holds the three files of one label set."
-    check(len(found) == 1, folder, expected, got, fix)
-    return found[0]
-
-
-def _matching(names: list[str], kind: _Kind) -> dict[str, list[str]]:
-    """The names that each file of a kind may have."""
-    return {
-        part: [name for name in names if re.fullmatch(pattern, _stem(name))]
-        for part, pattern in kind.files.items()
-    }
+def _matching(names: list[str], pattern: str) -> list[str]:
+    return [name for name in names if re.fullmatch(pattern, _stem(name))]
 
 
 def _stem(name: str) -> str:
@@ -353,8 +323,8 @@ def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None
 def _array(file: Path) -> tuple[Array, str]:
     """The array in a file, and what errors name it."""
     found = load_pickle(file)
-    array = np.asarray(array_of(found, f"{file}", Expansion.of(file), expected="one array or list"))
-    return array, f"{array.dtype} of shape {array.shape}"
+    array = array_of(found, f"{file}", Expansion.of(file), expected="one array or list")
+    return np.asarray(array), f"{array.dtype} of shape {array.shape}"
 
 
 def _rows(file: Path) -> IntArray:
@@ -367,9 +337,9 @@ def _rows(file: Path) -> IntArray:
 def _preference(file: Path) -> FloatArray:
     """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
     array, got = _array(file)
-    codes, shares = array.ndim == 1, array.ndim == 2 and array.shape[1] == 2
-    numbers = array.dtype.kind in "iuf"
-    check(numbers and (codes or shares), file, "labels [P] or [P, 2]", got)
+    shares = array.shape[1:] == (2,)
+    known = array.dtype.kind in "iuf" and (array.ndim == 1 or shares)
+    check(known, file, "labels [P] or [P, 2]", got)
     check(len(array), file, "at least one label", "none")
     if shares:
         valid = (array >= 0).all(axis=1) & np.isclose(array.sum(axis=1), 1)

@@ -8,11 +8,11 @@ import numpy as np
 
 from preferl._optional import require
 from preferl.data.columns import check, reading_foreign, require_numbers
-from preferl.data.episodes import Episodes, join
+from preferl.data.episodes import Episodes, join, one_episode
 from preferl.data.sources.hdf5 import open_hdf5
 from preferl.errors import ConfigError, DataError
 from preferl.reading import parse_json, read_object
-from preferl.shapes import Array, Observations, leaves, map_observations, take
+from preferl.shapes import Array, Observations, leaves, map_observations
 from preferl.trust import ALLOWED, admitted
 
 
@@ -56,7 +56,7 @@ def _open(name: str, download: bool) -> Any:
         if not {"observation_space", "action_space"} <= about.keys():  # Minari asks the environment
             spec = about.get("env_spec")
             for module in _modules(parse_json(spec) if isinstance(spec, str) else spec):
-                _require_allowed(module, what)
+                _require_allowed(module, f"{what}, which lacks its spaces")
         for file in sorted(folder.rglob("*.hdf5")):
             with open_hdf5(file):
                 pass  # checked as it is opened
@@ -69,7 +69,6 @@ def _require_allowed(module: str, what: str) -> None:
     except ConfigError as error:
         expected = f"an environment of {', '.join(sorted(ALLOWED))}"
         fix = "If you trust its code, load it with minari.load_dataset and pass what it returns."
-        what = f"{what}, which lacks its spaces"
         raise DataError.mismatch(what, expected=expected, got=module, fix=fix) from error
 
 
@@ -89,15 +88,10 @@ def _modules(spec: Any) -> Iterator[str]:
 def _episode(data: Any, name: str) -> Episodes:
     steps = len(data.rewards)
     observations = _observations(data.observations, f"{name}, observations", steps)
-    return Episodes(
-        observations=take(observations, slice(steps)),
-        actions=_numbers(data.actions, f"{name}, actions"),
-        rewards=np.asarray(data.rewards),
-        terminated=np.asarray(data.terminations, bool),
-        final_observations=take(observations, slice(steps, None)),
-        lengths=np.array([steps]),
-        states=_states(data.infos or {}, steps),
-    )
+    actions, states = _numbers(data.actions, f"{name}, actions"), _states(data.infos or {}, steps)
+    terminated = np.asarray(data.terminations, bool)
+    columns = observations, actions, np.asarray(data.rewards)
+    return one_episode(*columns, steps, terminated=terminated, states=states)
 
 
 def _observations(nested: Any, name: str, steps: int) -> Observations:
@@ -111,11 +105,7 @@ def _observations(nested: Any, name: str, steps: int) -> Observations:
 
 
 def _flatten(nested: Any) -> dict[str, Any]:
-    """Leaves of nested dictionaries and tuples by their path.
-
-    >>> _flatten({"arm": {"angle": 1, "force": 2}, "pair": (3, 4)})
-    {'arm/angle': 1, 'arm/force': 2, 'pair/0': 3, 'pair/1': 4}
-    """
+    """Leaves of nested dictionaries and tuples by their path."""
     flat: dict[str, Any] = {}
     for key, value in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
         if isinstance(value, Mapping | tuple):

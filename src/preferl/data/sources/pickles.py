@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, Self, cast, final
+from typing import Any, BinaryIO, Final, NoReturn, Self, cast, final
 
 import numpy as np
 
@@ -33,7 +33,8 @@ MEMO_AHEAD: Final = 1_024
 MOST_IN_KEY: Final = 100
 """Parts of a key of a dictionary or a member of a set, those of its parts included."""
 
-_WHOLE: Final = "a whole pickle of arrays, numbers and plain containers"
+_PLAIN: Final = "arrays, numbers, strings and plain containers"
+_WHOLE: Final = f"a whole pickle of {_PLAIN}"
 
 _ENTRY: Final = 16
 """Bytes of a number, at most."""
@@ -73,14 +74,9 @@ def load_pickle(
 ) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
-    Args:
-        path: the file.
-        objects: names of classes, of whatever module, whose objects become `Fields`.
-        left_out: names of classes and functions, of whatever module, whose objects become
-            `Nothing`.
-
-    Returns:
-        What the file holds. Take `np.asarray` of its arrays: they come as a subclass.
+    Objects of the classes named in `objects`, of whatever module, become `Fields`; those of classes
+    and functions named in `left_out` become `Nothing`. Take `np.asarray` of the arrays that are
+    returned: they come as a subclass.
 
     Raises:
         UnsafePickleError: the file asks for something else; nothing of it was executed.
@@ -89,7 +85,7 @@ def load_pickle(
     path = Path(path)
     with reading_foreign(path, _WHOLE), naming(path), path.open("rb") as file:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            check_opcodes(content)
+            check_opcodes(content, len(content))
         classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
         return _ArrayUnpickler(file, classes, Expansion.of(path)).load()
 
@@ -97,7 +93,7 @@ def load_pickle(
 def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
     """Do as `load_pickle` with bytes, whose arrays count as a part of what their file becomes."""
     with reading_foreign("pickle", _WHOLE):
-        check_opcodes(content)
+        check_opcodes(io.BytesIO(content), len(content))
         classes = dict.fromkeys(objects, Fields)
         return _ArrayUnpickler(io.BytesIO(content), classes, expansion).load()
 
@@ -141,10 +137,9 @@ class _ArrayUnpickler(pickle.Unpickler):
             return self._classes[name]
         if (module, name) in _STAND_INS:
             return _Callable(_STAND_INS[module, name], self._expansion)
-        expected = "numpy arrays, numbers, strings and plain containers"
         got = f"the global {module}.{name}"
         fix = "Nothing was executed. Do not open it with pickle unless you trust its maker."
-        raise UnsafePickleError.mismatch("pickle", expected=expected, got=got, fix=fix)
+        raise UnsafePickleError.mismatch("pickle", expected=_PLAIN, got=got, fix=fix)
 
 
 @final
@@ -192,8 +187,7 @@ class _Array(np.ndarray[Any, Any]):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, content = state
         dtype = _dtype_of(kind)
-        if isinstance(content, str):  # Python 2 knew no bytes
-            content = content.encode("latin1")
+        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2's
         size = math.prod(shape)
         wanted = size if dtype.hasobject else size * dtype.itemsize
         fits = min(shape, default=0) >= 0 and len(content) == wanted
@@ -231,8 +225,7 @@ def _array_of_buffer(
 
 
 def _scalar(kind: object, content: str | bytes) -> object:
-    if isinstance(content, str):
-        content = content.encode("latin1")
+    content = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(content, _dtype_of(kind), count=1)[0]
 
 
@@ -269,30 +262,18 @@ _STAND_INS: dict[tuple[str, str], Callable[..., object]] = {
 }
 
 
-class _Opcode(NamedTuple):
-    """What an instruction does to the stack."""
-
-    name: str
-    argument: int  # its bytes, or a negative code of pickletools for how they are found
-    pops: int  # objects that it takes, below a mark if it takes all down to one
-    to_mark: bool  # whether it takes all down to a mark first
-    pushes: int  # objects that it leaves
-
-
-def _opcode(info: pickletools.OpcodeInfo) -> _Opcode:
+def _effect(info: pickletools.OpcodeInfo) -> tuple[int, bool, int]:
+    """Objects that an instruction takes (below a mark, if down to one) and leaves on the stack."""
     before = [part.name for part in info.stack_before]
-    mark = "mark" in before
-    pops = before.index("mark") if mark else len(before)
-    argument = 0 if info.arg is None else info.arg.n
-    return _Opcode(info.name, argument, pops, mark, len(info.stack_after))
+    to_mark = "mark" in before
+    return before.index("mark") if to_mark else len(before), to_mark, len(info.stack_after)
 
 
-_OPCODES: Final = {ord(info.code): _opcode(info) for info in pickletools.opcodes}
+_OPCODES: Final = {info.code.encode("latin-1"): info for info in pickletools.opcodes}
+_EFFECTS: Final = {info.name: _effect(info) for info in pickletools.opcodes}
 _LENGTHS: Final = {-2: 1, -3: 4, -4: 4, -5: 8}
 """Bytes of the length before an argument, by pickletools' code."""
 
-_NEWLINE: Final = -1
-_TWO_LINES: Final = {"GLOBAL", "INST"}
 _TUPLES: Final = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET"}
 _KEYS: Final = {"SETITEM", "SETITEMS", "DICT"}
 _MEMBERS: Final = {"ADDITEMS", "FROZENSET"}
@@ -300,40 +281,32 @@ _PUTS: Final = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS: Final = {"GET", "BINGET", "LONG_BINGET"}
 
 
-def check_opcodes(content: bytes | mmap.mmap) -> None:
-    """Refuse a pickle whose instructions take more memory or time than its size explains.
+def check_opcodes(content: Any, size: int) -> None:
+    """Refuse a pickle, a file of `size` bytes, that takes more memory or time than they explain.
 
     Nothing is carried out, and what follows the pickle's end is not read.
     """
-    at, stack = 0, _Stack()
-    while True:
-        opcode = _OPCODES.get(content[at]) if at < len(content) else None
-        if opcode is None:
-            raise ValueError(f"no instruction at byte {at}")
-        start, at = _argument(opcode, content, at + 1)
-        if at > len(content):
-            raise ValueError(f"{opcode.name} of {at - start:,} bytes in {len(content):,}")
-        if opcode.name == "STOP":
+    stack = _Stack()
+    while (info := _OPCODES.get(content.read(1))) is not None:
+        argument = _argument(info.arg, content)
+        if info.name == "STOP":
             return
-        stack.follow(opcode, content[start:at] if opcode.name in _PUTS | _GETS else b"")
+        if info.name == "FRAME" and content.tell() + argument > size:
+            raise ValueError(f"a frame of {argument:,} bytes in {size:,}")
+        stack.follow(info.name, argument)
+    raise ValueError(f"no instruction before byte {content.tell():,}")
 
 
-def _argument(opcode: _Opcode, content: bytes | mmap.mmap, at: int) -> tuple[int, int]:
-    """Where an instruction's argument begins and ends."""
-    if opcode.argument >= 0:
-        end = at + opcode.argument
-        if opcode.name == "FRAME" and at + 8 <= len(content):  # its content follows, and is read
-            frame = int.from_bytes(content[at:end], "little")
-            return (at, end) if end + frame <= len(content) else (end, end + frame)
-        return at, end
-    if opcode.argument == _NEWLINE:
-        end = at
-        for _ in range(2 if opcode.name in _TWO_LINES else 1):
-            found = content.find(b"\n", end)
-            end = len(content) + 1 if found < 0 else found + 1
-        return at, end
-    start = at + _LENGTHS[opcode.argument]
-    return start, start + int.from_bytes(content[at:start], "little")
+def _argument(about: pickletools.ArgumentDescriptor | None, content: Any) -> Any:
+    """A number, or a line that may hold one; longer arguments are passed over."""
+    if about is None:
+        return None
+    if about.n == pickletools.UP_TO_NEWLINE:
+        line = content.readline()
+        return content.readline() if about.name == "stringnl_noescape_pair" else line
+    if about.n < 0:
+        return content.seek(int.from_bytes(content.read(_LENGTHS[about.n]), "little"), 1)
+    return int.from_bytes(content.read(about.n), "little")
 
 
 @final
@@ -350,18 +323,17 @@ class _Stack:
         self._memo: dict[int, int] = {}
         self._puts = 0
 
-    def follow(self, opcode: _Opcode, argument: bytes) -> None:
+    def follow(self, name: str, argument: Any) -> None:
         """Do to the stack what an instruction does to it."""
-        name = opcode.name
         if name in _PUTS:
-            index = len(self._memo) if name == "MEMOIZE" else _index(name, argument)
-            if not 0 <= index <= self._puts + MEMO_AHEAD:
-                expected = f"a memo index of at most {self._puts + MEMO_AHEAD:,}"
-                raise DataError.mismatch("pickle", expected=expected, got=f"{index:,}")
+            index = len(self._memo) if name == "MEMOIZE" else int(argument)
+            most = self._puts + MEMO_AHEAD
+            if not 0 <= index <= most:
+                check(False, "pickle", f"a memo index of at most {most:,}", f"{index:,}")
             self._puts += 1
             self._memo[index] = self._parts[-1]
         elif name in _GETS:
-            self._parts.append(self._memo.get(_index(name, argument), 1))
+            self._parts.append(self._memo.get(int(argument), 1))
         elif name == "MARK":
             self._marks.append(len(self._parts))
         elif name == "DUP":
@@ -369,27 +341,22 @@ class _Stack:
         elif name == "POP" and self._marks and self._marks[-1] == len(self._parts):
             self._marks.pop()
         else:
-            self._replace(opcode)
+            self._replace(name, *_EFFECTS[name])
 
-    def _replace(self, opcode: _Opcode) -> None:
+    def _replace(self, name: str, pops: int, to_mark: bool, pushes: int) -> None:
         top = len(self._parts)
-        above = min(self._marks.pop(), top) if opcode.to_mark else top
-        bottom = above - opcode.pops
+        above = min(self._marks.pop(), top) if to_mark else top
+        bottom = above - pops
         if bottom < 0:
-            raise ValueError(f"{opcode.name} on an empty stack")
-        taken = self._parts[above if opcode.to_mark else bottom :]
+            raise ValueError(f"{name} on an empty stack")
+        taken = self._parts[above if to_mark else bottom :]
         del self._parts[bottom:]
-        if opcode.name in _KEYS:
-            _require_small(taken[1:2] if opcode.name == "SETITEM" else taken[::2])
-        elif opcode.name in _MEMBERS:
+        if name in _KEYS:
+            _require_small(taken[1:2] if name == "SETITEM" else taken[::2])
+        elif name in _MEMBERS:
             _require_small(taken)
-        held = 1 + sum(taken) if opcode.name in _TUPLES else 1
-        self._parts += [min(held, 2**62)] * opcode.pushes
-
-
-def _index(name: str, argument: bytes) -> int:
-    """A memo index, in digits or in bytes."""
-    return int(argument) if name in ("PUT", "GET") else int.from_bytes(argument, "little")
+        held = 1 + sum(taken) if name in _TUPLES else 1
+        self._parts += [min(held, 2**62)] * pushes
 
 
 def _require_small(keys: list[int]) -> None:

@@ -17,11 +17,11 @@ from sqlalchemy import Select, case, select, union
 from sqlalchemy.orm import aliased
 
 from preferl.data.arrays import (
+    arrays_of,
     load_arrays,
     load_comparisons,
     load_segments,
     save_arrays,
-    segment_arrays,
 )
 from preferl.data.columns import check
 from preferl.errors import DataError, FeedbackError
@@ -241,7 +241,7 @@ def export_segments(
     names = [name for name, _, _ in rows]
     segments, origin = store.clips.segments(project_id, names), _origins(store, project_id)
     pairs, preference, weight = _answered(store, project_id, names, combine)
-    arrays = segment_arrays(replace(segments, origin=None)) | {
+    arrays = arrays_of(replace(segments, origin=None)) | {
         "pairs": pairs,
         "preference": preference,
         "weight": weight,
