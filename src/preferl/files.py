@@ -17,14 +17,9 @@ from safetensors import SafetensorError
 
 from preferl.errors import StorageError
 
-_HERE: Final = -100
-"""`AT_FDCWD` of Linux: paths are those of the working directory."""
-
-_EXCHANGE: Final = 2
-"""`RENAME_EXCHANGE` of Linux's `renameat2`."""
-
-_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""The folder in which `writing` makes what comes to be at a name."""
+_HERE: Final = -100  # `AT_FDCWD` of Linux: paths are those of the working directory
+_EXCHANGE: Final = 2  # `RENAME_EXCHANGE` of Linux's `renameat2`
+_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # the folder in which `writing` makes a name
 
 
 @contextmanager

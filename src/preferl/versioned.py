@@ -17,11 +17,8 @@ from preferl.errors import StorageError
 from preferl.reading import inside
 
 LOGGER = logging.getLogger(__name__)
-
 VERSION: Final = re.compile(r"\d{5,}")
-
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
-"""What a writer leaves that was killed, and versions on their way out."""
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a writer that was killed, or on its way out
 
 
 def versions(folder: Path | str) -> list[int]:

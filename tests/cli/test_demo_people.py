@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from preferl.cli.demo import DemoConfig, run_demo
+from preferl.cli.demo import DemoConfig, demo
 from preferl.errors import ConfigError
 from preferl.store import Store
 
 
 def test_one_way_of_asking(tmp_path):
     with pytest.raises(ConfigError, match="one of"):
-        run_demo(DemoConfig(ask=True, people=True, out=tmp_path / "run"))
+        demo(DemoConfig(ask=True, people=True, out=tmp_path / "run"))
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_people_teach_the_pendulum_in_their_browser(tmp_path):
     person = threading.Thread(target=somebody)
     person.start()
     try:
-        run_demo(
+        demo(
             DemoConfig(people=True, browser=False, smoke=True, comparisons=4, out=tmp_path / "run")
         )
     finally:

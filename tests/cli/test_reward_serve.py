@@ -23,7 +23,7 @@ def serve(config, store, project, *, stop):
 
 reward_serve.opened = lambda labels: nullcontext((None, SimpleNamespace(id=1, slug="dots")))
 reward_service.serve_reward = serve
-reward_serve.run_reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
+reward_serve.reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
 """
 
 
