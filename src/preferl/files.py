@@ -162,7 +162,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
     """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
     if not (draft.is_dir() and path.is_dir()):
         draft.replace(path)
-    elif not _exchange(draft, path):
+    elif not exchange(draft, path):
         path.rename(aside)
         try:
             draft.replace(path)
@@ -171,7 +171,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
             raise
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step; False where the system or the disk cannot.
 
     Python has no function for it, and two renames leave a moment in which neither is there.

@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 import pytest
+from answering import next_pair, pair, watched
 
 pytestmark = pytest.mark.browser
 
@@ -75,10 +76,12 @@ def test_the_answering_page(study, person):
     page.wait_for_selector("#help[open]")
     assert faults_anywhere(page) == []
     page.keyboard.press("Escape")
-    for key in ("ArrowLeft", "ArrowUp"):
-        page.wait_for_selector("#pair.may")
-        page.keyboard.press(key)
-        page.wait_for_timeout(400)
+    watched(page)
+    first = pair(page)
+    page.keyboard.press("ArrowLeft")
+    next_pair(page, first)
+    watched(page)
+    page.keyboard.press("ArrowUp")
     page.wait_for_selector("#waiting:visible")
     assert faults_anywhere(page) == []
 

@@ -43,7 +43,7 @@ def annotate_report(config: LabelReportConfig) -> None:
     with opened(config.labels) as (store, project):
         numbers = _numbers(store, project, config.seed)
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
-    grids = (_progress(numbers), _agreement(numbers), _people(numbers))
+    grids = (_progress(numbers), _agreement(numbers), people_table(numbers))
     for grid in grids:
         print_table(*grid)
     for line in _remarks(numbers):
@@ -112,7 +112,8 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
     return "How people agree", rows, ()
 
 
-def _people(numbers: dict[str, Any]) -> Grid:
+def people_table(numbers: dict[str, Any]) -> Grid:
+    """How everybody answers, with a last column where somebody's answers should be checked."""
     heads = ("name", "answers", "seconds", "equal", "left", "others", "known", "repeats")
     rows = [
         (
