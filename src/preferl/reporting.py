@@ -104,13 +104,9 @@ class WandbSink:
         mode: str | None = None,
     ) -> None:
         wandb = require("wandb", extra="wandb")
-        given = {
-            "project": project or os.environ.get("WANDB_PROJECT") or "preferl",
-            "entity": entity,
-            "name": name,
-            "dir": None if folder is None else str(folder),
-            "mode": mode,
-        }
+        where = project or os.environ.get("WANDB_PROJECT") or "preferl"
+        given = {"project": where, "entity": entity, "name": name, "mode": mode}
+        given["dir"] = None if folder is None else str(folder)
         try:
             self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
         except wandb.Error as error:

@@ -92,16 +92,13 @@ def _comparison_rows(comparisons: "data.Comparisons") -> list[Row]:
 
 
 def _label_rows(report: "sources.LabelReport") -> list[Row]:
-    counts = {
-        "first preferred": report.first,
-        "second preferred": report.second,
-        "ties": report.ties,
-        "across an episode's end": report.crossing,
-        "left out": report.dropped,
-    }
     return [
         ("pairs", f"{report.pairs:,}"),
-        *((name, _share(count, report.pairs)) for name, count in counts.items()),
+        ("first preferred", _share(report.first, report.pairs)),
+        ("second preferred", _share(report.second, report.pairs)),
+        ("ties", _share(report.ties, report.pairs)),
+        ("across an episode's end", _share(report.crossing, report.pairs)),
+        ("left out", _share(report.dropped, report.pairs)),
         ("steps per segment", f"{report.length}"),
     ]
 
