@@ -19,7 +19,7 @@ import pyarrow.parquet
 import safetensors.numpy
 from valid_files import OBSERVATIONS, PICTURES, act, decision_transformer
 
-from preferl.cli.online import _read as read_settings
+from preferl.cli.online import read_settings
 from preferl.data import load_comparisons, load_episodes
 from preferl.data.sources import (
     load_d4rl,

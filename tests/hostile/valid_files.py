@@ -18,7 +18,7 @@ import pyarrow.parquet
 import torch
 from gymnasium import spaces
 
-from preferl.cli.online import _read as read_settings
+from preferl.cli.online import read_settings
 from preferl.data import (
     Comparisons,
     load_comparisons,

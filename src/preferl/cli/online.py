@@ -53,7 +53,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     if preset and file:
         expected, fix = "--preset or --config", "Drop one."
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
-    settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
+    settings = load_preset(preset) if preset else read_settings(Path(file)) if file else {}
     if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
@@ -161,7 +161,8 @@ def _entries(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a YAML or JSON file of settings, such as a run's config.json."""
     import yaml
 
     with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
