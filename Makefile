@@ -63,9 +63,8 @@ test: $(DEV) ## the default tests
 slow: $(DEV) ## the tests that learn, and whole runs
 	$(BIN)/python -m pytest $(call marked,slow) -m "slow and not browser" -n 2
 
-browser: $(DEV) ## whole rounds in a browser, one after the other; what fails has a second try
-	@# They go by the clock, and a machine that others use, too, may hold a browser up for seconds.
-	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" || $(BIN)/python -m pytest $(call marked,browser) -m "slow and browser" --last-failed --last-failed-no-failures none
+browser: $(DEV) ## whole rounds in a browser, one after the other
+	$(BIN)/python -m pytest $(call marked,browser) -m "slow and browser"
 
 lint: $(DEV) ## format, lint and spelling
 	$(BIN)/ruff format --check .

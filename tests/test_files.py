@@ -69,7 +69,7 @@ def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch):
         raise PermissionError(f"no {target}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_exchange", lambda *_: False)  # as where a system knows none
+        patch.setattr(files, "exchange", lambda *_: False)  # as where a system knows none
         patch.setattr(Path, "replace", refuse)
         with pytest.raises(StorageError, match=r"it: expected a place that can be written to"):
             write_folder(tmp_path / "it", "new")

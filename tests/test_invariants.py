@@ -102,7 +102,7 @@ def test_rewards_paid_online_are_those_of_relabelling_what_was_recorded(model, k
         outside.reset()  # so that no episode has rewards of two versions
         outside.take()
         learner.env.take()
-        learner.algorithm._last_obs = None
+        learner.algorithm.set_env(learner.algorithm.get_env())  # which it resets
 
 
 @pytest.mark.parametrize("model", [n for n in MODELS if "history" not in n], indirect=True)

@@ -80,7 +80,7 @@ def failing(patch: pytest.MonkeyPatch, at: int, code: int) -> Iterator[list[str]
     with patch.context() as inner:
         for name in CALLS:
             inner.setattr(os, name, counted(name, getattr(os, name)))
-        inner.setattr(files, "_exchange", counted("exchange", files._exchange))
+        inner.setattr(files, "exchange", counted("exchange", files.exchange))
         inner.setattr(files.shutil, "rmtree", _unhurt(inner, files.shutil.rmtree))
         inner.setattr(io, "open", open_or_fail)
         yield calls
@@ -129,7 +129,7 @@ def test_old_or_new_and_nothing_else_whatever_fails(
     tmp_path, monkeypatch, write, read, there, exchange
 ):
     if not exchange:
-        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     failed: list[str] = []
     for code in CODES:
         for at in range(1, 1000):

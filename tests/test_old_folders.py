@@ -6,11 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from safetensors.numpy import save_file
 
 from preferl.errors import CheckpointError
-from preferl.models import CNNRewardConfig, LSTMRewardConfig, PreferenceTransformerConfig
-from preferl.models.build import _config_from_json
+from preferl.models import (
+    CNNRewardConfig,
+    LSTMRewardConfig,
+    PreferenceTransformerConfig,
+    build_reward_model,
+    load_reward_model,
+    save_reward_model,
+)
 from preferl.online import load_policy
 from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_checkpoint
@@ -19,6 +26,7 @@ from preferl.versioned import versions
 
 BOX = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [2], "dtype": "float32"}
 ACTIONS = {"kind": "Discrete", "n": 2, "start": 0, "dtype": "int64"}
+SEEN = spaces.Box(-1, 1, (2,))
 WEIGHTS = np.array([[[1.0], [2.0], [0.0], [4.0]]], np.float32)  # [E, F, 1], of one linear layer
 
 
@@ -44,9 +52,9 @@ def old_reward(folder: Path) -> Path:
         "use_actions": True,
         "normalise": True,
     }
-    spaces = {"observation_space": BOX, "action_space": ACTIONS}
+    both = {"observation_space": BOX, "action_space": ACTIONS}
     about = {"format": 1, "preferl": "0.1.0", "model": shape}
-    write_json(folder / "config.json", about | spaces)
+    write_json(folder / "config.json", about | both)
     tensors = {
         "encoder.mean": np.array([0.5, 0, 0, 0], np.float32),
         "encoder.deviation": np.ones(4, np.float32),
@@ -107,8 +115,8 @@ def test_a_policy_acts_as_it_did(tmp_path):
     folder = tmp_path / "policy"
     folder.mkdir()
     about = {"kind": "PPOConfig", "config": {"n_steps": 8, "batch_size": 8, "hidden": []}}
-    spaces = {"observation_space": BOX, "action_space": ACTIONS}
-    write_json(folder / "policy.json", about | spaces)
+    both = {"observation_space": BOX, "action_space": ACTIONS}
+    write_json(folder / "policy.json", about | both)
     tensors = {
         "action_net.weight": np.array([[1.0, 0.0], [0.0, 1.0]], np.float32),
         "action_net.bias": np.zeros(2, np.float32),
@@ -137,5 +145,10 @@ def test_a_policy_acts_as_it_did(tmp_path):
         ),
     ],
 )
-def test_shapes_of_all_kinds_are_known(written, config):
-    assert _config_from_json(written, "a file", ()) == config
+def test_shapes_of_all_kinds_are_known(tmp_path, written, config):
+    seen = spaces.Box(0, 255, (1, 9, 9), np.uint8) if written["kind"] == "cnn" else SEEN
+    model = build_reward_model(config, seen, spaces.Discrete(2), seed=0)
+    save_reward_model(tmp_path / "it", model)
+    about = json.loads((tmp_path / "it" / "config.json").read_text())
+    write_json(tmp_path / "it" / "config.json", about | {"model": written})
+    assert load_reward_model(tmp_path / "it").config == config

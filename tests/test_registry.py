@@ -34,13 +34,13 @@ def test_every_entry_is_there_where_it_says(name):
     assert table.names()
     for key in table.names():
         assert callable(table.load(key))
-        entry = table._entries[key]
-        if isinstance(entry.config, str):
+        try:
             config = table.config(key)
-            assert is_dataclass(config)
-            assert f"{config.__module__}:{config.__qualname__}" == entry.config
-            assert table.config(config.__name__) is config
-            assert table.name_of(config) == key
+        except ConfigError:  # a thing without settings
+            continue
+        assert is_dataclass(config)
+        assert table.config(config.__name__) is config
+        assert table.name_of(config) == key, "it is defined elsewhere"
 
 
 def test_names_that_are_not_there_are_refused_with_those_that_are(table):

@@ -166,7 +166,8 @@ def test_wandb_itself(tmp_path: Path, mode: str) -> None:
         "    sink = WandbSink(folder=sys.argv[1])\n"
         "except ConfigError as error:\n"
         "    sys.exit(str(error))\n"
-        "print(sink._run.settings.mode, sink._run.project, sink._run.entity)\n"
+        "import wandb\n"
+        "print(wandb.run.settings.mode, wandb.run.project, wandb.run.entity)\n"
         "sink.log({'loss': 0.5}, 1)\n"
         "sink.close()\n"
     )

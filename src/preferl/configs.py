@@ -21,31 +21,24 @@ from preferl.trust import resolve
 Config = TypeVar("Config")
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-RENAMED: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any]]]]] = {
-    "DTConfig": {"sight": ("pixel_encoder", _same)},
+RENAMED: Final[Mapping[str, Mapping[str, tuple[str, Callable[[Any], Any] | None]]]] = {
+    "DTConfig": {"sight": ("pixel_encoder", None)},
     "FeedbackConfig": {
         "sampling": ("sampler", lambda word: {"disagreement": "informative"}.get(word, word)),
         "candidates": ("oversampling", lambda segments: max(segments / 2, 1.0)),  # now in pairs
     },
-    "OnlineConfig": {"turns": ("iterations", _same), "memory": ("buffer_steps", _same)},
+    "OnlineConfig": {"turns": ("iterations", None), "memory": ("buffer_steps", None)},
     "ServiceConfig": {
-        "first_epochs": ("initial_epochs", _same),
-        "deviation": ("reward_deviation", _same),
+        "first_epochs": ("initial_epochs", None),
+        "deviation": ("reward_deviation", None),
     },
 }
-"""Fields of configurations by the names that they once had: what they are now, and their values."""
+"""Fields of configurations by the names that they once had: what they are now, and the present
+value of a former one where that is another."""
 
 
 def current_names(cls: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a configuration under the names that its fields have now.
-
-    Args:
-        cls: name of the configuration's class.
-        values: by name, old or new.
+    """Settings of a configuration's class under the names that its fields have now.
 
     Raises:
         ConfigError: a setting under both of its names.
@@ -55,10 +48,10 @@ def current_names(cls: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in values.items():
-        name, converted = RENAMED.get(cls, {}).get(key, (key, _same))
+        name, converted = RENAMED.get(cls, {}).get(key, (key, None))
         if name in found or (name != key and name in values):
             raise ConfigError.mismatch(name, expected="one of its names", got=f"{key} beside it")
-        found[name] = converted(value)
+        found[name] = value if converted is None else converted(value)
     return found
 
 
@@ -268,15 +261,12 @@ def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
 
 
 def _named_function(name: str, where: str) -> Any:
-    """The function or class that `module:name` stands for, if preferl defines it in public.
-
-    What a module of ours only imports is none of ours: `preferl.files:os.system` would be a way
-    to run anything.
-    """
+    """The function or class that `module:name` stands for, if preferl defines it in public."""
     parts = name.replace(":", ".").split(".")
     if parts[0] == "preferl" and not any(part.startswith("_") for part in parts):
         found = resolve(name, what=where, source="a configuration")
         is_named = inspect.isfunction(found) or inspect.isclass(found)
+        # What a module only imports is none of ours: `preferl.files:os.system` would run anything.
         if is_named and f"{found.__module__}:{found.__qualname__}" == name:
             return found
     expected = "the name of a function of preferl, as module:name where it is defined"

@@ -17,14 +17,9 @@ from safetensors import SafetensorError
 
 from preferl.errors import StorageError
 
-_HERE: Final = -100
-"""`AT_FDCWD` of Linux: paths are those of the working directory."""
-
-_EXCHANGE: Final = 2
-"""`RENAME_EXCHANGE` of Linux's `renameat2`."""
-
-_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
-"""The folder in which `writing` makes what comes to be at a name."""
+_HERE: Final = -100  # `AT_FDCWD` of Linux: paths are those of the working directory
+_EXCHANGE: Final = 2  # `RENAME_EXCHANGE` of Linux's `renameat2`
+_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # the folder in which `writing` makes a name
 
 
 @contextmanager
@@ -167,7 +162,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
     """Put `draft` at `path`; a folder that was there is in its place until then, or is back."""
     if not (draft.is_dir() and path.is_dir()):
         draft.replace(path)
-    elif not _exchange(draft, path):
+    elif not exchange(draft, path):
         path.rename(aside)
         try:
             draft.replace(path)
@@ -176,7 +171,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
             raise
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step; False where the system or the disk cannot.
 
     Python has no function for it, and two renames leave a moment in which neither is there.

@@ -16,8 +16,7 @@ from safetensors import SafetensorError
 
 from preferl.errors import CheckpointError, DataError, PreferlError
 
-MOST_JSON: Final = 64 * 2**20
-"""Bytes of a JSON file; what preferl writes as JSON is far smaller, since numbers lie in arrays."""
+MOST_JSON: Final = 64 * 2**20  # bytes of a file; ours are far smaller, as numbers lie in arrays
 
 DAMAGED: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
@@ -32,13 +31,9 @@ asserts of spaces."""
 def reading(
     what: object, *, expected: str, fix: str = "", error: type[PreferlError] = CheckpointError
 ) -> Iterator[None]:
-    """Turn whatever goes wrong in the block into one error about a file.
+    """Turn whatever goes wrong in the block into one error about a file, worded by `mismatch`.
 
-    Args:
-        what: the file or folder.
-        expected: what it should be.
-        fix: what to do.
-        error: its kind; errors of this kind, raised in the block, stay as they are.
+    Errors of this kind, raised in the block, stay as they are.
     """
     try:
         yield
@@ -59,12 +54,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is larger than `MOST_JSON`, or no JSON.
-    """
+    """Read JSON of at most `MOST_JSON` bytes; raises `OSError`, or `ValueError` if it is none."""
     return parse_json(read_bytes(path, MOST_JSON))
 
 
@@ -77,10 +67,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON, in UTF-8 if it comes as bytes.
-
-    Raises:
-        ValueError: it is none, or nested too deeply.
+    """Parse JSON, bytes as UTF-8; raises `ValueError` if it is none, or nested too deeply.
 
     >>> parse_json("[1, 2]")
     [1, 2]
@@ -112,8 +99,7 @@ RATIO: Final = 100
 compressed frames of games below 60; zlib makes up to 1,032 of a byte, and sparse arrays any
 number."""
 
-FLOOR: Final = 32 * 2**20
-"""Bytes that any file may become, however small it is: sparse arrays of this size harm nobody."""
+FLOOR: Final = 32 * 2**20  # bytes that any file may become; sparse arrays of this size harm nobody
 
 _allowed: ContextVar[bool] = ContextVar("preferl_allow_large", default=False)
 
@@ -137,11 +123,7 @@ def allow_large() -> Iterator[None]:
 
 @final
 class Expansion:
-    """Count what a file becomes in memory, and refuse more than its size explains.
-
-    Args:
-        name: how errors call the file.
-        stored: its size in bytes.
+    """Count what a file becomes in memory, and refuse more than `stored`, its bytes, explain.
 
     >>> Expansion("bomb.npz", stored=1_000).add(10**9)
     Traceback (most recent call last):
@@ -164,11 +146,7 @@ class Expansion:
         return 2**62 if _allowed.get() else max(FLOOR, RATIO * self._stored) - self._held
 
     def add(self, size: int) -> None:
-        """Count bytes before they are taken.
-
-        Raises:
-            DataError: more than the size of the file explains.
-        """
+        """Count bytes before they are taken; raises `DataError` beyond what the size explains."""
         if size > self.left:
             most, got = self._held + self.left, self._held + size
             raise DataError.mismatch(

@@ -32,9 +32,7 @@ class MetricSink(Protocol):
 class JsonlSink:
     """One JSON object per call and line, on disk before `log` returns; NaN becomes null.
 
-    Args:
-        path: appended to if it exists, so a resumed run continues the file; a last line that a
-            crash cut off is dropped first.
+    A resumed run continues the file; a last line that a crash cut off is dropped first.
 
     Raises:
         StorageError: the file cannot be written.
@@ -81,11 +79,11 @@ class TensorBoardSink:
 class WandbSink:
     """Numbers for Weights & Biases.
 
-    What is not given is taken from its own variables: `WANDB_PROJECT`, `WANDB_ENTITY`,
-    `WANDB_MODE`, and all others that it knows.
+    What is not given is taken from its own variables: `WANDB_PROJECT`, "preferl" without one,
+    `WANDB_ENTITY`, `WANDB_MODE`, and all others that it knows.
 
     Args:
-        project: the project there; that of `WANDB_PROJECT` if None, and "preferl" without one.
+        project: the project there.
         entity: the user or team it belongs to.
         name: the run's name; drawn by the service if None.
         folder: where its local files go.
@@ -106,13 +104,9 @@ class WandbSink:
         mode: str | None = None,
     ) -> None:
         wandb = require("wandb", extra="wandb")
-        given = {
-            "project": project or os.environ.get("WANDB_PROJECT") or "preferl",
-            "entity": entity,
-            "name": name,
-            "dir": None if folder is None else str(folder),
-            "mode": mode,
-        }
+        where = project or os.environ.get("WANDB_PROJECT") or "preferl"
+        given = {"project": where, "entity": entity, "name": name, "mode": mode}
+        given["dir"] = None if folder is None else str(folder)
         try:
             self._run: Any = wandb.init(**{k: v for k, v in given.items() if v is not None})
         except wandb.Error as error:

@@ -32,12 +32,9 @@ def map_observations(function: Callable[..., Any], *observations: Tree) -> Tree:
     >>> map_observations(lambda a: a.shape, {"arm": np.zeros((2, 3)), "hand": np.zeros(2)})
     {'arm': (2, 3), 'hand': (2,)}
     """
-    first = observations[0]
-    if isinstance(first, Mapping):
-        return cast(
-            "Tree",
-            {key: function(*(o[key] for o in cast("Any", observations))) for key in first},
-        )
+    alike = cast("tuple[Any, ...]", observations)
+    if isinstance(alike[0], Mapping):
+        return cast("Tree", {key: function(*(o[key] for o in alike)) for key in alike[0]})
     return cast("Tree", function(*observations))
 
 

@@ -22,8 +22,7 @@ ALLOWED: Final = frozenset(
 )
 """Packages whose public modules any text may name."""
 
-SAFE_PATH: Final = "PYTHONSAFEPATH"
-"""Set in the environment of a Python that is to leave the current folder off its path."""
+SAFE_PATH: Final = "PYTHONSAFEPATH"  # set, it keeps the current folder off a Python's path
 
 
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
@@ -98,10 +97,7 @@ def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def trust_options(trust: Collection[str]) -> tuple[str, ...]:
-    """Trusted modules as options of a command, for a program that is started.
-
-    Raises:
-        ConfigError: what cannot be the name of a module.
+    """Trusted modules as options of a command; raises `ConfigError` if one cannot be a module.
 
     >>> trust_options(["mine", "yours"])
     ('--trust', 'mine', '--trust', 'yours')
@@ -123,8 +119,7 @@ def preferl_program(*arguments: str, module: str = "preferl") -> tuple[str, ...]
 def safe_children() -> Iterator[None]:
     """Keep the current folder off the path of each Python that is started in the block.
 
-    For `multiprocessing`, whose command lines are not ours. It begins each process with
-    `python -c`, which looks for modules in the current folder first.
+    `multiprocessing` begins processes with `python -c`, which looks there for modules first.
     """
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"

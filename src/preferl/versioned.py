@@ -10,18 +10,16 @@ import logging
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from preferl.errors import StorageError
-from preferl.reading import inside
+from preferl.reading import inside, reading
 
 LOGGER = logging.getLogger(__name__)
-
 VERSION: Final = re.compile(r"\d{5,}")
-
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")
-"""What a writer leaves that was killed, and versions on their way out."""
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a writer that was killed, or on its way out
 
 
 def versions(folder: Path | str) -> list[int]:
@@ -44,14 +42,10 @@ def names_in(folder: Path | str) -> list[str]:
     Raises:
         StorageError: the folder cannot be read.
     """
-    try:
+    wanted, fix = "a folder that can be read", "Name a folder, and see that its disk is there."
+    with reading(folder, expected=wanted, fix=fix, error=StorageError), suppress(FileNotFoundError):
         return [path.name for path in Path(folder).iterdir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        expected = "a folder that can be read"
-        fix = "Name a folder, and see that its disk is there."
-        raise StorageError.mismatch(f"{folder}", expected=expected, got=error, fix=fix) from error
+    return []
 
 
 def is_left(name: str) -> bool:

@@ -43,8 +43,7 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     >>> encode(np.zeros((2, 16, 16, 3), np.uint8), 10)[4:8]
     b'ftyp'
     """
-    if fps < 1:
-        raise ConfigError.mismatch("fps", expected="at least 1", got=fps)
+    ConfigError.check(fps >= 1, "fps", "at least 1", fps)
     pictures = (_fit(picture, smallest) for picture in _colour(frames))
     first = next(pictures, None)
     if first is None:

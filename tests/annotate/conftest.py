@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from dataclasses import dataclass
 from shutil import copytree, which
 
@@ -11,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from helpers.numbered_videos import FPS, coded_video, random_segments
+from helpers.waiting import wait_until
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.annotate.serve import Server, configured
 from preferl.store.schema import Annotator, Project
@@ -131,17 +131,14 @@ def serving():
         server = Server(config, app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
-        until = time.monotonic() + 10
-        while not server.started:
-            assert time.monotonic() < until, "the server did not start"
-            time.sleep(0.01)
+        wait_until(lambda: server.started, "the server did not start")
         running.append((server, thread, listening))
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     yield start
     for server, thread, listening in running:
         server.stop()
-        thread.join(10)
+        thread.join(60)
         listening.close()
         assert not thread.is_alive(), "the server did not stop"
 
@@ -175,7 +172,7 @@ def person(chromium, address):
 
     def opened(secret, *, read=True, expected=(), init=None, path="/", **options):
         context = chromium.new_context(viewport=options.pop("viewport", DESKTOP), **options)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)  # a busy machine holds a browser up for seconds
         contexts.append(context)
         if init:
             context.add_init_script(init)

@@ -4,6 +4,8 @@ from importlib.resources import files
 
 import pytest
 
+from helpers.answering_page import next_pair, pair, watched
+
 pytestmark = pytest.mark.browser
 
 SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
@@ -75,10 +77,12 @@ def test_the_answering_page(study, person):
     page.wait_for_selector("#help[open]")
     assert faults_anywhere(page) == []
     page.keyboard.press("Escape")
-    for key in ("ArrowLeft", "ArrowUp"):
-        page.wait_for_selector("#pair.may")
-        page.keyboard.press(key)
-        page.wait_for_timeout(400)
+    watched(page)
+    first = pair(page)
+    page.keyboard.press("ArrowLeft")
+    next_pair(page, first)
+    watched(page)
+    page.keyboard.press("ArrowUp")
     page.wait_for_selector("#waiting:visible")
     assert faults_anywhere(page) == []
 

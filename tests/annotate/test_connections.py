@@ -24,6 +24,9 @@ HALF = {
     "no last chunk": b"POST /api/claim HTTP/1.1\r\nHost: localhost\r\n"
     b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
 }
+IN_TIME = 30
+"""Seconds; a busy machine may need many times what the server gives."""
+
 WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -40,7 +43,7 @@ def connect(patience, app, serving):
     address, made = urlsplit(serving(app)), []
 
     def connected(sent=b""):
-        made.append(socket.create_connection((address.hostname, address.port), 10))
+        made.append(socket.create_connection((address.hostname, address.port), 60))
         made[-1].sendall(sent)
         return made[-1]
 
@@ -67,7 +70,7 @@ def seconds_until_closed(connection):
 
 @pytest.mark.parametrize("sent", HALF.values(), ids=HALF)
 def test_half_a_request_is_closed_in_time(connect, sent, caplog):
-    assert 0.2 < seconds_until_closed(connect(sent)) < 4
+    assert 0.2 < seconds_until_closed(connect(sent)) < IN_TIME
     assert not caplog.records
 
 
@@ -75,10 +78,10 @@ def test_a_request_that_drips_is_closed_too(connect):
     connection = connect(b"GET / HTTP/1.1\r\n")
     began = time.monotonic()
     with suppress(ConnectionError):
-        while time.monotonic() - began < 5:
+        while time.monotonic() - began < IN_TIME:
             connection.sendall(b"X: 1\r\n")
-            time.sleep(0.05)
-    assert time.monotonic() - began < 4
+            time.sleep(0.05)  # which is what dripping is
+    assert time.monotonic() - began < IN_TIME
 
 
 @pytest.mark.parametrize("sent", [HALF["half a head"], HALF["half a body"]])
@@ -86,13 +89,13 @@ def test_the_second_request_of_a_connection_has_to_arrive_as_well(connect, sent)
     connection = connect(WHOLE)
     assert b"200 OK" in reply(connection)
     connection.sendall(sent)
-    assert 0.2 < seconds_until_closed(connection) < 4
+    assert 0.2 < seconds_until_closed(connection) < IN_TIME
 
 
 def test_who_rests_between_two_requests_is_not_cut(connect):
     connection = connect(WHOLE)
     assert b"200 OK" in reply(connection)
-    time.sleep(0.8)
+    time.sleep(0.8)  # longer than a request may take to arrive
     connection.sendall(WHOLE)
     assert b"200 OK" in reply(connection)
 
@@ -100,7 +103,7 @@ def test_who_rests_between_two_requests_is_not_cut(connect):
 def test_a_slow_answer_is_not_cut(connect, app):
     @app.get("/slow")
     def slow():
-        time.sleep(1.0)
+        time.sleep(1.0)  # longer than a request may take to arrive
         return "there"
 
     connection = connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -112,7 +115,7 @@ def test_two_requests_at_once_are_both_answered(connect):
     got = b""
     while got.count(b"200 OK") < 2:
         got += connection.recv(65_536)
-    assert 0.2 < seconds_until_closed(connection) < 4
+    assert 0.2 < seconds_until_closed(connection) < IN_TIME
 
 
 def test_a_stream_goes_on(study, connect, ann):
@@ -120,7 +123,7 @@ def test_a_stream_goes_on(study, connect, ann):
     asked = f"GET /api/stream HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
     connection = connect(asked.encode())
     assert b"200 OK" in reply(connection)
-    time.sleep(1.0)
+    time.sleep(1.0)  # longer than a request may take to arrive
     study.ask(2)
     got = b""
     while b'"open": 2' not in got:
@@ -134,7 +137,7 @@ def test_who_never_reads_is_cut(connect, app):
 
     app.get("/much")(lambda: PlainTextResponse("x" * 30_000_000))
     connection = connect(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    time.sleep(1.5)
+    time.sleep(1.5)  # a client that reads nothing for longer than it may
     got = 0
     with suppress(ConnectionError):
         while part := connection.recv(1 << 20):
@@ -160,7 +163,7 @@ def test_the_oldest_that_waits_makes_room_for_the_newest(app, patience):
             with socket.create_connection(listening.getsockname(), 10) as honest:
                 honest.sendall(WHOLE)
                 assert b"200 OK" in reply(honest)
-                assert seconds_until_closed(held[0]) < 5
+                assert seconds_until_closed(held[0]) < IN_TIME
                 assert len(waiting) <= most
         finally:
             for each in held:

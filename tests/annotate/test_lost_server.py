@@ -2,10 +2,10 @@
 
 import socket
 import threading
-import time
 
 import pytest
 
+from helpers.waiting import wait_until
 from preferl.annotate import create_app
 from preferl.annotate.serve import Server, configured
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 EXPECTED = ("ERR_", "Failed to load resource", "Failed to fetch")
 SILENT = """
-// A connection that stays open and brings nothing, and a clock that can be put forward.
+// A connection that stays open and brings nothing, and a clock that only tests put forward.
 window.made = [];
 window.EventSource = class extends EventTarget {
   static CLOSED = 2;
@@ -21,9 +21,9 @@ window.EventSource = class extends EventTarget {
   constructor() { super(); window.made.push(this); }
   close() {}
 };
-const now = Date.now.bind(Date);
+const began = Date.now();
 window.ahead = 0;
-Date.now = () => now() + window.ahead;
+Date.now = () => began + window.ahead;
 """
 
 
@@ -44,15 +44,12 @@ class Restarted:
             target=self._server.run, kwargs={"sockets": [listening]}, daemon=True
         )
         self._thread.start()
-        until = time.monotonic() + 10
-        while not self._server.started:
-            assert time.monotonic() < until, "the server did not start"
-            time.sleep(0.01)
+        wait_until(lambda: self._server.started, "the server did not start")
         return f"http://127.0.0.1:{self._port}"
 
     def stop(self):
         self._server.stop()
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the server did not stop"
 
 
@@ -76,12 +73,12 @@ def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
     study.ask(asked) if asked else None
     page = person(study.people["ann"][1], expected=EXPECTED)
     page.wait_for_selector("#pair:visible" if asked else "#waiting:visible")
-    page.wait_for_function("document.getElementById('bar-text').textContent !== ''")
+    page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
     server.stop()
-    gone(page).wait_for(timeout=5000)
+    gone(page).wait_for()
     study.ask(2)
     server.start()
-    gone(page).wait_for(state="hidden", timeout=10_000)
+    gone(page).wait_for(state="hidden")
     page.wait_for_selector("#pair.may")
     page.keyboard.press("ArrowLeft")
     words = f"1 of {asked + 2} answers"
@@ -93,7 +90,7 @@ def test_who_waits_or_watches_is_told_and_goes_on(study, server, person, asked):
 def test_who_may_not_go_on_is_told_that_instead(study, person):
     page = person(study.people["ann"][1], expected=EXPECTED)
     page.wait_for_selector("#waiting:visible")
-    page.wait_for_function("document.getElementById('bar-text').textContent !== ''")
+    page.wait_for_function("() => document.getElementById('bar-text').textContent !== ''")
     study.invite("ann")  # a new link, which ends the old one
     study.ask(1)  # news, with which the stream ends
     page.wait_for_selector("#signed-out:visible")
@@ -103,28 +100,28 @@ def test_who_may_not_go_on_is_told_that_instead(study, person):
 def test_silence_is_not_taken_for_a_server_that_has_nothing_to_say(study, person):
     page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
     page.wait_for_selector("#waiting:visible")
-    page.wait_for_function("window.made.length === 1")
+    page.wait_for_function("() => window.made.length === 1")
     page.evaluate("window.ahead += 10_000")
     page.wait_for_timeout(1500)
     assert page.evaluate("window.made.length") == 1
     page.route("**/api/claim", lambda route: route.abort())
     page.evaluate("window.ahead += 10_000")
-    gone(page).wait_for(timeout=5000)
+    gone(page).wait_for()
     assert page.evaluate("window.made.length") == 2, "it connects anew"
     page.unroute("**/api/claim")
     page.evaluate("window.made[1].dispatchEvent(new Event('open'))")
-    gone(page).wait_for(state="hidden", timeout=5000)
+    gone(page).wait_for(state="hidden")
 
 
 @pytest.mark.slow
 def test_a_page_that_gives_way_to_newer_ones_rests_until_somebody_turns_to_it(study, person):
     page = person(study.people["ann"][1], expected=EXPECTED, init=SILENT)
     page.wait_for_selector("#waiting:visible")
-    page.wait_for_function("window.made.length === 1")
+    page.wait_for_function("() => window.made.length === 1")
     page.evaluate("window.made[0].dispatchEvent(new Event('elsewhere'))")
     page.evaluate("window.ahead += 60_000")
     page.wait_for_timeout(2500)
     assert page.evaluate("window.made.length") == 1, "it does not come back by itself"
     assert not gone(page).is_visible(), "the server is there"
     page.evaluate("window.dispatchEvent(new Event('focus'))")
-    page.wait_for_function("window.made.length === 2")
+    page.wait_for_function("() => window.made.length === 2")

@@ -21,7 +21,7 @@ NETWORK = [
     f"ip addr add {ADDRESS}/32 dev lo",  # for browsers it is as foreign as any other
 ]
 INSIDE = f"""
-import json, os, socket, sys, threading, time
+import json, os, socket, sys, threading
 from playwright.sync_api import sync_playwright
 from preferl.annotate import AnnotateSettings, create_app
 from preferl.annotate.serve import Server, configured
@@ -48,12 +48,11 @@ with Store.open(folder) as store:
     server = Server(configured(app, log_level="error"), app)
     thread = threading.Thread(target=server.run, kwargs={{"sockets": [listening]}}, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
     address = f"http://{ADDRESS}:{{listening.getsockname()[1]}}"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(60_000)  # a connection waits until the server has started
         page.goto(f"{{address}}/join/{{owner}}")
         page.goto(f"{{address}}/admin")
         page.get_by_label("Name").fill("Ben")
@@ -74,7 +73,7 @@ with Store.open(folder) as store:
         page.wait_for_load_state()
         browser.close()
     server.stop()
-    thread.join(10)
+    thread.join(60)
 print(json.dumps({{"seen": seen, "link": link, "left": left, "address": address}}))
 """
 
@@ -100,7 +99,7 @@ def test_forms_name_their_origin_over_plain_http(inside, tmp_path):
     command = [*inside, sys.executable, "-c", INSIDE, str(tmp_path / "store"), program]
     kept = {name: value for name, value in os.environ.items() if name != "PREFERL_SECRET"}
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parent, env=kept
+        command, capture_output=True, text=True, timeout=400, cwd=Path(__file__).parent, env=kept
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])

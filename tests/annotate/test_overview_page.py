@@ -13,6 +13,6 @@ def test_names_stay_in_sight_while_the_table_scrolls(study, person):
     table = page.get_by_role("region", name="People, table")
     assert table.evaluate("box => box.scrollWidth > box.clientWidth")
     table.evaluate("box => box.scrollTo(300, 0)")
-    page.wait_for_function("document.querySelector('.scroll').scrollLeft === 300")
+    page.wait_for_function("() => document.querySelector('.scroll').scrollLeft === 300")
     assert name.bounding_box() == before
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

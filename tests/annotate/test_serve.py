@@ -6,14 +6,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from helpers.waiting import wait_until
 from preferl.annotate import AnnotateSettings, serve
 from preferl.annotate.serve import Server, address, kept_running
 from preferl.errors import ConfigError
@@ -31,6 +32,12 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
+def opened(opener, link):
+    """The text of a page; nothing while nobody serves it."""
+    with suppress(OSError):
+        return opener.open(link).read().decode()
+
+
 def test_a_program_from_start_to_interrupt(study):
     study.ask(1)
     study.ask(2, video=False)
@@ -43,13 +50,7 @@ def test_a_program_from_start_to_interrupt(study):
         overview = made.stdout.readline().split()[-1]
         assert overview == link.replace(f"/join/{study.owner}", "/admin")
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        for attempt in range(100):
-            try:
-                page = opener.open(link).read().decode()
-                break
-            except OSError:
-                assert attempt < 99
-                time.sleep(0.05)
+        page = wait_until(lambda: opened(opener, link), "the page was not served")
         assert study.project.question in page
         assert "Invite somebody" in opener.open(overview).read().decode()
         stream = opener.open(
@@ -133,17 +134,15 @@ def test_where_people_find_the_page():
 def test_what_makes_videos_is_started_again_if_it_dies(tmp_path, caplog):
     log = tmp_path / "log"
     code = f"import os, time; open({str(log)!r}, 'a').write(f'{{os.getpid()}} '); time.sleep(60)"
-    pids = []
-    until = time.monotonic() + 20
+
+    def started(count):
+        """The first so many processes, once all of them have begun."""
+        found = log.read_text().split(" ")[:-1] if log.exists() else []
+        return [int(pid) for pid in found] if len(found) == count else None
+
     with kept_running([sys.executable, "-c", code], rest=0.05):
-        while len(pids) < 2 and time.monotonic() < until:
-            found = log.read_text().split() if log.exists() else []
-            if len(found) > len(pids):
-                pids = [int(pid) for pid in found]
-                if len(pids) == 1:
-                    os.kill(pids[0], signal.SIGKILL)
-            time.sleep(0.02)
-    assert len(pids) == 2
+        os.kill(*wait_until(lambda: started(1), "it was not started"), signal.SIGKILL)
+        pids = wait_until(lambda: started(2), "it was not started again")
     assert "started again" in caplog.text
     with pytest.raises(ProcessLookupError):
         os.kill(pids[1], 0)

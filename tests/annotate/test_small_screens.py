@@ -2,6 +2,7 @@
 
 import pytest
 
+from helpers.answering_page import wait_in
 from preferl.store.status import Status
 
 pytestmark = pytest.mark.browser
@@ -12,6 +13,11 @@ OUTSIDE = """() => [...document.querySelectorAll('.clip, #answers button, .aside
       return at.height < 40 || at.top < 56 || at.left < 0
         || at.bottom > innerHeight || at.right > innerWidth;
     }).map(each => each.id || each.textContent.trim())"""
+CLIPPED = """() => [...document.querySelectorAll('.brand, .mark, .overall, .top nav')]
+    .filter(each => each.scrollWidth > each.clientWidth + 1
+      || each.getBoundingClientRect().width < 20
+      || each.getBoundingClientRect().right > innerWidth)
+    .map(each => each.className.baseVal ?? each.className)"""
 SIZES = [(780, 490), (1280, 720), (900, 600), (844, 390), (390, 844), (390, 664)]
 
 
@@ -23,11 +29,12 @@ def test_nothing_that_is_needed_is_out_of_sight(study, person, strength):
     page.wait_for_selector("#pair.may")
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_timeout(100)
-        outside = page.evaluate(OUTSIDE)
-        # A small phone scrolls its clips beneath the buttons, which stay.
-        needed = [each for each in outside if height > 700 or width > 700 or "clip" not in each]
-        assert needed == [], f"{width} x {height}"
+
+        def hidden(large=height > 700 or width > 700):
+            # A small phone scrolls its clips beneath the buttons, which stay.
+            return [each for each in page.evaluate(OUTSIDE) if large or "clip" not in each]
+
+        wait_in(page, lambda: not hidden(), lambda: f"{hidden()} at {width} x {height}")  # noqa: B023
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         if width > 700:
             heights = page.evaluate(
@@ -47,12 +54,5 @@ def test_the_header_has_room_for_what_it_says(study, person):
     )
     for width in (390, 720, 780, 870, 900, 1000, 1100, 1280):
         page.set_viewport_size({"width": width, "height": 600})
+        wait_in(page, lambda: page.evaluate(CLIPPED) == [], lambda: page.evaluate(CLIPPED))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        clipped = page.evaluate(
-            """() => [...document.querySelectorAll('.brand, .mark, .overall, .top nav')]
-              .filter(each => each.scrollWidth > each.clientWidth + 1
-                || each.getBoundingClientRect().width < 20
-                || each.getBoundingClientRect().right > innerWidth)
-              .map(each => each.className.baseVal ?? each.className)"""
-        )
-        assert clipped == [], width

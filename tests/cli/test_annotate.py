@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from preferl.cli.annotate_create import episodes_of_run
-from preferl.cli.annotate_report import _people
+from preferl.cli.annotate_report import people_table
 from preferl.cli.console import print_table
 from preferl.cli.main import main
 from preferl.data import load_comparisons, save_episodes
@@ -119,7 +119,7 @@ def test_a_person_to_look_at_fits_into_eighty_columns(monkeypatch, capsys):
         "reasons": ["known pairs", "one side"],
     }  # fmt: skip
     monkeypatch.setenv("COLUMNS", "80")
-    print_table(*_people({"people": [person]}))
+    print_table(*people_table({"people": [person]}))
     shown = capsys.readouterr().out
     assert shown.splitlines()[2].split()[-4:] == ["others", "known", "repeats", "check"]
     assert {"Somebody", "pairs,", "120", "12"} <= set(shown.split())

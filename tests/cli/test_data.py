@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preferl.cli.data import InspectConfig, run_inspect
+from preferl.cli.data import InspectConfig, data_inspect
 from preferl.data import (
     Comparisons,
     Episodes,
@@ -61,7 +61,7 @@ def _labels(folder: Path, second: int = 30) -> Path:
 
 def test_episodes(tmp_path, capsys):
     save_episodes(tmp_path / "it", _episodes())
-    run_inspect(InspectConfig(str(tmp_path / "it")))
+    data_inspect(InspectConfig(str(tmp_path / "it")))
     rows = _rows(capsys.readouterr().out)
     assert rows["episodes"] == "2"
     assert rows["steps"] == "30"
@@ -74,7 +74,7 @@ def test_episodes(tmp_path, capsys):
 
 def test_demonstrations_and_labels(tmp_path, capsys):
     config = InspectConfig(str(_demonstrations(tmp_path)), _labels(tmp_path / "labels [1]"))
-    run_inspect(config)
+    data_inspect(config)
     out = capsys.readouterr().out
     rows = _rows(out)
     assert (rows["episodes"], rows["steps"]) == ("1", "40")
@@ -88,7 +88,7 @@ def test_crossing_labels_are_counted(tmp_path, capsys):
     save_episodes(tmp_path / "it", _episodes())
     labels = _labels(tmp_path / "labels", second=7)
     for crossing, left_out in (("keep", "0 (0.0%)"), ("drop", "1 (33.3%)")):
-        run_inspect(InspectConfig(str(tmp_path / "it"), labels, crossing=crossing))
+        data_inspect(InspectConfig(str(tmp_path / "it"), labels, crossing=crossing))
         rows = _rows(capsys.readouterr().out)
         assert (rows["across an episode's end"], rows["left out"]) == ("1 (33.3%)", left_out)
 
@@ -98,7 +98,7 @@ def test_comparisons(tmp_path, capsys, rng):
     answers = np.array([1.0, 0.5, np.nan])
     pairs = np.array([[0, 1], [2, 3], [1, 3]])
     save_comparisons(tmp_path / "it", Comparisons.of(segments, pairs, answers))
-    run_inspect(InspectConfig(str(tmp_path / "it")))
+    data_inspect(InspectConfig(str(tmp_path / "it")))
     rows = _rows(capsys.readouterr().out)
     assert (rows["pairs"], rows["first preferred"], rows["ties"]) == ("3", "1 (33.3%)", "1 (33.3%)")
     assert (rows["declined"], rows["segments"]) == ("1 (33.3%)", "4 of 5 steps")
@@ -106,7 +106,7 @@ def test_comparisons(tmp_path, capsys, rng):
 
 def test_empty_episodes(tmp_path, capsys):
     save_episodes(tmp_path / "it", _episodes()[:0])
-    run_inspect(InspectConfig(str(tmp_path / "it")))
+    data_inspect(InspectConfig(str(tmp_path / "it")))
     assert _rows(capsys.readouterr().out)["return, min / median / max"] == "none"
     assert len(load_episodes(tmp_path / "it")) == 0
 
@@ -115,20 +115,20 @@ def test_minari_ids(tmp_path, monkeypatch):
     pytest.importorskip("minari", reason="the extra preferl[minari] is not installed")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     with pytest.raises(DataError, match="Minari data set 'D4RL/absent/human-v2'"):
-        run_inspect(InspectConfig("D4RL/absent/human-v2"))
+        data_inspect(InspectConfig("D4RL/absent/human-v2"))
 
 
 def test_errors_rise(tmp_path, rng):
     with pytest.raises(DataError, match="a file, a folder, or the id"):
-        run_inspect(InspectConfig(str(tmp_path / "absent")))
+        data_inspect(InspectConfig(str(tmp_path / "absent")))
     save_arrays(tmp_path / "other", {}, {"kind": "clips"})
     with pytest.raises(DataError, match="expected episodes, got clips"):
-        run_inspect(InspectConfig(str(tmp_path / "other")))
+        data_inspect(InspectConfig(str(tmp_path / "other")))
     segments = sample_segments(_episodes(), 2, 5, rng)
     one = Comparisons.of(segments, np.array([[0, 1]]), np.ones(1))
     save_comparisons(tmp_path / "it", one)
     with pytest.raises(ConfigError, match="expected episodes, got comparisons"):
-        run_inspect(InspectConfig(str(tmp_path / "it"), tmp_path))
+        data_inspect(InspectConfig(str(tmp_path / "it"), tmp_path))
 
 
 def test_d4rl_files_and_their_tasks(tmp_path, capsys):
@@ -137,8 +137,8 @@ def test_d4rl_files_and_their_tasks(tmp_path, capsys):
         file["observations"] = file["actions"] = np.zeros((250, 1))
         file["rewards"], file["terminals"] = np.ones(250), np.zeros(250, bool)
     with pytest.raises(DataError, match="timeouts"):
-        run_inspect(InspectConfig(str(tmp_path / "data.hdf5")))
-    run_inspect(InspectConfig(str(tmp_path / "data.hdf5"), task="pen-human-v1"))
+        data_inspect(InspectConfig(str(tmp_path / "data.hdf5")))
+    data_inspect(InspectConfig(str(tmp_path / "data.hdf5"), task="pen-human-v1"))
     rows = _rows(capsys.readouterr().out)
     assert rows["length, min / median / max"] == "49 / 99 / 99"
 

@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.cli.data import InspectConfig, run_inspect
-from preferl.cli.data_record import DataRecordConfig, run_data_record
+from preferl.cli.data import InspectConfig, data_inspect
+from preferl.cli.data_record import DataRecordConfig, data_record
 from preferl.cli.main import main
 from preferl.data import load_episodes
 from preferl.online import DatasetConfig, PPOConfig, build_algorithm, make_environments, save_policy
@@ -26,7 +26,7 @@ def test_the_table_and_the_folder(tmp_path, capsys):
     assert "recording random ..." in printed
     assert f"Episodes: {out / 'episodes'}" in printed
     assert "random" in printed
-    run_inspect(InspectConfig(str(out / "episodes")))
+    data_inspect(InspectConfig(str(out / "episodes")))
     assert "float64 [2]" in capsys.readouterr().out  # states
 
 
@@ -37,7 +37,7 @@ def test_a_saved_policy_acts(tmp_path):
     run = DatasetConfig(
         "Pendulum-v1", mix="expert:1", policy=tmp_path / "policy", deterministic=True
     )
-    run_data_record(DataRecordConfig(run, tmp_path / "data"))
+    data_record(DataRecordConfig(run, tmp_path / "data"))
     episodes = load_episodes(tmp_path / "data" / "episodes")
     expected, _ = made.predict(episodes.observations, deterministic=True)
     assert episodes.actions == pytest.approx(expected, abs=1e-5)
@@ -57,7 +57,7 @@ def test_a_decision_transformer_acts(tmp_path):
     gymnasium.register("preferl-tests/Points-v0", PointWorld)
     try:
         run = DatasetConfig("preferl-tests/Points-v0", mix="expert:2", policy=tmp_path / "policy")
-        run_data_record(DataRecordConfig(run, tmp_path / "data"))
+        data_record(DataRecordConfig(run, tmp_path / "data"))
     finally:
         del gymnasium.registry["preferl-tests/Points-v0"]
     assert load_episodes(tmp_path / "data" / "episodes").lengths.tolist() == [20, 20]
@@ -71,6 +71,6 @@ def test_an_interrupted_recording_says_how_to_go_on(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(dataset, "act", interrupted)
     with pytest.raises(SystemExit) as end:
-        run_data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
+        data_record(DataRecordConfig(DatasetConfig("Pendulum-v1", mix="random:1"), tmp_path))
     assert end.value.code == 130
     assert "with --resume continues" in capsys.readouterr().out

@@ -6,14 +6,15 @@ import time
 
 import pytest
 
-from preferl.cli.demo import DemoConfig, run_demo
+from helpers.waiting import wait_until
+from preferl.cli.demo import DemoConfig, demo
 from preferl.errors import ConfigError
 from preferl.store import Store
 
 
 def test_one_way_of_asking(tmp_path):
     with pytest.raises(ConfigError, match="one of"):
-        run_demo(DemoConfig(ask=True, people=True, out=tmp_path / "run"))
+        demo(DemoConfig(ask=True, people=True, out=tmp_path / "run"))
 
 
 @pytest.mark.slow
@@ -21,23 +22,19 @@ def test_people_teach_the_pendulum_in_their_browser(tmp_path):
     labels, done = tmp_path / "run-labels", threading.Event()
 
     def somebody() -> None:
-        while not (labels / "labels.db").is_file():
-            time.sleep(0.1)
+        wait_until((labels / "labels.db").is_file, "no labels were made")
         with Store.open(labels) as store:
-            while not store.projects.all():
-                time.sleep(0.1)
-            project = store.projects.only()
+            (project,) = wait_until(store.projects.all, "no project was made")
             ann = store.people.invite(project.id, "Ann").annotator.id
-            while not done.is_set():
+            while not done.wait(0.05):
                 for question in store.queue.claim(project.id, ann, 1).questions:
                     key = f"answer-{time.monotonic_ns()}"
                     store.queue.answer(ann, question.token, key, "left")
-                time.sleep(0.05)
 
     person = threading.Thread(target=somebody)
     person.start()
     try:
-        run_demo(
+        demo(
             DemoConfig(people=True, browser=False, smoke=True, comparisons=4, out=tmp_path / "run")
         )
     finally:

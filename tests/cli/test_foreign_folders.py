@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -13,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from helpers.waiting import wait_until
 from preferl.cli import online
 from preferl.cli.main import main
 from preferl.data import save_episodes
@@ -135,23 +135,15 @@ def test_the_page_and_what_it_starts(with_project, trust):
     ) as page:
         try:
             if trust:
-                wait_until(lambda: with_project.ran(), page)
+                wait_until(lambda: with_project.ran() or page.poll() is not None)
             else:
                 assert "--trust evilmod" in page.stderr.readline()
             assert with_project.ran() == (["evilmod"] if trust else [])
         finally:
             page.send_signal(signal.SIGINT)
-            out, err = page.communicate(timeout=20)
+            out, err = page.communicate(timeout=60)
     assert "Answer here: http" in out, err
     assert page.returncode == 0, err
-
-
-def wait_until(condition, process, seconds=30.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_the_launcher_hands_on_what_is_trusted(with_project, monkeypatch, tmp_path):
@@ -191,10 +183,7 @@ def test_what_the_launcher_starts(with_project, trust, tmp_path):
         on_message=lines.append,
     ):
         log = tmp_path / "rewards" / "logs" / "page.log"
-        for _ in range(600):
-            if with_project.ran() or "--trust evilmod" in log.read_text():
-                break
-            time.sleep(0.05)
+        wait_until(lambda: with_project.ran() or "--trust evilmod" in log.read_text())
     assert with_project.ran() == list(trust)
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from preferl.cli.console import ProgressLine
 from preferl.cli.main import main
 from preferl.cli.reward import FitConfig
 from preferl.data import save_episodes
@@ -17,7 +18,6 @@ from preferl.registry import REWARD_MODELS
 from preferl.runs import RunFolder
 from preferl.testing import make_episodes
 from preferl.training import load_reward
-from preferl.training.fit import Fit
 
 EPOCHS = 6
 
@@ -49,16 +49,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
-    """Ctrl-C in the middle of the epoch after so many in all."""
-    plain = Fit._train_epoch
+    """Ctrl-C before the end of the epoch after so many in all."""
 
-    def train(self: Fit) -> dict[str, float]:
-        metrics = plain(self)
-        if self.epoch >= epochs:
+    def show(self: ProgressLine, doing: str, done: int, total: int, news: str = "") -> None:
+        if done > epochs:
             raise KeyboardInterrupt
-        return metrics
 
-    monkeypatch.setattr(Fit, "_train_epoch", train)
+    monkeypatch.setattr(ProgressLine, "__call__", show)
 
 
 def test_a_stopped_fit_goes_on_to_the_same_reward(data, tmp_path, monkeypatch, capsys):

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-SERVES = """
+SERVES = '''
 import signal
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +15,20 @@ from preferl.online import ServiceConfig
 from preferl.online.service import reward_service
 
 
+class Event(threading.Event):
+    """One whose lock has a name."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def set(self):
+        with self.lock:
+            super().set()
+
+
 def serve(config, store, project, *, stop):
-    with stop._cond:  # as in the middle of `stop.wait`
+    with stop.lock:  # as in the middle of `stop.wait`
         signal.raise_signal(signal.SIGTERM)
     assert stop.wait(30)
     return 3
@@ -23,8 +36,9 @@ def serve(config, store, project, *, stop):
 
 reward_serve.opened = lambda labels: nullcontext((None, SimpleNamespace(id=1, slug="dots")))
 reward_service.serve_reward = serve
-reward_serve.run_reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
-"""
+threading.Event = Event
+reward_serve.reward_serve(reward_serve.RewardServeConfig(ServiceConfig(Path("rewards"))))
+'''
 
 
 def test_a_signal_in_the_middle_of_a_wait_ends_the_service(tmp_path):

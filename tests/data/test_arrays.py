@@ -103,7 +103,7 @@ def test_a_failed_exchange_puts_the_old_folder_back(tmp_path, monkeypatch, at_on
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", refuse)
-        patch.setattr(files, "_exchange", refuse if at_once else lambda *_: False)
+        patch.setattr(files, "exchange", refuse if at_once else lambda *_: False)
         with pytest.raises(StorageError, match=r"no .*it"):
             save_arrays(tmp_path / "it", {"a": np.zeros(9)}, {})
     assert load_arrays(tmp_path / "it")[0]["a"].tolist() == [0, 1, 2]

@@ -88,7 +88,7 @@ def help_of(command):
 def unknown_words(line):
     """Words of a command line that `--help` does not know."""
     words = shlex.split(line)[1:]
-    named = [c.name for c in COMMANDS if words[: len(c.name.split())] == c.name.split()]
+    named = [name for name in COMMANDS if words[: len(name.split())] == name.split()]
     if not named:
         return [] if words and words[0] in ("--help", "--version", "COMMAND") else words[:2]
     options = [word.partition("=")[0] for word in words if word.startswith("--")]

@@ -1,9 +1,8 @@
 """What people see and do on the answering page, and what is written down of it."""
 
-import time
-
 from sqlalchemy import select
 
+from helpers.waiting import wait_until
 from preferl.store.schema import Answer
 
 PAIR = "window.preferl.player.clips.map(clip => clip.url)"
@@ -19,12 +18,15 @@ def pair(page):
     return page.evaluate(PAIR)
 
 
+def wait_in(page, condition, what="the condition", **more):
+    """Wait until something holds while a page goes on."""
+    rest = lambda seconds: page.wait_for_timeout(1000 * seconds)  # noqa: E731
+    return wait_until(condition, what, rest=rest, **more)
+
+
 def next_pair(page, before):
     """Wait for a pair other than `before`."""
-    until = time.monotonic() + 10
-    while pair(page) in (before, []):
-        assert time.monotonic() < until, "no other pair came"
-        page.wait_for_timeout(20)
+    wait_in(page, lambda: pair(page) not in (before, []), "no other pair came")
     return pair(page)
 
 
@@ -34,10 +36,8 @@ def rows(study):
 
 
 def until_answers(study, page, count):
-    until = time.monotonic() + 10
-    while len(rows(study)) < count:
-        assert time.monotonic() < until, f"{len(rows(study))} answers, not {count}"
-        page.wait_for_timeout(20)
+    found = lambda: f"{len(rows(study))} answers, not {count}"  # noqa: E731
+    wait_in(page, lambda: len(rows(study)) >= count, found)
 
 
 def shown_as(study, answer):

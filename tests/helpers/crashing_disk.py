@@ -65,7 +65,7 @@ class Recorder:
                 inner.setattr(os, name, self._before(getattr(os, name)))
             inner.setattr(os, "fsync", self._sync(os.fsync))
             inner.setattr(shutil, "rmtree", self._rmtree(shutil.rmtree))
-            inner.setattr(files, "_exchange", self._exchange(files._exchange))
+            inner.setattr(files, "exchange", self._exchange(files.exchange))
             yield self
         self._look()
 

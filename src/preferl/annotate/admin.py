@@ -26,9 +26,7 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
 LARGEST_NUMBER = 2**31 - 1  # of a row, in every database
-
 WIDTH, HEIGHT = 560, 96  # of the chart of answers, in pixels
-
 LATEST = 12  # events that are shown
 
 EVENTS = {

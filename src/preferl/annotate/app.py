@@ -27,8 +27,10 @@ from preferl.annotate.sessions import Sessions
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError, require_in
 from preferl.store.store import SHORTEST, Store
 
-DAY: Final = 24 * 3600
+DAY: Final = 24 * 3600  # seconds
 
+# All that a page needs is ours, so nothing else may run in it, frame it or learn of it. Browsers
+# take a page's forms for those of no origin where it sends no referrer to anybody.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -41,9 +43,6 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-"""All that a page needs is ours, so nothing else may run in it, frame it or learn of it.
-
-Browsers take a page's forms for those of no origin where it sends no referrer to anybody."""
 
 
 @final
@@ -104,13 +103,12 @@ class AnnotateSettings:
             raise ConfigError.mismatch("public_url", expected=expected, got=self.public_url)
         length = len(self.secret or "")
         if length < SHORTEST and (self.secret is not None or not self.only_here):
-            why = "" if self.only_here else f", as {self.host} is open to other machines"
+            reach = "" if self.only_here else f", as {self.host} is open to other machines"
             expected = f"at least {SHORTEST} characters in the environment"
             make = "python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
             fix = f"Make one: export PREFERL_SECRET=$({make})"
-            raise ConfigError.mismatch(
-                f"PREFERL_SECRET{why}", expected=expected, got=length, fix=fix
-            )
+            what = f"PREFERL_SECRET{reach}"
+            raise ConfigError.mismatch(what, expected=expected, got=length, fix=fix)
 
     @property
     def only_here(self) -> bool:
@@ -156,12 +154,8 @@ def create_app(
     """The page on which people compare clips, as an ASGI app over one store.
 
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
-    store blocks; only `POST` changes anything.
-
-    Args:
-        store: open; whoever opened it closes it.
-        settings: how it is served; the default is for this machine only.
-        limits: how much one person may ask; counted in this process by default.
+    store blocks; only `POST` changes anything. Whoever opened the store closes it. The default is
+    for this machine only, with `limits`, how much one person may ask, counted in this process.
     """
     settings = settings or AnnotateSettings()
 
@@ -261,18 +255,17 @@ class Guard:
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
         size = headers.get("content-length", "")
         known = size.isascii() and size.isdecimal() and len(size) < 19
-        refusal: PlainTextResponse | None = None
+        reply: ASGIApp = self._app
         if not self._settings.admits(name):
-            refusal = PlainTextResponse("This server does not go by that name.", 400)
+            reply = PlainTextResponse("This server does not go by that name.", 400)
         elif known and int(size) > self._settings.largest_request:
-            refusal = PlainTextResponse("Too large.", 413)
+            reply = PlainTextResponse("Too large.", 413)
         elif headers.get("content-type", "").strip().lower().startswith("multipart/"):
-            words = "Forms come as application/x-www-form-urlencoded here."
-            refusal = PlainTextResponse(words, 415)
+            reply = PlainTextResponse("Forms come as application/x-www-form-urlencoded here.", 415)
         # Who only reads sends no body; a long answer that meets one would be cut off by an error.
-        reads = refusal is not None or scope["method"] in ("GET", "HEAD")
-        counted = receive if reads else self._counted(receive)
-        return await (refusal or self._app)(scope, counted, _with_headers(send))
+        elif scope["method"] not in ("GET", "HEAD"):
+            receive = self._counted(receive)
+        return await reply(scope, receive, _with_headers(send))
 
     def _counted(self, receive: Receive) -> Receive:
         read = 0

@@ -12,15 +12,12 @@ from typing import Any, Final, cast, final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+# Until a request has arrived, from its first byte, or from the connection for the first one.
 REQUEST_SECONDS: Final = 10.0
-"""Until a request has arrived, from its first byte, or from the connection for the first one."""
-
 READ_SECONDS: Final = 60.0  # for which a client may read nothing of what is waiting for it
-
 SPREAD: Final = 0.2  # share of these by which some have less: many must not return at once
 ACCEPTED_AT_ONCE: Final = 8  # in a pass of asyncio's loop, beside the requests of everybody else
 BACKLOG: Final = 2048  # connections that wait for that in the kernel, less where it permits less
-
 RESERVED_FILES: Final = 320  # left to the database, to videos, and to connections of a few passes
 FEWEST_CONNECTIONS: Final = 64
 
@@ -28,10 +25,7 @@ FEWEST_CONNECTIONS: Final = 64
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
 ) -> tuple[type[asyncio.Protocol], int]:
-    """The `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
-
-    It raises the limit of open files; arguments as `PatientProtocol` takes them.
-    """
+    """The `http` protocol for uvicorn, and how many connections it keeps; may open more files."""
     most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
     seconds = {"request_seconds": request_seconds, "read_seconds": read_seconds}
     protocol = partial(PatientProtocol, **seconds, most=most, waiting={})

@@ -12,14 +12,13 @@ from typing import Final, Literal, NamedTuple, Protocol, final
 
 from fastapi import HTTPException, Request
 
-What = Literal["request", "overview", "export", "stream"]
-"""What is limited: changes and links, the overview, files of answers, and news."""
+What = Literal["request", "overview", "stream", "export"]
 
 KINDS: Final[dict[What, tuple[float, str]]] = {
-    "request": (1.0, "1"),
+    "request": (1.0, "1"),  # changes and links
     "overview": (0.1, "2"),
-    "stream": (0.1, "2"),
-    "export": (0.01, "10"),
+    "stream": (0.1, "2"),  # of news
+    "export": (0.01, "10"),  # files of answers
 }
 """Rate of each kind as a share of that of changes, and seconds before asking again is of use."""
 
@@ -47,13 +46,8 @@ class Limits(Protocol):
     def enter(self, what: What, who: Hashable, end: Callable[[], None]) -> Callable[[], None]:
         """Take one of the few places that a person has for this; the oldest ends to make room.
 
-        Args:
-            what: kind of place.
-            who: the person.
-            end: called, from any thread, when a newer one needs the place.
-
-        Returns:
-            A function that gives the place back; calling it again does no harm.
+        Its `end` is then called, from any thread. The function that is returned gives the place
+        back; calling it again does no harm.
         """
 
 
@@ -70,9 +64,7 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
 
 @final
 class MemoryLimits:
-    """Limits that this process counts: buckets that fill steadily, and places in order of age.
-
-    One person may have so many `places` of a kind at a time.
+    """Limits that this process counts: buckets that fill steadily, and a person's few `places`.
 
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
     >>> [limits.allows("request", "a") for _ in range(10)].count(True)

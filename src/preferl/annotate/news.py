@@ -21,10 +21,9 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/api")
 log = logging.getLogger(__name__)
 
+# Without news for so long a stream sends a heartbeat: pages know by it that the server is there,
+# and nothing in between hangs up.
 QUIET_SECONDS: Final = 5.0
-"""Seconds without news after which a stream sends a heartbeat: pages know by it that the server is
-there, and nothing in between hangs up."""
-
 BACKLOG: Final = 32  # messages that a slow reader may be behind before the oldest are dropped
 HELD: Final = 1024  # refused pages that wait for their answer at the same time
 HOLD_SECONDS: Final = 5.0  # for which they do, each a half more or less: not all return at once

@@ -30,7 +30,7 @@ from preferl.trust import preferl_program
 
 log = logging.getLogger(__name__)
 
-REST_SECONDS: Final = 2.0  # pause before a program that draws videos is started again after it died
+REST_SECONDS: Final = 2.0  # before a program that died is started again: it may be a lasting fault
 PER_MINUTE: Final = 30  # messages that are logged; those of an attack are mostly the same
 
 
@@ -93,10 +93,7 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """A file that leads the browser to a link, gone when the block ends.
-
-    Everybody on a machine can read command lines, and only the owner this file.
-    """
+    """A file that leads the browser to a link: everybody can read command lines, but not this."""
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
         with writing(file, private=True) as draft:
@@ -173,10 +170,7 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator[None]:
-    """Run a program beside the block, in a process of its own that is started again if it dies.
-
-    After it died there are `rest` seconds of pause: a lasting fault must not keep the machine busy.
-    """
+    """Run a program beside the block, and again if it dies, after a `rest` of so many seconds."""
     stopping = threading.Event()
     thread = threading.Thread(target=_watch, args=(command, stopping, rest), daemon=True)
     thread.start()

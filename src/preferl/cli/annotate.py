@@ -1,5 +1,7 @@
 """`preferl annotate`: serve the page, draw clips, invite people, export and import labels."""
 
+import logging
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -7,12 +9,14 @@ from urllib.parse import urlsplit
 
 import tyro
 
+from preferl.cli.console import echo
 from preferl.cli.options import Crossing, Labels, StoreConfig, Trust, opened, require_store
+from preferl.data import sources
 from preferl.errors import ConfigError
+from preferl.trust import trust_options, typed
 
 PORT = 8765
-LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-"""Hosts that are another machine for everybody else."""
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # another machine for everybody else
 
 
 @dataclass(frozen=True)
@@ -22,23 +26,16 @@ class ServeConfig:
     For example
       preferl annotate serve
       PREFERL_SECRET=... preferl annotate serve --host 0.0.0.0 --public-url https://labels.example.org
-
-    Attributes:
-        labels: where labels are.
-        host: address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
-        port: port to listen at; 0 takes any that is free.
-        public_url: where people find the page, as behind a proxy.
-        browser: open your own link in a browser.
-        render: also draw clips; off where another machine does.
-        trust: module that may be imported to draw clips, such as your environment's; repeatable.
     """
 
-    labels: Labels = field(default_factory=StoreConfig)
+    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    # address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
     host: str = "127.0.0.1"
-    port: int = PORT
-    public_url: str | None = None
-    browser: bool = True
-    render: bool = True
+    port: int = PORT  # port to listen at; 0 takes any that is free.
+    public_url: str | None = None  # where people find the page, as behind a proxy.
+    browser: bool = True  # open your own link in a browser.
+    render: bool = True  # also draw clips; off where another machine does.
+    # module that may be imported to draw clips, such as your environment's; repeatable.
     trust: Trust = ()
 
 
@@ -49,22 +46,16 @@ class RenderConfig:
     For example
       preferl annotate render --once
       preferl annotate render --function my_drawings:draw
-
-    Attributes:
-        store: folder of the labels, or the URL of a database.
-        files: folder of clips and videos beside a PostgreSQL database.
-        function: module:function that draws every clip, instead of the projects' own way.
-        trust: module that may be imported to draw clips, such as your environment's; repeatable.
-        once: end when there is nothing left to draw.
-        parent: id of a process, such as the page's; drawing ends when it does.
     """
 
-    store: str = StoreConfig.store
-    files: Path | None = None
+    store: str = StoreConfig.store  # folder of the labels, or the URL of a database.
+    files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
+    # module:function that draws every clip, instead of the projects' own way.
     function: str | None = None
+    # module that may be imported to draw clips, such as your environment's; repeatable.
     trust: Trust = ()
-    once: bool = False
-    parent: int | None = None
+    once: bool = False  # end when there is nothing left to draw.
+    parent: int | None = None  # id of a process, such as the page's; drawing ends when it does.
 
 
 @dataclass(frozen=True)
@@ -76,24 +67,18 @@ class InviteConfig:
       preferl annotate invite Bob --role spectator --public-url https://labels.example.org
       preferl annotate invite Cleo --expires 48 --once
       preferl annotate invite Cleo --revoke
-
-    Attributes:
-        name: of the person; a second invitation ends their old link and their sessions.
-        labels: where labels are.
-        role: annotators answer, admins also see and change everything, spectators only look.
-        public_url: where people find the page; by default where it was served last.
-        expires: hours for which the link opens; by default it does not expire.
-        once: the link opens in one browser only.
-        revoke: end the person's link and sessions instead.
     """
 
+    # of the person; a second invitation ends their old link and their sessions.
     name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
-    labels: Labels = field(default_factory=StoreConfig)
+    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    # annotators answer, admins also see and change everything, spectators only look.
     role: Literal["annotator", "admin", "spectator"] = "annotator"
+    # where people find the page; by default where it was served last.
     public_url: str | None = None
-    expires: float | None = None
-    once: bool = False
-    revoke: bool = False
+    expires: float | None = None  # hours for which the link opens; by default it does not expire.
+    once: bool = False  # the link opens in one browser only.
+    revoke: bool = False  # end the person's link and sessions instead.
 
 
 @dataclass(frozen=True)
@@ -103,18 +88,14 @@ class ExportConfig:
     For example
       preferl annotate export answers.jsonl
       preferl annotate export answers.parquet --clips clips --anonymous
-
-    Attributes:
-        path: file of JSON lines, CSV or Parquet, by the end of its name.
-        labels: where labels are.
-        clips: folder for the clips, from which a reward can be fitted without the store.
-        anonymous: write digests instead of names.
     """
 
+    # file of JSON lines, CSV or Parquet, by the end of its name.
     path: Annotated[Path, tyro.conf.Positional]
-    labels: Labels = field(default_factory=StoreConfig)
+    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    # folder for the clips, from which a reward can be fitted without the store.
     clips: Path | None = None
-    anonymous: bool = False
+    anonymous: bool = False  # write digests instead of names.
 
 
 @dataclass(frozen=True)
@@ -127,48 +108,34 @@ class ImportConfig:
       preferl annotate import door-human-v1_human_labels --demonstrations door-v0_demos.pickle
       preferl annotate import chosen.csv --demonstrations episodes --length 50 --name "Our pilot"
       preferl annotate import drlhp_logs/train.pkl.gz --name me
-
-    Attributes:
-        path: what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer
-            labels; a table with the columns `chosen` and `rejected`; or a `train.pkl.gz` or
-            `val.pkl.gz` of learning-from-human-preferences.
-        labels: where to.
-        new: make the project, and the store if there is none.
-        clips: folder of clips that was exported beside the answers.
-        demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari
-            data set.
-        task: row of the table of tasks, for a D4RL file that needs one.
-        name: of the person who answered; by default that of the file or folder.
-        owner: name for the answers of the exporting store's owner; refused without one.
-        without_same: leave out answers about a clip and itself, which are refused otherwise.
-        length: steps per clip, where the labels do not have it.
-        crossing: what to do with clips across an episode's end, in label folders.
     """
 
+    # what `preferl annotate export` wrote; a folder of Uni-RLHF or Preference Transformer labels; a
+    # table with the columns `chosen` and `rejected`; or a `train.pkl.gz` or `val.pkl.gz` of
+    # learning-from-human-preferences.
     path: Annotated[Path, tyro.conf.Positional]
-    labels: Labels = field(default_factory=StoreConfig)
-    new: bool = False
-    clips: Path | None = None
+    labels: Labels = field(default_factory=StoreConfig)  # where to.
+    new: bool = False  # make the project, and the store if there is none.
+    clips: Path | None = None  # folder of clips that was exported beside the answers.
+    # episodes that labels count in: a file, a folder, or the id of a Minari data set.
     demonstrations: str | None = None
-    task: str | None = None
-    name: str | None = None
+    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
+    name: str | None = None  # of the person who answered; by default that of the file or folder.
+    # name for the answers of the exporting store's owner; refused without one.
     owner: str | None = None
+    # leave out answers about a clip and itself, which are refused otherwise.
     without_same: bool = False
-    length: int | None = None
+    length: int | None = None  # steps per clip, where the labels do not have it.
+    # what to do with clips across an episode's end, in label folders.
     crossing: Crossing | None = None
 
 
-def run_serve(config: ServeConfig) -> None:
+def annotate_serve(config: ServeConfig) -> None:
     """Serve until Ctrl-C."""
-    import os
-
-    from preferl.cli.console import echo
-
     echo("Starting the page ...")  # what follows takes seconds
     from preferl.annotate.app import AnnotateSettings
     from preferl.annotate.serve import serve
     from preferl.store.status import STATUS_FILE
-    from preferl.trust import trust_options
 
     settings = AnnotateSettings(host=config.host, port=config.port, public_url=config.public_url)
     drawing = ("annotate", "render", *config.labels.options(), "--parent", str(os.getpid()))
@@ -185,13 +152,9 @@ def run_serve(config: ServeConfig) -> None:
         )
 
 
-def run_render(config: RenderConfig) -> None:
+def annotate_render(config: RenderConfig) -> None:
     """Draw until there is nothing left, or Ctrl-C."""
-    import logging
-
-    from preferl.cli.console import echo
     from preferl.store.rendering.worker import serve_rendering
-    from preferl.trust import typed
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
     require_store(config.store)
@@ -207,10 +170,8 @@ def run_render(config: RenderConfig) -> None:
     echo(f"{done.drawn:,} clips drawn{failed}.")
 
 
-def run_invite(config: InviteConfig) -> None:
+def annotate_invite(config: InviteConfig) -> None:
     """Print a person's link, and what its sender should know."""
-    from preferl.cli.console import echo
-
     with opened(config.labels) as (store, project):
         if config.revoke:
             name = store.people.revoke(project.id, config.name).name
@@ -222,8 +183,8 @@ def run_invite(config: InviteConfig) -> None:
         person, secret = store.people.invite(
             project.id, config.name, config.role, hours=config.expires, uses=uses
         )
-        detail = {"name": person.name, "role": config.role}
-        store.events.add(project.id, "invited", detail=detail)
+        known = {"name": person.name, "role": config.role}
+        store.events.add(project.id, "invited", detail=known)
         served = store.events.last("served")
     page = config.public_url or (served or {}).get("url") or f"http://localhost:{PORT}"
     does = "looks on" if config.role == "spectator" else "answers"
@@ -246,9 +207,8 @@ def run_invite(config: InviteConfig) -> None:
     echo("\n".join(lines))
 
 
-def run_export(config: ExportConfig) -> None:
+def annotate_export(config: ExportConfig) -> None:
     """Write answers, and clips where they are wanted."""
-    from preferl.cli.console import echo
     from preferl.store.exchange.exports import export_answers, export_segments
 
     with opened(config.labels) as (store, project):
@@ -262,10 +222,8 @@ def run_export(config: ExportConfig) -> None:
             echo(f"{clips:,} clips in {config.clips}.")
 
 
-def run_import(config: ImportConfig) -> None:
+def annotate_import(config: ImportConfig) -> None:
     """Read whatever the path holds."""
-    from preferl.cli.console import echo
-    from preferl.data.sources import load_source
     from preferl.store.exchange.exports import import_answers
     from preferl.store.exchange.imports import import_drlhp, import_labels, import_table
 
@@ -279,7 +237,7 @@ def run_import(config: ImportConfig) -> None:
             echo(f"{added.new:,} answers are new, {added.known:,} were there already.")
             return
         place = config.demonstrations
-        episodes = None if place is None else load_source(place, task=config.task)
+        episodes = None if place is None else sources.load_source(place, task=config.task)
         if kind == "table":
             found = import_table(*about, episodes, name=named, length=length)
         elif kind == "drlhp":

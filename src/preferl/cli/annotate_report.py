@@ -4,8 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from preferl.cli.console import echo, print_table
 from preferl.cli.options import Labels, StoreConfig, opened
+from preferl.configs import plain
 from preferl.errors import ConfigError
+from preferl.files import write_json
 
 if TYPE_CHECKING:
     from preferl.store import Store
@@ -19,34 +24,26 @@ class LabelReportConfig:
     For example
       preferl annotate report
       preferl annotate report --out report.html
-
-    Attributes:
-        labels: where labels are.
-        out: also write an HTML page or a JSON file, by the end of its name.
-        seed: of the resamples behind intervals.
     """
 
-    labels: Labels = field(default_factory=StoreConfig)
-    out: Path | None = None
-    seed: int = 0
+    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    out: Path | None = None  # also write an HTML page or a JSON file, by the end of its name.
+    seed: int = 0  # of the resamples behind intervals.
 
 
 Grid = tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]]
 """Title, rows and heads of a table; without heads, its rows are names and values."""
 
 
-def run_label_report(config: LabelReportConfig) -> None:
+def annotate_report(config: LabelReportConfig) -> None:
     """Print tables, and write a file where one is wanted."""
-    from preferl.cli.console import echo, print_table
-    from preferl.files import write_json
-
     ending = None if config.out is None else config.out.suffix.lower()
     if ending not in (None, ".html", ".json"):
         raise ConfigError.mismatch("out", expected="a name ending in .html or .json", got=ending)
     with opened(config.labels) as (store, project):
-        numbers = label_numbers(store, project, config.seed)
+        numbers = _numbers(store, project, config.seed)
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
-    grids = (_progress(numbers), _agreement(numbers), _people(numbers))
+    grids = (_progress(numbers), _agreement(numbers), people_table(numbers))
     for grid in grids:
         print_table(*grid)
     for line in _remarks(numbers):
@@ -60,11 +57,8 @@ def run_label_report(config: LabelReportConfig) -> None:
     echo(f"Written: {config.out}")
 
 
-def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
+def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     """All that the report shows, as plain numbers."""
-    import numpy as np
-
-    from preferl.configs import plain
     from preferl.store.quality.annotators import annotator_report
     from preferl.store.quality.votes import agreement_report
 
@@ -73,6 +67,7 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
     asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
     answers = {name: int((asked.preference == value).sum()) for name, value in kinds.items()}
     shown = ("version", "accuracy", "low", "high", "answers")
+    rewards = store.reports.rewards(project.id)
     return plain(
         {
             "project": {name: getattr(project, name) for name in ("slug", "title", "question")},
@@ -81,10 +76,7 @@ def label_numbers(store: "Store", project: "Project", seed: int) -> dict[str, An
             "checks": len(votes) - len(asked),
             "agreement": agreement_report(votes, np.random.default_rng(seed)),
             "people": annotator_report(votes).rows(),
-            "rewards": [
-                {name: getattr(reward, name) for name in shown}
-                for reward in store.reports.rewards(project.id)
-            ],
+            "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
         }
     )
 
@@ -120,7 +112,8 @@ def _agreement(numbers: dict[str, Any]) -> Grid:
     return "How people agree", rows, ()
 
 
-def _people(numbers: dict[str, Any]) -> Grid:
+def people_table(numbers: dict[str, Any]) -> Grid:
+    """How everybody answers, with a last column where somebody's answers should be checked."""
     heads = ("name", "answers", "seconds", "equal", "left", "others", "known", "repeats")
     rows = [
         (

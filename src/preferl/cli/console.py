@@ -1,24 +1,22 @@
-"""What commands print: lines, tables, progress, and after Ctrl-C how to continue."""
+"""What commands print: lines, tables, progress, and after Ctrl-C how to continue.
+
+What draws on terminals is imported when it is used, since help needs none of it.
+"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final, NoReturn, final
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
-
 from preferl.cli.main import INTERRUPTED
 
-MOST: Final = 8
-"""Letters of a name that stay on one line of a narrow terminal."""
+MOST: Final = 8  # letters of a name that stay on one line of a narrow terminal
 
 
 def echo(text: str, style: str = "") -> None:
     """Print lines as they are: long ones are not wrapped, and brackets are no markup."""
+    from rich.console import Console
+
     Console().print(text, style=style, highlight=False, soft_wrap=True, markup=False)
 
 
@@ -26,15 +24,14 @@ def print_table(
     title: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), bold: int | None = None
 ) -> None:
     """Print names and values, or cells below heads, as narrow as can be; numbers on the right."""
-    table = Table(
-        title=Text(title),
-        title_justify="left",
-        show_header=bool(heads),
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     rows = list(rows)
+    table = Table(box=SIMPLE_HEAD, show_header=bool(heads), padding=(0, 1, 0, 0), pad_edge=False)
+    table.title, table.title_justify = Text(title), "left"
     for number, cells in enumerate(zip(*rows, strict=True) if rows else [()] * len(heads)):
         head = heads[number] if heads else ""
         is_numeric = heads and number and all(cell[:1] in "0123456789-–" for cell in cells)
@@ -67,27 +64,27 @@ def require_done(result: dict[str, Any], out: Path) -> None:
 
 @final
 class ProgressLine:
-    """A live line with a bar on a terminal, and one plain line per stage elsewhere.
+    """A live line with a bar on a terminal, and a plain line per stage but the first elsewhere.
 
-    Args:
-        doing: the first stage, for which no plain line is printed.
-        live: off where a person types in between.
+    `live` is off where a person types in between.
     """
 
     def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
+        from rich import progress
+        from rich.console import Console
+
         console = Console()
         self.live = live and console.is_terminal
-        self._bar = Progress(
+        columns = (
             "{task.description}",
-            BarColumn(bar_width=24),
+            progress.BarColumn(bar_width=24),
             "{task.percentage:>3.0f} %",
-            TimeElapsedColumn(),
+            progress.TimeElapsedColumn(),
             "left",
-            TimeRemainingColumn(),
+            progress.TimeRemainingColumn(),
             "{task.fields[news]}",
-            console=console,
-            transient=True,
         )
+        self._bar = progress.Progress(*columns, console=console, transient=True)
         self._doing, self._task = doing, self._bar.add_task(doing, total=1, news="")
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from preferl import data
+from preferl.cli.console import print_table
 from preferl.cli.options import Crossing
+from preferl.data import sources
+from preferl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from preferl.data import Comparisons, Episodes
-    from preferl.data.sources import LabelReport
     from preferl.shapes import Array, Observations
 
 Row = tuple[str, str]
@@ -20,46 +22,43 @@ Row = tuple[str, str]
 class InspectConfig:
     """Show what episodes and labels hold."""
 
+    # A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, columns of
+    # `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or the id of a Minari
+    # data set.
     path: Annotated[str, tyro.conf.Positional]
-    """A demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files, columns of
-    `datasets` (Parquet, Arrow, hub:OWNER/NAME), an array folder of preferl, or the id of a Minari
-    data set."""
+    # A folder of Uni-RLHF or Preference Transformer labels for these episodes.
     labels: Path | None = None
-    """A folder of Uni-RLHF or Preference Transformer labels for these episodes."""
-    length: int | None = None
-    """Steps per labelled segment, where the label files do not state it."""
+    length: int | None = None  # Steps per labelled segment, where the label files do not state it.
+    # What to do with labelled pairs that run across an episode's end. By default those of Uni-RLHF
+    # are kept, and those of the Preference Transformer are an error.
     crossing: Crossing | None = None
-    """What to do with labelled pairs that run across an episode's end. By default those of Uni-RLHF
-    are kept, and those of the Preference Transformer are an error."""
+    # Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
     task: str | None = None
-    """Row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one."""
 
 
-def run_inspect(config: InspectConfig) -> None:
+def data_inspect(config: InspectConfig) -> None:
     """Print what the data are: counts, shapes, returns, and counts of labels."""
-    from preferl.cli.console import print_table
-    from preferl.data import load_comparisons
     from preferl.data.arrays import load_arrays
-    from preferl.data.sources import load_labels, load_source
-    from preferl.errors import ConfigError
 
     place = Path(config.path)
     if (place / "about.json").is_file() and load_arrays(place)[1].get("kind") == "comparisons":
-        rows = _comparison_rows(load_comparisons(place))
+        rows = _comparison_rows(data.load_comparisons(place))
         if config.labels is not None:
             fix = "Give --labels with the episodes that they index."
             raise ConfigError.mismatch(config.path, expected="episodes", got="comparisons", fix=fix)
         print_table(f"Comparisons in {config.path}", rows)
         return
-    episodes = load_source(config.path, task=config.task)
+    episodes = sources.load_source(config.path, task=config.task)
     print_table(f"Episodes in {config.path}", _episode_rows(episodes))
     if config.labels is not None:
         crossing = config.crossing
-        labels = load_labels(config.labels, episodes, length=config.length, crossing=crossing)
+        labels = sources.load_labels(
+            config.labels, episodes, length=config.length, crossing=crossing
+        )
         print_table(f"Labels in {config.labels}", _label_rows(labels.report))
 
 
-def _episode_rows(episodes: "Episodes") -> list[Row]:
+def _episode_rows(episodes: "data.Episodes") -> list[Row]:
     terminated = int(episodes.terminated.sum())
     return [
         ("episodes", f"{len(episodes):,}"),
@@ -74,7 +73,7 @@ def _episode_rows(episodes: "Episodes") -> list[Row]:
     ]
 
 
-def _comparison_rows(comparisons: "Comparisons") -> list[Row]:
+def _comparison_rows(comparisons: "data.Comparisons") -> list[Row]:
     preference, segments = comparisons.preference, comparisons.segments
     counts = {
         "first preferred": preference > 0.5,
@@ -92,17 +91,14 @@ def _comparison_rows(comparisons: "Comparisons") -> list[Row]:
     ]
 
 
-def _label_rows(report: "LabelReport") -> list[Row]:
-    counts = {
-        "first preferred": report.first,
-        "second preferred": report.second,
-        "ties": report.ties,
-        "across an episode's end": report.crossing,
-        "left out": report.dropped,
-    }
+def _label_rows(report: "sources.LabelReport") -> list[Row]:
     return [
         ("pairs", f"{report.pairs:,}"),
-        *((name, _share(count, report.pairs)) for name, count in counts.items()),
+        ("first preferred", _share(report.first, report.pairs)),
+        ("second preferred", _share(report.second, report.pairs)),
+        ("ties", _share(report.ties, report.pairs)),
+        ("across an episode's end", _share(report.crossing, report.pairs)),
+        ("left out", _share(report.dropped, report.pairs)),
         ("steps per segment", f"{report.length}"),
     ]
 

@@ -2,44 +2,36 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
+from preferl import evaluation, online
+from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.online.configs import DatasetConfig
-
-if TYPE_CHECKING:
-    from preferl.evaluation import Policy
+from preferl.reading import read_object, reading
+from preferl.trust import typed
 
 
 @dataclass(frozen=True)
 class DataRecordConfig:
-    """Train or load a policy, and record a data set of mixed quality.
+    """Train or load a policy, and record a data set of mixed quality."""
 
-    Attributes:
-        run: what to record.
-        out: folder of the data set; an older one there moves aside, unless it is resumed.
-        minari: id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
-        resume: continue the interrupted recording in `out`.
-    """
-
-    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]
+    run: Annotated[DatasetConfig, tyro.conf.arg(name="")]  # what to record.
+    # folder of the data set; an older one there moves aside, unless it is resumed.
     out: Path = Path("runs/data")
+    # id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
     minari: str | None = None
-    resume: bool = False
+    resume: bool = False  # continue the interrupted recording in `out`.
 
 
-def run_data_record(config: DataRecordConfig) -> None:
+def data_record(config: DataRecordConfig) -> None:
     """Record, and print what each tier returns and where the data set is."""
-    from preferl.cli.console import ProgressLine, echo, print_table, require_done
-    from preferl.online import record_dataset, use_threads
-    from preferl.trust import typed
-
     typed(config.run.env)
-    use_threads(1)
+    online.use_threads(1)
     line = ProgressLine()
     with line.running():
-        result = record_dataset(
+        result = online.record_dataset(
             config.run,
             config.out,
             policy=_offline_policy(config.run),
@@ -65,10 +57,9 @@ def run_data_record(config: DataRecordConfig) -> None:
     echo(f"Episodes: {config.out / 'episodes'}{also} ({result['seconds']:.0f} s).")
 
 
-def _offline_policy(config: DatasetConfig) -> "Policy | None":
+def _offline_policy(config: DatasetConfig) -> "evaluation.Policy | None":
     """The policy of an offline run, if the path is one's; others are read where they act."""
     from preferl.offline.decision_transformer.policy import load_offline_policy
-    from preferl.reading import read_object, reading
 
     if config.policy is None or not (about := config.policy / "policy.json").is_file():
         return None

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.columns import Columns
@@ -15,17 +15,15 @@ from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 
+from preferl import store
+from preferl.configs import from_json
 from preferl.errors import ConfigError
+from preferl.presets import load_preset
+from preferl.runs import require_openable
 from preferl.shapes import FloatArray
 
-if TYPE_CHECKING:
-    from preferl.store import StoredFeedback
-
-PEOPLE_COMPARISONS = 100
-"""What a person answers in about six minutes."""
-
-PEOPLE_FPS = 15
-"""Half the speed of the environment, since clips are half a second long."""
+PEOPLE_COMPARISONS = 100  # what a person answers in about six minutes
+PEOPLE_FPS = 15  # half the speed of the environment, since clips are half a second long
 
 QUESTION = "Which pendulum does better?"
 INSTRUCTIONS = """\
@@ -45,36 +43,23 @@ FRAMES_PER_SECOND = 20
 
 @dataclass(frozen=True)
 class DemoConfig:
-    """Teach a pendulum to stand from 200 comparisons, and write a report about it.
+    """Teach a pendulum to stand from 200 comparisons, and write a report about it."""
 
-    Attributes:
-        ask: ask you at the terminal instead of a script.
-        people: ask you in your browser; the labels stay beside the run.
-        browser: open the page; off prints its link only.
-        comparisons: number of queries; by default 200 to a script, 100 to people.
-        out: folder of the run; an older run there moves aside.
-        seed: of everything.
-        smoke: a run of seconds that shows every step and learns nothing.
-    """
-
-    ask: bool = False
-    people: bool = False
-    browser: bool = True
-    comparisons: int | None = None
-    out: Path = Path("runs/demo")
-    seed: int = 0
-    smoke: bool = False
+    ask: bool = False  # ask you at the terminal instead of a script.
+    people: bool = False  # ask you in your browser; the labels stay beside the run.
+    browser: bool = True  # open the page; off prints its link only.
+    comparisons: int | None = None  # number of queries; by default 200 to a script, 100 to people.
+    out: Path = Path("runs/demo")  # folder of the run; an older run there moves aside.
+    seed: int = 0  # of everything.
+    smoke: bool = False  # a run of seconds that shows every step and learns nothing.
 
 
-def run_demo(config: DemoConfig) -> None:
+def demo(config: DemoConfig) -> None:
     """Learn, compare with random and true-reward agents, write the report."""
     if config.people and not config.ask:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
-    from preferl.configs import from_json
-    from preferl.online import EvaluationConfig, OnlineConfig
-    from preferl.presets import load_preset
-    from preferl.runs import require_openable
+    from preferl.online.configs import EvaluationConfig, OnlineConfig
 
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
@@ -113,7 +98,7 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
 
 
 @contextmanager
-def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredFeedback]":
+def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[store.StoredFeedback]":
     """Feedback of whoever answers on the page, which is open as long as the block runs.
 
     The labels are in a folder beside the run, where those of earlier runs stay; each run has a
@@ -121,12 +106,11 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
     """
     from preferl.online.service.supervisor import Supervisor, write_to_terminal
     from preferl.online.supervise import page_program
-    from preferl.store import Store, StoredFeedback
 
     folder = config.out.with_name(f"{config.out.name}-labels")
-    with Store.open(folder) as store:
-        project = store.projects.create(
-            f"pendulum-{len(store.projects.all()) + 1}",
+    with store.Store.open(folder) as labels:
+        project = labels.projects.create(
+            f"pendulum-{len(labels.projects.all()) + 1}",
             title="Pendulum",
             question=QUESTION,
             instructions=INSTRUCTIONS,
@@ -139,7 +123,7 @@ def people_in_a_browser(config: DemoConfig, questions: int) -> "Iterator[StoredF
         options = ("--port", "0", "--browser" if config.browser else "--no-browser")
         page = page_program(shared, options, write_to_terminal)
         with Supervisor([page], folder / "logs", on_message=write_to_terminal):
-            yield StoredFeedback(store, project.id, patience=inf)
+            yield store.StoredFeedback(labels, project.id, patience=inf)
 
 
 def play_pendulums(observations: FloatArray) -> None:

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import tyro
 
+from preferl.cli.console import ProgressLine, echo, print_table, require_done
 from preferl.cli.options import Trust, comma_separated, import_trusted
 from preferl.offline import OfflineConfig
+from preferl.trust import typed
 
 starting_point = import_trusted
 OLD_NAMES_OF = "DTConfig"
@@ -15,42 +17,34 @@ OLD_NAMES_OF = "DTConfig"
 
 @dataclass(frozen=True)
 class OfflineRunConfig:
-    """Learn policies from recorded episodes and labels (or a fitted reward), beside controls.
+    """Learn policies from recorded episodes and labels (or a fitted reward), beside controls."""
 
-    Attributes:
-        run: data, reward, agents and how they are evaluated.
-        seeds: one agent for each, in each condition, between commas.
-        out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: continue the interrupted run in `out`.
-        report_to: where training metrics go: some of jsonl, tensorboard, wandb.
-        checkpoint_every: updates between two checkpoints.
-        processes: that evaluate policies side by side; as many as there are processor cores.
-        trust: module of yours that registers the reward's model; may be given several times.
-    """
-
+    # data, reward, agents and how they are evaluated.
     run: Annotated[OfflineConfig, tyro.conf.arg(name="")]
+    # one agent for each, in each condition, between commas.
     seeds: Annotated[tuple[int, ...], comma_separated(int, "N,N,...")] = (0, 1, 2)
+    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/offline")
-    resume: bool = False
+    resume: bool = False  # continue the interrupted run in `out`.
+    # where training metrics go: some of jsonl, tensorboard, wandb.
     report_to: Annotated[tuple[str, ...], comma_separated(str, "NAME,NAME,...")] = (
         "jsonl",
         "tensorboard",
     )
-    checkpoint_every: int = 5_000
-    processes: int = 2
+    checkpoint_every: int = 5_000  # updates between two checkpoints.
+    processes: int = 2  # that evaluate policies side by side; as many as there are processor cores.
+    # module of yours that registers the reward's model; may be given several times.
     trust: Trust = ()
 
 
-def run_offline(config: OfflineRunConfig) -> None:
+def offline_run(config: OfflineRunConfig) -> None:
     """Learn, evaluate, write the report, and print what the policies return and what that shows."""
-    from preferl.cli.console import ProgressLine, echo, require_done
-    from preferl.offline import run_offline as run
-    from preferl.trust import typed
+    from preferl.offline import run_offline
 
     typed(config.run.env)
     line = ProgressLine()
     with line.running():
-        result = run(
+        result = run_offline(
             config.run,
             config.out,
             seeds=config.seeds,
@@ -72,8 +66,6 @@ def run_offline(config: OfflineRunConfig) -> None:
 
 
 def _print_conditions(result: dict[str, Any]) -> None:
-    from preferl.cli.console import print_table
-
     conditions = result["arms"]
     heads = {"normalised_score": "score", "return": "return", "success_rate": "success"}
     first = next(iter(conditions.values()))

@@ -8,58 +8,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from preferl import online
+from preferl.cli.console import ProgressLine, echo, interrupt, print_table
 from preferl.cli.options import Trust, import_trusted, options_of
+from preferl.configs import from_json
 from preferl.errors import ConfigError
-from preferl.online import EvaluationConfig, OnlineConfig
+from preferl.feedback import Feedback, PromptTeacher
+from preferl.online.configs import EvaluationConfig, OnlineConfig
+from preferl.presets import load_preset
+from preferl.reading import read_bytes, reading
 from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
-    from preferl.feedback import Feedback
-    from preferl.online import IterationReport
+    from preferl.online.report import IterationReport
 
-MOST_SETTINGS = 2**16
-"""Bytes of a file of settings, which takes some 40 of them for each."""
-
+MOST_SETTINGS = 2**16  # bytes of a file of settings, which takes some 40 of them for each
 OLD_NAMES_OF = "OnlineConfig"
-"""Config whose former names this command takes as options."""
 
 
 @dataclass(frozen=True)
 class OnlineRunConfig:
-    """Learn from comparisons while acting, answered by a script or by you.
+    """Learn from comparisons while acting, answered by a script or by you."""
 
-    Attributes:
-        run: the environment, its agent, the queries and the reward.
-        judge: how the outcome is evaluated.
-        preset: settings to start from; the options given change them.
-        config: a YAML or JSON file of settings to start from, such as a run's config.json.
-        out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: continue the interrupted run in `out`.
-        ask: ask you at the terminal.
-        teacher: name of the teacher to start from, such as mistake, or its settings as a file has
-            them: "{kind: skip, typical: 20}"; the options of the teacher change it.
-        trust: module of yours that registers a reward model, algorithm, sampler or teacher, or that
-            the file of `config` may import, such as that of an environment; may be given several
-            times.
-    """
-
+    # the environment, its agent, the queries and the reward.
     run: Annotated[OnlineConfig, tyro.conf.arg(name="")] = field(default_factory=OnlineConfig)
+    # how the outcome is evaluated.
     judge: EvaluationConfig = field(default_factory=EvaluationConfig)
-    preset: str | None = None
+    preset: str | None = None  # settings to start from; the options given change them.
+    # a YAML or JSON file of settings to start from, such as a run's config.json.
     config: Path | None = None
+    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/online")
-    resume: bool = False
-    ask: bool = False
+    resume: bool = False  # continue the interrupted run in `out`.
+    ask: bool = False  # ask you at the terminal.
+    # name of the teacher to start from, such as mistake, or its settings as a file has them:
+    # "{kind: skip, typical: 20}"; the options of the teacher change it.
     teacher: str | None = None
+    # module of yours that registers a reward model, algorithm, sampler or teacher, or that the file
+    # of `config` may import, such as that of an environment; may be given several times.
     trust: Trust = ()
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     """The config that `--preset` or `--config` names, for the other options to change."""
     import yaml
-
-    from preferl.configs import from_json
-    from preferl.presets import load_preset
 
     preset, file, teacher = (
         next(iter(options_of(arguments, name)), None)
@@ -68,7 +60,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     if preset and file:
         expected, fix = "--preset or --config", "Drop one."
         raise ConfigError.mismatch("settings", expected=expected, got="both", fix=fix)
-    settings = load_preset(preset) if preset else _read(Path(file)) if file else {}
+    settings = load_preset(preset) if preset else read_settings(Path(file)) if file else {}
     if file and "env" in settings and not options_of(arguments, "--env"):
         admitted(settings["env"], source=file, trust=options_of(arguments, "--trust"))
     if teacher:
@@ -81,7 +73,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     return OnlineRunConfig(run=from_json(OnlineConfig, settings), preset=preset)
 
 
-def run_online(config: OnlineRunConfig) -> None:
+def online_run(config: OnlineRunConfig) -> None:
     """Learn, evaluate, write the report, and print where it is."""
     typed(config.run.env, trust=config.trust)
     run_with_progress(config.run, config.judge, config.out, ask=config.ask, resume=config.resume)
@@ -94,7 +86,7 @@ def run_with_progress(
     *,
     ask: bool = False,
     show: Callable[[Any, int], None] | None = None,
-    feedback: "Feedback | None" = None,
+    feedback: Feedback | None = None,
     true_reward: Any = None,
     resume: bool | None = None,
 ) -> None:
@@ -104,11 +96,7 @@ def run_with_progress(
     sparklines. `resume` is None where a command cannot continue the run in the folder.
     The other arguments are those of `preferl.online.run_online`.
     """
-    from preferl.cli.console import ProgressLine, echo
-    from preferl.feedback import PromptTeacher
-    from preferl.online import run_online, use_threads
-
-    use_threads(1)
+    online.use_threads(1)
     who = "people in a browser" if feedback else "you" if ask else "a scripted teacher"
     echo(
         f"Teaching {run.env} from {run.comparisons} comparisons answered by {who}: "
@@ -128,7 +116,7 @@ def run_with_progress(
 
     with line.running():
         line("learning", 0, run.steps, "first steps")
-        result = run_online(
+        result = online.run_online(
             run,
             out,
             judge=judge,
@@ -143,19 +131,14 @@ def run_with_progress(
 
 
 def _summarise(result: dict[str, Any], out: Path, *, resumable: bool) -> None:
-    from preferl.cli.console import echo, interrupt, print_table
-
     if result["interrupted"]:
         hint = " The same command with --resume continues from there." if resumable else ""
         interrupt(
             f"Stopped after {result['env_steps']:,} steps and {result['comparisons']} answers. "
             f"The results so far are in {out}.{hint}"
         )
-    names = {
-        "random": "random policy",
-        "taught": f"taught by {result['comparisons']} comparisons",
-        "oracle": "trained on the true reward",
-    }
+    taught = f"taught by {result['comparisons']} comparisons"
+    names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
     policies = result["policies"]
     rows = [
         (
@@ -191,10 +174,9 @@ def _entries(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a YAML or JSON file of settings, such as a run's config.json."""
     import yaml
-
-    from preferl.reading import read_bytes, reading
 
     with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
         try:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from preferl.store.schema import Project
 
 FOLDER = "runs/labels"
-NAME = "labels"
-"""Default name of a project."""
+NAME = "labels"  # of a project, by default
 
 Crossing = Literal["drop", "keep", "error"]
 Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="MODULE")]
@@ -30,16 +29,12 @@ Trust = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(meta
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """Where labels are.
+    """Where labels are."""
 
-    Attributes:
-        store: folder of the labels, or the URL of a database (postgresql://me@host/labels).
-        files: folder of clips and videos beside a PostgreSQL database.
-        project: short name of the project; may be left out where there is only one.
-    """
-
+    # folder of the labels, or the URL of a database (postgresql://me@host/labels).
     store: str = FOLDER
-    files: Path | None = None
+    files: Path | None = None  # folder of clips and videos beside a PostgreSQL database.
+    # short name of the project; may be left out where there is only one.
     project: str | None = None
 
     def options(self) -> tuple[str, ...]:

@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
+from preferl import data, models, training
+from preferl.cli.console import ProgressLine, echo, interrupt, print_table
 from preferl.cli.options import Crossing, StoreConfig, Trust, import_trusted, opened
+from preferl.configs import to_json
+from preferl.data import sources
 from preferl.errors import ConfigError
+from preferl.files import write_json
+from preferl.runs import open_run, require_openable, versions
+from preferl.training.configs import usable_device
 from preferl.training.reward_presets import RewardPreset, RewardSettings
-
-if TYPE_CHECKING:
-    from preferl.data import Comparisons, Episodes
-    from preferl.data.sources import LabelReport
-    from preferl.training import FitCheckpoints, FitReport, RewardFunction
 
 starting_point = import_trusted
 
@@ -25,100 +27,70 @@ class FitConfig:
     For example
       preferl reward fit --store runs/labels
       preferl reward fit --demonstrations door-v0_demos.pickle --labels door-human-v1_human_labels
-
-    Attributes:
-        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
-            `.npz` files, or a folder of episodes written by preferl. With a store they are what
-            the reward is scaled over; without them that are the clips that were compared.
-        labels: a folder of Uni-RLHF or Preference Transformer labels for them.
-        out: folder of the run; an older run there moves aside, unless it is resumed.
-        resume: continue the interrupted run in `out`.
-        checkpoint_seconds: between two checkpoints, at least; what a killed program loses at most.
-        store: or the folder or database URL of labels that `preferl annotate` collected.
-        files: folder of clips beside a PostgreSQL database.
-        project: its project, where there are several.
-        combine: how several people's answers to one query become one.
-        reward: the model and how it is fitted.
-        task: row of the table of tasks, for a D4RL file that needs one.
-        length: steps per labelled segment, where the file names do not say.
-        crossing: what to do with pairs with a segment that runs across an episode's end: "keep"
-            (usual for Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the
-            Preference Transformer, since there it shows that the episodes are others).
-        seed: of weights, bootstraps and order.
-        device: "cpu", "cuda" or "auto".
-        trust: module of yours that registers a reward model for `reward.model`.
     """
 
+    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
+    # folder of episodes written by preferl. With a store they are what the reward is scaled over;
+    # without them that are the clips that were compared.
     demonstrations: Path | None = None
-    labels: Path | None = None
+    labels: Path | None = None  # a folder of Uni-RLHF or Preference Transformer labels for them.
+    # folder of the run; an older run there moves aside, unless it is resumed.
     out: Path = Path("runs/reward")
+    # the model and how it is fitted.
     reward: Annotated[RewardSettings, tyro.conf.arg(name="")] = field(
         default_factory=RewardSettings
     )
-    task: str | None = None
-    length: int | None = None
+    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
+    length: int | None = None  # steps per labelled segment, where the file names do not say.
+    # what to do with pairs with a segment that runs across an episode's end: "keep" (usual for
+    # Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the Preference
+    # Transformer, since there it shows that the episodes are others).
     crossing: Crossing | None = None
-    seed: int = 0
-    device: str = "cpu"
+    seed: int = 0  # of weights, bootstraps and order.
+    device: str = "cpu"  # "cpu", "cuda" or "auto".
+    # or the folder or database URL of labels that `preferl annotate` collected.
     store: str | None = None
-    files: Path | None = None
-    project: str | None = None
+    files: Path | None = None  # folder of clips beside a PostgreSQL database.
+    project: str | None = None  # its project, where there are several.
+    # how several people's answers to one query become one.
     combine: Literal["mean", "majority", "dawid_skene"] = "mean"
-    resume: bool = False
+    resume: bool = False  # continue the interrupted run in `out`.
+    # between two checkpoints, at least; what a killed program loses at most.
     checkpoint_seconds: float = 60.0
-    trust: Trust = ()
+    trust: Trust = ()  # module of yours that registers a reward model for `reward.model`.
 
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """Evaluate a fitted reward on labels it has not seen.
+    """Evaluate a fitted reward on labels it has not seen."""
 
-    Attributes:
-        run: folder of the run that fitted it.
-        demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
-            `.npz` files, or a folder of episodes written by preferl.
-        labels: a folder of labels for them.
-        json: file for the numbers.
-        task: row of the table of tasks, for a D4RL file that needs one.
-        length: steps per labelled segment, where the file names do not say.
-        crossing: what to do with pairs with a segment that runs across an episode's end.
-        trust: module of yours that registers the reward's model.
-    """
-
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional]  # folder of the run that fitted it.
+    # a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked `.npz` files, or a
+    # folder of episodes written by preferl.
     demonstrations: Path
-    labels: Path
-    json: Path | None = None
-    task: str | None = None
-    length: int | None = None
+    labels: Path  # a folder of labels for them.
+    json: Path | None = None  # file for the numbers.
+    task: str | None = None  # row of the table of tasks, for a D4RL file that needs one.
+    length: int | None = None  # steps per labelled segment, where the file names do not say.
+    # what to do with pairs with a segment that runs across an episode's end.
     crossing: Crossing | None = None
-    trust: Trust = ()
+    trust: Trust = ()  # module of yours that registers the reward's model.
 
 
-def run_fit(config: FitConfig) -> None:
+def reward_fit(config: FitConfig) -> None:
     """Fit, save the reward and a report, and print its accuracy on held-out answers."""
-    from preferl.cli.console import echo
-    from preferl.models import build_reward_model, infer_spaces
-    from preferl.runs import open_run, require_openable
-    from preferl.training import FitCheckpoints, save_reward
-    from preferl.training.configs import usable_device
-
     require_openable(config.out, resume=config.resume)
     episodes, comparisons, labels = _labelled(config)
-    model = _preset(config, comparisons).model
-    build_reward_model(model, *infer_spaces(episodes.observations, episodes.actions), seed=0)
+    spaces = models.infer_spaces(episodes.observations, episodes.actions)
+    models.build_reward_model(_preset(config, comparisons).model, *spaces, seed=0)
     usable_device(config.device)
-    checkpoints = FitCheckpoints(config.out / "checkpoints", seconds=config.checkpoint_seconds)
-    with open_run(
-        config.out,
-        config=config,
-        seed=config.seed,
-        resume=config.resume,
-        may_differ=("resume", "checkpoint_seconds", "trust"),
-    ) as folder:
+    seconds, may_differ = config.checkpoint_seconds, ("resume", "checkpoint_seconds", "trust")
+    checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
+    options: dict[str, Any] = {"resume": config.resume, "may_differ": may_differ}
+    with open_run(config.out, config=config, seed=config.seed, **options) as folder:
         _echo_labels(labels)
         reward, report = _fit_with_progress(config, episodes, comparisons, checkpoints)
-        save_reward(folder.path("reward"), reward)
+        training.save_reward(folder.path("reward"), reward)
         _write_report(folder.path("report.html"), config, episodes, reward, report, labels)
         folder.result({"labels": labels.to_json(), "fit": report.to_json()})
         checkpoints.remove()
@@ -135,9 +107,8 @@ def run_fit(config: FitConfig) -> None:
     )
 
 
-def _labelled(config: FitConfig) -> "tuple[Episodes, Comparisons, LabelReport]":
+def _labelled(config: FitConfig) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
     """The answers that a config names, what the reward is scaled over, and counts."""
-    from preferl.data.sources import LabelReport, load_source
     from preferl.store import StoredFeedback
 
     if (config.store is None) == (config.labels is None):
@@ -147,29 +118,29 @@ def _labelled(config: FitConfig) -> "tuple[Episodes, Comparisons, LabelReport]":
     if config.store is None:
         return _read(config)
     with opened(StoreConfig(config.store, config.files, config.project)) as (store, project):
-        feedback = StoredFeedback(store, project.id, combine=config.combine)
-        comparisons = feedback.comparisons()
+        comparisons = StoredFeedback(store, project.id, combine=config.combine).comparisons()
     if config.demonstrations is None:
         episodes = comparisons.segments.episodes()
     else:
-        episodes = load_source(config.demonstrations, task=config.task)
-    counts = LabelReport.of(comparisons.preference, comparisons.segments.length)
+        episodes = sources.load_source(config.demonstrations, task=config.task)
+    counts = sources.LabelReport.of(comparisons.preference, comparisons.segments.length)
     return episodes, comparisons, counts
 
 
-def _read(config: "FitConfig | EvaluateConfig") -> "tuple[Episodes, Comparisons, LabelReport]":
+def _read(
+    config: FitConfig | EvaluateConfig,
+) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
     """Episodes, the comparisons that a label folder makes of them, and counts."""
-    from preferl.data.sources import load_labels, load_source
-
     if config.demonstrations is None or config.labels is None:
         fix = "Give --demonstrations with the episodes that the labels count in."
         raise ConfigError.mismatch("episodes", expected="some", got="none", fix=fix)
-    episodes = load_source(config.demonstrations, task=config.task)
-    found = load_labels(config.labels, episodes, length=config.length, crossing=config.crossing)
+    episodes = sources.load_source(config.demonstrations, task=config.task)
+    length, crossing = config.length, config.crossing
+    found = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
     return episodes, found.comparisons, found.report
 
 
-def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
+def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> None:
     """Show people the accuracy of the reward that learned from their answers."""
     place = StoreConfig(config.store or "", config.files, config.project)
     with opened(place) as (store, project):
@@ -186,13 +157,11 @@ def _publish(config: FitConfig, report: "FitReport", reward: Path) -> None:
 
 def _fit_with_progress(
     config: FitConfig,
-    episodes: "Episodes",
-    comparisons: "Comparisons",
-    checkpoints: "FitCheckpoints",
-) -> "tuple[RewardFunction, FitReport]":
+    episodes: "data.Episodes",
+    comparisons: "data.Comparisons",
+    checkpoints: "training.FitCheckpoints",
+) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit beside a bar; Ctrl-C prints how to continue."""
-    from preferl.cli.console import ProgressLine, interrupt
-
     doing = f"fitting {len(comparisons)} answers"
     epochs, line = _preset(config, comparisons).trainer.epochs, ProgressLine(doing)
     try:
@@ -211,42 +180,33 @@ def _fit_with_progress(
         )
 
 
-def _preset(config: FitConfig, comparisons: "Comparisons") -> RewardPreset:
+def _preset(config: FitConfig, comparisons: "data.Comparisons") -> RewardPreset:
     """The model and trainer of a config for these answers."""
     length, answers = comparisons.segments.length, int(comparisons.answered.sum())
     return config.reward.preset(length=length, answers=answers)
 
 
 def fit_reward(
-    config: FitConfig, episodes: "Episodes", comparisons: "Comparisons", **options: Any
-) -> "tuple[RewardFunction, FitReport]":
+    config: FitConfig, episodes: "data.Episodes", comparisons: "data.Comparisons", **options: Any
+) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit the reward of a config, scaled over all episodes; options are of `RewardPreset.fit`."""
-    from preferl.models import infer_spaces
-    from preferl.training import RewardFunction
-
-    model, report = _preset(config, comparisons).fit(
-        comparisons,
-        *infer_spaces(episodes.observations, episodes.actions),
-        seed=config.seed,
-        device=config.device,
-        **options,
-    )
-    return RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
+    spaces = models.infer_spaces(episodes.observations, episodes.actions)
+    options |= {"seed": config.seed, "device": config.device}
+    model, report = _preset(config, comparisons).fit(comparisons, *spaces, **options)
+    return training.RewardFunction(model, likelihood=report.likelihood).scaled(episodes), report
 
 
 def _write_report(
     path: Path,
     config: FitConfig,
-    episodes: "Episodes",
-    reward: "RewardFunction",
-    fit: "FitReport",
-    labels: "LabelReport",
+    episodes: "data.Episodes",
+    reward: "training.RewardFunction",
+    fit: "training.FitReport",
+    labels: "sources.LabelReport",
 ) -> None:
     """How the fit went, and the rewards of the episode with the highest true return."""
-    from preferl.configs import to_json
     from preferl.evaluation.report import Fact, Report, Section, write_report
     from preferl.evaluation.summary import accuracy_figure, reward_figure
-    from preferl.runs import versions
 
     best = int(episodes.returns.argmax())
     if config.demonstrations is None:
@@ -288,14 +248,11 @@ def _write_report(
     write_report(path, page)
 
 
-def run_evaluate(config: EvaluateConfig) -> None:
+def reward_evaluate(config: EvaluateConfig) -> None:
     """Evaluate, print a table, write the numbers where they were asked for."""
-    from preferl.cli.console import echo
     from preferl.evaluation import evaluate_reward
-    from preferl.files import write_json
-    from preferl.training import load_reward
 
-    reward = load_reward(config.run / "reward")
+    reward = training.load_reward(config.run / "reward")
     episodes, comparisons, labels = _read(config)
     report = evaluate_reward(reward, comparisons, episodes=episodes).to_json()
     _echo_labels(labels)
@@ -305,9 +262,7 @@ def run_evaluate(config: EvaluateConfig) -> None:
         echo(f"Numbers: {config.json}")
 
 
-def _echo_labels(labels: "LabelReport") -> None:
-    from preferl.cli.console import echo
-
+def _echo_labels(labels: "sources.LabelReport") -> None:
     text = (
         f"{labels.pairs:,} labelled pairs of {labels.length} steps: {labels.first} first, "
         f"{labels.second} second, {labels.ties} equal."
@@ -319,10 +274,7 @@ def _echo_labels(labels: "LabelReport") -> None:
 
 
 def _print_report(report: dict[str, Any]) -> None:
-    from preferl.cli.console import print_table
-
-    low, high = report["interval"]
-    likelihood = report["likelihood"]
+    likelihood, (low, high) = report["likelihood"], report["interval"]
     numbers = (
         ("accuracy on decided answers", report["accuracy"], ".1%"),
         ("95 % interval", f"{low:.1%} to {high:.1%}", ""),
@@ -338,7 +290,7 @@ def _print_report(report: dict[str, Any]) -> None:
     print_table("Reward on these labels", rows)
 
 
-def _left_out(fit: "FitReport") -> str:
+def _left_out(fit: "training.FitReport") -> str:
     """The accuracy on answers left out, how many they are, and how sure that is."""
     if fit.held_out_accuracy is None or fit.held_out_interval is None:
         return "none"

@@ -1,6 +1,8 @@
 """`preferl reward serve`: the program that fits rewards to people's answers as they arrive."""
 
 import logging
+import signal
+import threading
 from dataclasses import dataclass, field
 
 import tyro
@@ -9,8 +11,6 @@ from preferl.cli.options import Labels, StoreConfig, Trust, import_trusted, open
 from preferl.online.service.service_config import ServiceConfig
 
 OLD_NAMES_OF = "ServiceConfig"
-"""Config whose former names this command takes as options."""
-
 starting_point = import_trusted
 
 
@@ -24,23 +24,15 @@ class RewardServeConfig:
     For example
       preferl reward serve --out runs/rewards
       preferl reward serve --store runs/labels --project door --out runs/rewards --model pt
-
-    Attributes:
-        service: what to fit, when, and where to publish.
-        labels: where labels are.
-        trust: module of yours that registers a reward model for `service.reward.model`.
     """
 
-    service: ServiceConfig
-    labels: Labels = field(default_factory=StoreConfig)
-    trust: Trust = ()
+    service: ServiceConfig  # what to fit, when, and where to publish.
+    labels: Labels = field(default_factory=StoreConfig)  # where labels are.
+    trust: Trust = ()  # module of yours that registers a reward model for `service.reward.model`.
 
 
-def run_reward_serve(config: RewardServeConfig) -> None:
+def reward_serve(config: RewardServeConfig) -> None:
     """Serve until Ctrl-C or SIGTERM."""
-    import signal
-    import threading
-
     from preferl.online.service.reward_service import serve_reward
 
     logger = logging.getLogger(__name__)
