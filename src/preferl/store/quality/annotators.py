@@ -8,7 +8,8 @@ however hard the pairs. Careful people miss less, by an amount that depends on t
 taken from the other annotators.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, final
 
 import numpy as np
@@ -31,50 +32,43 @@ _UNITED = (0.5, 0.9)
 
 @final
 @dataclass(frozen=True)
-class CarelessConfig:
-    """When answers are so often random that somebody should look.
+class AnnotatorConfig:
+    """When somebody should look at an annotator's answers."""
 
-    Attributes:
-        tolerated: share of random answers that is accepted; 0.03.
-        deviations: standard errors by which the estimate has to be above that; 1.645, so that
-            about 5 % of those who answer just the tolerated share at random are flagged.
-        expected_miss: what careful people are believed to miss before there is data; 0.1.
-        belief: how many known answers, and how many repeats, that belief counts as; 10.
-        fewest: known answers, repeats and shared answers, together, below which nobody is flagged;
-            30, since the errors are those of many answers.
-        rounds: how often those who are flagged are taken out of what others are compared with;
-            5, more than which is seldom needed.
-    """
-
-    tolerated: float = 0.03
+    tolerated: float = 0.03  # share of random answers that is accepted
+    # Standard errors by which the estimate has to be above that, so that about 5 % of those who
+    # answer just the tolerated share at random are flagged.
     deviations: float = 1.645
-    expected_miss: float = 0.1
-    belief: float = 10.0
+    expected_miss: float = 0.1  # what careful people are believed to miss before there is data
+    belief: float = 10.0  # how many known answers, and how many repeats, that belief counts as
+    # Known answers, repeats and shared answers, together, below which nobody is flagged for random
+    # ones, since the errors are those of many answers.
     fewest: int = 30
+    # How often those who are flagged are taken out of what others are compared with, at most; more
+    # is seldom needed.
     rounds: int = 5
+    known_right: float = 0.7  # share of known pairs that everybody should get right
+    too_fast: float = 0.03  # accepted share of answers in less time than the clips take
+    # How often a person without a preference for a side may be flagged for one, and for a long run
+    # of one side: seldom, since everybody is tested again and again.
+    side_alarm: float = 0.001
+    streak_alarm: float = 0.001
 
     def __post_init__(self) -> None:
-        require_in("CarelessConfig.tolerated", self.tolerated, 0, 1)
-        require_in("CarelessConfig.expected_miss", self.expected_miss, 0.001, 0.49)
-        for name, least in (("deviations", 0), ("belief", 1), ("fewest", 0), ("rounds", 1)):
-            require_in(f"CarelessConfig.{name}", getattr(self, name), least, float("inf"))
+        shares = ("tolerated", "known_right", "too_fast", "side_alarm", "streak_alarm")
+        least = {"deviations": 0, "belief": 1, "fewest": 0, "rounds": 1}
+        ranges = dict.fromkeys(shares, (0.0, 1.0)) | {"expected_miss": (0.001, 0.49)}
+        ranges |= {name: (low, inf) for name, low in least.items()}
+        for name, (low, high) in ranges.items():
+            require_in(f"AnnotatorConfig.{name}", getattr(self, name), low, high)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Carelessness:
-    """Estimated shares of random answers.
+class Carelessness(NamedTuple):
+    """Estimated shares of random answers."""
 
-    Attributes:
-        share: `[A]` of answers given at random, relative to the others; below 0 for those who
-            do better than the others, NaN without evidence.
-        error: `[A]` its standard error, infinite without evidence.
-        flagged: `[A]` whether `share` is above what is tolerated beyond chance.
-    """
-
-    share: FloatArray
-    error: FloatArray
-    flagged: BoolArray
+    share: FloatArray  # [A] relative to the others', below 0 for those who do better; NaN: unknown
+    error: FloatArray  # [A] its standard error, infinite without evidence
+    flagged: BoolArray  # [A] whether `share` is above what is tolerated beyond chance
 
 
 class Evidence(NamedTuple):
@@ -117,7 +111,7 @@ def evidence_on_others(votes: Votes) -> list[Evidence]:
     return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
 
 
-def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) -> Carelessness:
+def estimate_carelessness(votes: Votes, config: AnnotatorConfig | None = None) -> Carelessness:
     """Estimate everybody's share of random answers from known pairs, repeats and other people.
 
     Everyone is compared with all others that are not flagged, so people have to be given pairs of
@@ -127,7 +121,7 @@ def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) ->
     estimated: never are more than half of several annotators flagged. On pairs so hard that careful
     people agree on fewer than three in four, one careful person in ten is flagged.
     """
-    config = config or CarelessConfig()
+    config = config or AnnotatorConfig()
     others = evidence_on_others(votes)
     evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
     people = np.concatenate([kind.annotator for kind in evidence])
@@ -144,11 +138,10 @@ def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) ->
 
 
 def _estimate(
-    evidence: list[Evidence], flagged: BoolArray, config: CarelessConfig
+    evidence: list[Evidence], flagged: BoolArray, config: AnnotatorConfig
 ) -> tuple[FloatArray, FloatArray]:
     """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
     weighted, precision = np.zeros((2, len(flagged)))
-
     for kind in evidence:
         sums = np.array(  # [3, A] of each one's answers, misses and squared misses
             [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
@@ -173,89 +166,34 @@ def _estimate(
 
 
 @final
-@dataclass(frozen=True)
-class AnnotatorConfig:
-    """When somebody should look at an annotator's answers.
-
-    Attributes:
-        careless: when answers are random too often.
-        known_right: share of known pairs that everybody should get right; 0.7. An annotator is
-            flagged if the whole 95 % interval is below, whatever others do.
-        too_fast: accepted share of answers in less time than the clips take; 0.03. An annotator is
-            flagged if the whole 95 % interval is above.
-        side_alarm: how often a person without a preference for a side may be flagged for one; one
-            in a thousand, since everybody is tested again and again.
-        streak_alarm: the same for a long run of one side by chance.
-    """
-
-    careless: CarelessConfig = field(default_factory=CarelessConfig)
-    known_right: float = 0.7
-    too_fast: float = 0.03
-    side_alarm: float = 0.001
-    streak_alarm: float = 0.001
-
-    def __post_init__(self) -> None:
-        for name in ("known_right", "too_fast", "side_alarm", "streak_alarm"):
-            require_in(f"AnnotatorConfig.{name}", getattr(self, name), 0, 1)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class AnnotatorReport:
-    """A row for each annotator; shares and times are NaN where there is nothing to count.
-
-    Attributes:
-        names: of the `A` annotators.
-        answers: `[A]` all of them, cannot-tell and repeats included.
-        tie_rate: `[A]` ties among the answers that count.
-        cannot_tell_rate: `[A]` among all answers.
-        median_ms: `[A]` of the response times that are known, in milliseconds.
-        timed: `[A]` answers of known time to a pair that the annotator had not had before.
-        too_fast: `[A]` share of them in less time than the longer clip takes at the page's greatest
-            speed, twice its own.
-        known: `[A]` answers to queries whose right answer is known.
-        known_accuracy: `[A]` of these, a tie with a side counting half.
-        known_low: `[A]` lower end of its 95 % Wilson interval.
-        known_high: `[A]` upper end.
-        repeats: `[A]` planned repeats of which both answers count.
-        consistency: `[A]` share of them with the same answer.
-        consistency_same_sides: `[A]` where both clips were on the side of the first time.
-        consistency_swapped: `[A]` where they had changed sides; lower if somebody goes by sides.
-        left_rate: `[A]` the left clip among answers for a side.
-        side_p: `[A]` p-value of that share where sides are drawn at random (binomial, two-sided).
-        streak: `[A]` longest run of answers for the same side, in order of time.
-        streak_p: `[A]` an upper bound of how likely so long a run is by chance.
-        agreement: `[A]` share of pairs of answers, own and another's to one query, that agree.
-        overlap: `[A]` these pairs.
-        careless_share: `[A]` estimated share of answers given at random beyond the others'.
-        careless_error: `[A]` its standard error.
-        reasons: `[A]` why to look: `"careless"`, `"known pairs"`, `"too fast"`, `"one side"` or
-            `"streak"`.
-    """
+    """A row `[A]` for each annotator; shares and times are NaN where there is nothing to count."""
 
     names: tuple[str, ...]
-    answers: IntArray
-    tie_rate: FloatArray
-    cannot_tell_rate: FloatArray
-    median_ms: FloatArray
-    timed: IntArray
-    too_fast: FloatArray
-    known: IntArray
-    known_accuracy: FloatArray
-    known_low: FloatArray
-    known_high: FloatArray
-    repeats: IntArray
-    consistency: FloatArray
-    consistency_same_sides: FloatArray
-    consistency_swapped: FloatArray
-    left_rate: FloatArray
-    side_p: FloatArray
-    streak: IntArray
-    streak_p: FloatArray
-    agreement: FloatArray
-    overlap: IntArray
-    careless_share: FloatArray
-    careless_error: FloatArray
+    answers: IntArray  # all of them, cannot-tell and repeats included
+    tie_rate: FloatArray  # ties among the answers that count
+    cannot_tell_rate: FloatArray  # among all answers
+    median_ms: FloatArray  # of the response times that are known, in milliseconds
+    timed: IntArray  # answers of known time to a pair that the annotator had not had before
+    too_fast: FloatArray  # share of them in less time than the longer clip takes at double speed
+    known: IntArray  # answers to queries whose right answer is known
+    known_accuracy: FloatArray  # of these, a tie with a side counting half
+    known_low: FloatArray  # lower end of its 95 % Wilson interval
+    known_high: FloatArray  # upper end
+    repeats: IntArray  # planned repeats of which both answers count
+    consistency: FloatArray  # share of them with the same answer
+    consistency_same_sides: FloatArray  # where both clips were on the side of the first time
+    consistency_swapped: FloatArray  # where they had changed sides; lower if by sides
+    left_rate: FloatArray  # the left clip among answers for a side
+    side_p: FloatArray  # p-value of that share where sides are drawn at random (two-sided)
+    streak: IntArray  # longest run of answers for the same side, in order of time
+    streak_p: FloatArray  # an upper bound of how likely so long a run is by chance
+    agreement: FloatArray  # share of pairs of answers, own and another's to one query, that agree
+    overlap: IntArray  # these pairs
+    careless_share: FloatArray  # estimated share of answers given at random beyond the others'
+    careless_error: FloatArray  # its standard error
+    # Why to look: "careless", "known pairs", "too fast", "one side" or "streak".
     reasons: tuple[tuple[str, ...], ...]
 
     @property
@@ -266,15 +204,17 @@ class AnnotatorReport:
     def rows(self) -> list[dict[str, object]]:
         """A dictionary for each annotator, with plain numbers and None for NaN."""
         columns = {
-            name: [None if value != value else value for value in np.asarray(column).tolist()]
+            name: [None if value != value else value for value in column.tolist()]
             for name, column in vars(self).items()
-            if name not in ("names", "reasons")
+            if isinstance(column, np.ndarray)
         }
         return [
             {"name": name}
-            | {key: column[row] for key, column in columns.items()}
-            | {"reasons": list(self.reasons[row]), "flagged": bool(self.reasons[row])}
-            for row, name in enumerate(self.names)
+            | dict(zip(columns, numbers, strict=True))
+            | {"reasons": list(reasons), "flagged": bool(reasons)}
+            for name, reasons, *numbers in zip(
+                self.names, self.reasons, *columns.values(), strict=True
+            )
         ]
 
 
@@ -305,7 +245,7 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     # change with 2^-k; together they cannot be likelier than their sum.
     starts = 1 + np.maximum(sided - streak, 0) / 2
     streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
-    careless = estimate_carelessness(votes, config.careless)
+    careless = estimate_carelessness(votes, config)
     misses = evidence_on_known(votes)
     known = np.bincount(misses.annotator, minlength=votes.annotators)
     right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
