@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self, final
@@ -16,7 +16,13 @@ from preferl.data.segments import Segments
 from preferl.errors import PreferlError
 from preferl.files import writing
 from preferl.shapes import Array
-from preferl.store.rendering.frames import FrameSource, FunctionFrames, frame_source
+from preferl.store.rendering.frames import (
+    EnvFrames,
+    FrameSource,
+    PixelFrames,
+    frame_source,
+    function_frames,
+)
 from preferl.store.schema import Project
 from preferl.store.store import Store
 from preferl.video import encode
@@ -62,7 +68,7 @@ class RenderWorker:
         self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
     ) -> None:
         self._store, self._source, self._trust = store, source, trust
-        self._sources: dict[str, FrameSource] = {}
+        self._sources: dict[str, PixelFrames | EnvFrames] = {}
         self._warned: set[tuple[int, str]] = set()
         self.rendered = Rendered(0, 0)
         self.stopped = False  # not an Event: a signal may come while its lock is held
@@ -85,9 +91,8 @@ class RenderWorker:
 
     def close(self) -> None:
         """Let go of simulators and graphics contexts."""
-        for source in (*self._sources.values(), self._source):
-            if source is not None:
-                source.close()
+        for source in self._sources.values():
+            source.close()
         self._sources.clear()
 
     def round(self) -> int:
@@ -150,7 +155,7 @@ class RenderWorker:
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
 
-    def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
+    def _until_stopped(self, pictures: Iterable[Array]) -> Iterator[Array]:
         for picture in pictures:
             if self.stopped:
                 raise _StoppedError
@@ -190,7 +195,7 @@ def serve_rendering(
         ConfigError: no such store or function.
         StorageError: videos cannot be written, or the database is gone.
     """
-    source = None if function is None else FunctionFrames.at(function)
+    source = None if function is None else function_frames(function)
     with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
