@@ -35,7 +35,7 @@ class Progress:
 
 @final
 class Reports:
-    """Progress, heartbeats, reward versions and episodes: services write them, pages read them."""
+    """Progress, heartbeats, reward versions, episodes and events; services write, pages read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -154,15 +154,7 @@ class Reports:
             for service, age in self._database.rows(beats.order_by(Service.name))
         ]
 
-
-@final
-class Events:
-    """A log of what people and services did besides answering."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(
+    def add_event(
         self,
         project_id: int | None,
         kind: str,
@@ -175,13 +167,13 @@ class Events:
         with self._database.write() as session:
             session.add(Event(**about, at=clock(session), detail=detail))
 
-    def last(self, kind: str) -> dict[str, Any] | None:
+    def last_event(self, kind: str) -> dict[str, Any] | None:
         """The detail of the newest event of this kind that concerns the whole store."""
         events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
         found = self._database.first(events.order_by(Event.id.desc()).limit(1))
         return None if found is None else found.detail or {}
 
-    def latest(self, project_id: int, limit: int = 50) -> list[Event]:
-        """The newest first."""
+    def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
+        """What people and services did besides answering, the newest first."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))

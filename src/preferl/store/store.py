@@ -24,8 +24,8 @@ from preferl.files import writing
 from preferl.reading import reading
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, require_whole
-from preferl.store.people import People, SignIns
-from preferl.store.progress import Events, Progress, Reports
+from preferl.store.people import People
+from preferl.store.progress import Progress, Reports
 from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
@@ -52,13 +52,11 @@ class Store:
         self.database = database
         self.files = files  # the folder of clips, videos and the secret
         self.projects = Projects(database)  # what is asked, and by which rules
-        self.people = People(database, self.key)  # who answers
-        self.sign_ins = SignIns(database)  # in which browsers they are
+        self.people = People(database, self.key)  # who answers, and in which browsers they are
         self.clips = ClipStore(database, files)  # what is shown
         self.questions = Questions(database, self.clips)  # queries and their answers
         self.queue = Queue(database)  # leases of queries to people
-        self.reports = Reports(database)  # progress, heartbeats, reward versions, last episode
-        self.events = Events(database)  # what else happened
+        self.reports = Reports(database)  # progress, heartbeats, reward versions, events
 
     @classmethod
     def open(cls, location: str | Path, files: str | Path | None = None) -> Self:
