@@ -1,6 +1,6 @@
 """The table of answers as it leaves a store and comes back: columns, checks, and rows of a store.
 
-It has one row for each answer that was ever given, also those that were taken back or changed.
+It has one row for each answer that was ever given, also retracted and changed ones.
 """
 
 import hashlib
@@ -31,35 +31,22 @@ from preferl.store.schema import (
 from preferl.store.statements import LATEST
 
 COLUMNS: Final[Mapping[str, Cell]] = {
-    "project": "text",
-    "query": "text",
-    "purpose": "text",
-    "first_clip": "text",
-    "second_clip": "text",
-    "first_episode": "whole",
-    "first_step": "whole",
-    "second_episode": "whole",
-    "second_step": "whole",
-    "annotator": "text",
-    "kind": "text",
+    **dict.fromkeys(("project", "query", "purpose", "first_clip", "second_clip"), "text"),
+    **dict.fromkeys(("first_episode", "first_step", "second_episode", "second_step"), "whole"),
+    **dict.fromkeys(("annotator", "kind"), "text"),
     "preference": "number",
     "strength": "text",
-    "counts": "flag",
-    "swapped": "flag",
-    "left_clip": "text",
-    "right_clip": "text",
+    **dict.fromkeys(("counts", "swapped"), "flag"),
+    **dict.fromkeys(("left_clip", "right_clip"), "text"),
     "response_ms": "number",
-    "granted": "text",
-    "answered": "text",
-    "granted_at": "number",
-    "answered_at": "number",
+    **dict.fromkeys(("granted", "answered"), "text"),
+    **dict.fromkeys(("granted_at", "answered_at"), "number"),
     "key": "text",
     "detail": "json",
     "repeat_of": "text",
     "known": "number",
     "quorum": "whole",
-    "priority": "number",
-    "score": "number",
+    **dict.fromkeys(("priority", "score"), "number"),
     "model_version": "whole",
     "asked_at": "number",
     "query_detail": "json",
@@ -163,7 +150,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def read_answers(
-    path: Path, wanted: str | None, *, owner: str | None = None, without_same: bool = False
+    path: Path, wanted: str | None = None, *, owner: str | None = None, without_same: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows and where they are, each right by itself and agreeing with those before.
 

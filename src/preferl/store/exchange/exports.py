@@ -48,21 +48,15 @@ class ImportedAnswers(NamedTuple):
 
 
 def export_answers(
-    store: Store,
-    project_id: int,
-    path: Path | str,
-    *,
-    format: str | None = None,  # noqa: A002 (what everybody calls it)
-    anonymous: bool = False,
+    store: Store, project_id: int, path: Path | str, *, anonymous: bool = False
 ) -> int:
     """Write every answer of a project that was ever given, oldest first; returns how many.
 
     Skipped, retracted and changed answers are there, too; those with `counts` are the current
     ones. `docs/annotate/data.md` explains every column.
 
-    The file is replaced if it exists. Its format is `"jsonl"`, `"csv"` or `"parquet"`, by the end
-    of its name if None. An `anonymous` export has a digest instead of each name, the same in every
-    export of this store.
+    The file is replaced if it exists; its name ends in `.jsonl`, `.csv` or `.parquet`. An
+    `anonymous` export has a digest instead of each name, the same in every export of this store.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -72,10 +66,7 @@ def export_answers(
     project = store.projects.get(project_id)
     origin = _origins(store, project_id)
     count = 0
-    with (
-        writing_table(Path(path), table.COLUMNS, format) as write,
-        store.database.read() as session,
-    ):
+    with writing_table(Path(path), table.COLUMNS) as write, store.database.read() as session:
         found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in found.partitions():
@@ -170,7 +161,6 @@ def import_answers(
     path: Path | str,
     *,
     clips: Path | str | None = None,
-    format: str | None = None,  # noqa: A002
     owner: str | None = None,
     without_same: bool = False,
 ) -> ImportedAnswers:
@@ -193,7 +183,7 @@ def import_answers(
     """
     project = store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
-    rows = list(table.read_answers(Path(path), format, owner=owner, without_same=without_same))
+    rows = list(table.read_answers(Path(path), owner=owner, without_same=without_same))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:

@@ -78,7 +78,6 @@ def import_table(
     *,
     name: str | None = None,
     length: int | None = None,
-    format: str | None = None,  # noqa: A002 (what everybody calls it)
 ) -> ImportReport:
     """Import a table with a row for each answer, and the columns `chosen` and `rejected`.
 
@@ -86,11 +85,11 @@ def import_table(
     with `rewards` if they are known, or where it lies in `episodes`: `{"episode": 3, "start": 20}`,
     with `length` if it is not that of the import. CSV has such objects as text. Further columns
     may be `equal`, true where neither was better, and `annotator`, otherwise `name` or else the
-    file's. The format is JSON lines, CSV or Parquet, by the end of the file's name if not given.
-    The errors of `read_chosen` and `import_comparisons` are raised.
+    file's. Its name decides between JSON lines, CSV and Parquet. The errors of `read_chosen` and
+    `import_comparisons` are raised.
     """
     path = Path(path)
-    comparisons, named = read_chosen(path, episodes, length=length, wanted=format)
+    comparisons, named = read_chosen(path, episodes, length=length)
     people = [person or name or path.stem for person in named]
     return import_comparisons(store, project_id, comparisons, people, source=path.name)
 
