@@ -293,10 +293,6 @@ def _deep_folder(name: str) -> Callable[[Path], Path]:
     return write
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return list(read_table(path, "jsonl"))
-
-
 BOMBS: Final[dict[str, Case]] = {
     "pickle, memo index": (_bytes(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
     "pickle, memo index in digits": (_bytes(b"Np268435456\n."), load_pickle),
@@ -397,13 +393,19 @@ BOMBS: Final[dict[str, Case]] = {
         load_hub_dataset,
     ),
     "parquet, words of answers": (
-        lambda path: _words({"key": _repeated(3000, 10**6)})(path),
-        lambda path: list(read_table(path, "parquet")),
+        lambda path: (
+            path.mkdir(),
+            _words({"key": _repeated(3000, 10**6)})(path / "a.parquet"),
+        ),
+        lambda path: list(read_table(path / "a.parquet")),
     ),
     "arrow": (_arrow, load_hub_dataset),
     "yaml, a billion laughs": (_laughs, read_settings),
     "json, deep settings": (_deep, read_settings),
-    "json, deep rows": (_deep, _rows),
+    "json, deep rows": (
+        _deep_folder("rows.jsonl"),
+        lambda path: list(read_table(path / "rows.jsonl")),
+    ),
     "json, deep arrays": (_deep_folder("about.json"), load_episodes),
     "json, deep reward": (_deep_folder("config.json"), load_reward_model),
     "json, deep version": (

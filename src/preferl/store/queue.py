@@ -15,7 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Row, Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -296,15 +296,19 @@ class _Choice:
     def idle(self) -> State:
         """Why there is nothing: no more is wanted, or more is to come."""
         budget = self.project.budget
-        asked = budget is not None and self._count(statements.ASKED) >= budget
+        asked = budget is not None and self._totals[1] >= budget
         if self._spent or (asked and not self._count(statements.UNSHOWN)):
             return "done"
         return "waiting"
 
-    @cached_property
+    @property
     def _spent(self) -> bool:
         budget = self.project.budget
-        return budget is not None and self._count(statements.GIVEN) >= budget
+        return budget is not None and self._totals[0] >= budget
+
+    @cached_property
+    def _totals(self) -> Row[int, int, int]:
+        return self.session.execute(statements.TOTALS, self._about).one()
 
     def _count(self, statement: Select[Any], **more: Any) -> int:
         return int(self.session.scalar(statement, self._about | more) or 0)
@@ -340,12 +344,9 @@ class _Choice:
             first_clip=original.first_clip,
             second_clip=original.second_clip,
             purpose="repeat",
-            priority=0.0,
             repeat_of=original.id,
             for_annotator=self.annotator.id,
             swapped=swapped ^ (draw(*mark, "sides") < self.project.swap_share),
-            quorum=0,
-            needed=0,
             ready=True,
             asked_at=self.at,
         )

@@ -25,7 +25,7 @@ from preferl.reading import reading
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, require_whole
 from preferl.store.people import People
-from preferl.store.progress import Progress, Reports
+from preferl.store.progress import Reports
 from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
@@ -57,6 +57,7 @@ class Store:
         self.questions = Questions(database, self.clips)  # queries and their answers
         self.queue = Queue(database)  # leases of queries to people
         self.reports = Reports(database)  # progress, heartbeats, reward versions, events
+        self.progress = self.reports.progress  # how far a project is, and a person in it
 
     @classmethod
     def open(cls, location: str | Path, files: str | Path | None = None) -> Self:
@@ -107,10 +108,6 @@ class Store:
     def close(self) -> None:
         """Close the database; acknowledged answers are on disk anyway."""
         self.database.close()
-
-    def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
-        """How far a project is, and this person in it."""
-        return self.reports.progress(project_id, annotator_id)
 
     def key(self) -> bytes:
         """The secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.

@@ -150,7 +150,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def read_answers(
-    path: Path, wanted: str | None = None, *, owner: str | None = None, without_same: bool = False
+    path: Path, *, owner: str | None = None, without_same: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows and where they are, each right by itself and agreeing with those before.
 
@@ -159,7 +159,7 @@ def read_answers(
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
-    for number, raw in enumerate(read_table(path, wanted), 1):
+    for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         row = checked(raw, where)
         if row["first_clip"] == row["second_clip"]:
@@ -214,7 +214,6 @@ def queries_of(
                     "repeat_of": numbers[original] if is_repeat else None,
                     "for_annotator": people[row["annotator"]] if is_repeat else None,
                     "swapped": row["swapped"] if is_repeat else None,
-                    "needed": 0,
                     "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
                     "cancelled_at": row["asked_at"] if settled else None,
                     "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},

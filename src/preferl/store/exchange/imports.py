@@ -5,10 +5,9 @@ agree, and learn from all of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,9 +36,7 @@ KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENC
 """Kinds of answers by the preference that they come to."""
 
 
-@final
-@dataclass(frozen=True)
-class ImportReport:
+class ImportReport(NamedTuple):
     """Counts of added answers, of those of earlier imports and of clips; and who answered."""
 
     new: int
@@ -157,7 +154,7 @@ def import_comparisons(
         in_order = np.argsort(first)  # queries are numbered as the source lists them
         # They are answered: nobody is asked about them, and their clips need no videos.
         settled = {"project_id": project_id, "purpose": "ask", "asked_at": at, "cancelled_at": at}
-        settled |= {"priority": 0.0, "quorum": 0, "needed": 0, "detail": {"imported": source}}
+        settled |= {"detail": {"imported": source}}
         queries = [
             settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
             for a, b in clips[rows[first[in_order]]].tolist()
@@ -205,11 +202,7 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
 
 
 def read_chosen(
-    path: Path,
-    episodes: Episodes | None = None,
-    *,
-    length: int | None = None,
-    wanted: str | None = None,
+    path: Path, episodes: Episodes | None = None, *, length: int | None = None
 ) -> tuple[Comparisons, list[str | None]]:
     """Read the comparisons of a table for `import_table`, and the annotators that it names.
 
@@ -221,7 +214,7 @@ def read_chosen(
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal, people = [], []
-    for number, raw in enumerate(read_table(path, wanted), 1):
+    for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         clips += [_clip(raw, side, episodes, length, where) for side in ("chosen", "rejected")]
         if any(len(clip) != len(clips[0]) for clip in clips[-2:]):

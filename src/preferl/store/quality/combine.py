@@ -167,7 +167,7 @@ CombineMethod = Literal["mean", "majority", "dawid_skene"]
 
 
 def combine_answers(
-    votes: Votes, method: CombineMethod = "mean", *, config: DawidSkeneConfig | None = None
+    votes: Votes, method: CombineMethod = "mean"
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Combine the answers to each query into one preference and weight.
 
@@ -186,7 +186,6 @@ def combine_answers(
     Args:
         votes: of several people.
         method: how to combine; `mean` keeps every answer and supposes nothing.
-        config: for `dawid_skene`; its defaults if None.
 
     Returns:
         `(query, preference, weight)`, each `[Q]`, by rising number of the query.
@@ -209,7 +208,7 @@ def combine_answers(
         most = 2 * counts > answers[:, None]  # [Q, 3]
         preference = (1.0 + most[:, FIRST] - most[:, SECOND]) / 2
     elif method == "dawid_skene":
-        fit = fit_dawid_skene(votes, config)
+        fit = fit_dawid_skene(votes)
         preference = share.copy()
         preference[np.searchsorted(query, fit.query)] = fit.preference
         single = (answers == 1) & np.isnan(votes.known[first_row])

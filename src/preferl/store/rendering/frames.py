@@ -274,7 +274,7 @@ class EnvFrames:
         kept, seen = segments.states, segments.observations
         if kept is not None:
             flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
-            if flat.shape[1] in stage.widths():
+            if flat.shape[1] in stage.widths:
                 return flat
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
@@ -283,7 +283,7 @@ class EnvFrames:
             fix = "Name the environment in which they were recorded."
             check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
             return pose(env, np.asarray(seen[steps], np.float64))
-        wide = " or ".join(str(width) for width in stage.widths())
+        wide = " or ".join(str(width) for width in stage.widths)
         raise DataError.mismatch(
             f"states of {self._env_id}",
             expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",

@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
@@ -41,10 +42,6 @@ class Rendered(NamedTuple):
 
     drawn: int
     failed: int
-
-
-class _StoppedError(Exception):
-    """Asked to stop in the middle of a clip, which stays as it was: without a video."""
 
 
 @final
@@ -129,12 +126,10 @@ class RenderWorker:
         try:
             segments = clips.segments(project.id, [clip])
             pictures = pictures_of(self._source_of(project), segments, 0)
-            video = encode(self._until_stopped(pictures), project.fps)
-        except _StoppedError:
-            return
+            video = encode(takewhile(lambda _: not self.stopped, pictures), project.fps)
         except Exception as error:  # whatever it is, the next clip may be drawn
-            if clips.get(project.id, clip) is None:
-                return  # an episode in whose place others have come
+            if self.stopped or clips.get(project.id, clip) is None:
+                return  # not done, or an episode in whose place others have come
             self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
             why = f"{type(error).__name__}: {error}"
             if self._is_new(project, why):
@@ -146,6 +141,8 @@ class RenderWorker:
                 )
             clips.video_failed(project.id, clip, why)
             return
+        if self.stopped:
+            return
         path = clips.video_path(project.id, clip)
         _put(video, path)
         clips.video_ready(project.id, [clip])
@@ -154,12 +151,6 @@ class RenderWorker:
             return
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
-
-    def _until_stopped(self, pictures: Iterable[Array]) -> Iterator[Array]:
-        for picture in pictures:
-            if self.stopped:
-                raise _StoppedError
-            yield picture
 
     def _source_of(self, project: Project) -> FrameSource:
         """The source of the project's present `frames`, which projects with the same ones share."""
