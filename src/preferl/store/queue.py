@@ -40,7 +40,6 @@ class Question(NamedTuple):
     left: str
     right: str
     swapped: bool
-    granted_at: float
     expires_at: float
 
 
@@ -148,10 +147,10 @@ class Queue:
         return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
-        """Take back this person's latest answer that stands and give them the question again.
+        """Undo this person's latest answer that counts and give them the question again.
 
-        Answers before it can be taken back one by one. Sending the same `key` again returns the
-        same question; None where there is nothing to undo.
+        Answers before it can be undone one by one. Sending the same `key` again returns the same
+        question; None where there is nothing to undo.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
@@ -390,8 +389,7 @@ def _may_not_answer(got: str) -> FeedbackError:
 
 def _question(lease: Lease, query: Query) -> Question:
     left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
-    times = lease.granted_at, lease.expires_at
-    return Question(lease.token, query.id, left, right, lease.swapped, *times)
+    return Question(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:

@@ -9,58 +9,41 @@ taken from the other annotators.
 """
 
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple, final
 
 import numpy as np
 
-from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
 from preferl.store.quality.combine import fit_dawid_skene
 from preferl.store.quality.votes import EQUAL, Votes
 
-_RANDOM_MISS = 0.5
+RANDOM_MISS = 0.5
 """How far a random answer is from any preference, on average."""
 
-_INFORMATIVE_MISS = 0.4
+INFORMATIVE_MISS = 0.4
 """Usual misses from which on a kind of evidence is left out: care is too close to chance."""
 
-_UNITED = (0.5, 0.9)
+UNITED = (0.5, 0.9)
 """Differences of the others' probabilities at which they count as leaning, and as united."""
 
+TOLERATED = 0.03  # share of random answers that is accepted
+DEVIATIONS = 1.645
+"""Standard errors by which the estimate has to be above that, so that about 5 % of those who answer
+just the tolerated share at random are flagged."""
 
-@final
-@dataclass(frozen=True)
-class AnnotatorConfig:
-    """When somebody should look at an annotator's answers."""
+EXPECTED_MISS = 0.1  # what careful people are believed to miss before there is data
+BELIEF = 10.0  # how many known answers, and how many repeats, that belief counts as
+FEWEST = 30
+"""Known answers, repeats and shared answers, together, below which nobody is flagged for random
+ones, since the errors are those of many answers."""
 
-    tolerated: float = 0.03  # share of random answers that is accepted
-    # Standard errors by which the estimate has to be above that, so that about 5 % of those who
-    # answer just the tolerated share at random are flagged.
-    deviations: float = 1.645
-    expected_miss: float = 0.1  # what careful people are believed to miss before there is data
-    belief: float = 10.0  # how many known answers, and how many repeats, that belief counts as
-    # Known answers, repeats and shared answers, together, below which nobody is flagged for random
-    # ones, since the errors are those of many answers.
-    fewest: int = 30
-    # How often those who are flagged are taken out of what others are compared with, at most; more
-    # is seldom needed.
-    rounds: int = 5
-    known_right: float = 0.7  # share of known pairs that everybody should get right
-    too_fast: float = 0.03  # accepted share of answers in less time than the clips take
-    # How often a person without a preference for a side may be flagged for one, and for a long run
-    # of one side: seldom, since everybody is tested again and again.
-    side_alarm: float = 0.001
-    streak_alarm: float = 0.001
-
-    def __post_init__(self) -> None:
-        shares = ("tolerated", "known_right", "too_fast", "side_alarm", "streak_alarm")
-        least = {"deviations": 0, "belief": 1, "fewest": 0, "rounds": 1}
-        ranges = dict.fromkeys(shares, (0.0, 1.0)) | {"expected_miss": (0.001, 0.49)}
-        ranges |= {name: (low, inf) for name, low in least.items()}
-        for name, (low, high) in ranges.items():
-            require_in(f"AnnotatorConfig.{name}", getattr(self, name), low, high)
+ROUNDS = 5  # how often the flagged are taken out of what others are compared with, at most
+KNOWN_RIGHT = 0.7  # share of known pairs that everybody should get right
+TOO_FAST = 0.03  # accepted share of answers in less time than the clips take
+ALARM = 0.001
+"""How often a person without a preference for a side may be flagged for one, or for a long run of
+one: seldom, since everybody is tested again and again."""
 
 
 class Carelessness(NamedTuple):
@@ -105,13 +88,13 @@ def evidence_on_others(votes: Votes) -> list[Evidence]:
     """
     others = fit_dawid_skene(votes).preference_of_others(votes)
     kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
-    unity = np.digitize(np.abs(2 * others[kept] - 1), _UNITED)
+    unity = np.digitize(np.abs(2 * others[kept] - 1), UNITED)
     miss = np.abs(votes.preference - others)
-    rows = [kept[unity == level] for level in range(len(_UNITED) + 1)]
+    rows = [kept[unity == level] for level in range(len(UNITED) + 1)]
     return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
 
 
-def estimate_carelessness(votes: Votes, config: AnnotatorConfig | None = None) -> Carelessness:
+def estimate_carelessness(votes: Votes) -> Carelessness:
     """Estimate everybody's share of random answers from known pairs, repeats and other people.
 
     Everyone is compared with all others that are not flagged, so people have to be given pairs of
@@ -121,25 +104,22 @@ def estimate_carelessness(votes: Votes, config: AnnotatorConfig | None = None) -
     estimated: never are more than half of several annotators flagged. On pairs so hard that careful
     people agree on fewer than three in four, one careful person in ten is flagged.
     """
-    config = config or AnnotatorConfig()
     others = evidence_on_others(votes)
     evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
     people = np.concatenate([kind.annotator for kind in evidence])
     answers = np.bincount(people, minlength=votes.annotators)
     flagged = np.zeros(votes.annotators, bool)
-    share, error = _estimate(evidence, flagged, config)
-    for _ in range(config.rounds):
-        found = (answers >= config.fewest) & (share - config.deviations * error > config.tolerated)
+    share, error = _estimate(evidence, flagged)
+    for _ in range(ROUNDS):
+        found = (answers >= FEWEST) & (share - DEVIATIONS * error > TOLERATED)
         if (found == flagged).all() or found.sum() > max(1, (answers > 0).sum() / 2):
             break
         flagged = found
-        share, error = _estimate(evidence, flagged, config)
+        share, error = _estimate(evidence, flagged)
     return Carelessness(share, error, flagged)
 
 
-def _estimate(
-    evidence: list[Evidence], flagged: BoolArray, config: AnnotatorConfig
-) -> tuple[FloatArray, FloatArray]:
+def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
     weighted, precision = np.zeros((2, len(flagged)))
     for kind in evidence:
@@ -148,14 +128,14 @@ def _estimate(
         )
         count, total, _ = sums
         kept = np.where(flagged, 0, sums)
-        belief = 1 if kind.others else config.belief
-        before = belief * np.array([[1], [config.expected_miss], [config.expected_miss]])
+        belief = 1 if kind.others else BELIEF
+        before = belief * np.array([[1], [EXPECTED_MISS], [EXPECTED_MISS]])
         # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
         rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
         usual = misses / rest
         spread = squares / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
-        effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
+        effect = kind.chances * np.where(usual < INFORMATIVE_MISS, RANDOM_MISS - usual, 0)
         variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
         excess = total / np.maximum(count, 1) - usual
         weighted += np.where(count > 0, effect * excess / variance, 0)
@@ -218,23 +198,22 @@ class AnnotatorReport:
         ]
 
 
-def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> AnnotatorReport:
+def annotator_report(votes: Votes) -> AnnotatorReport:
     """Describe every annotator and name those whose answers somebody should look at.
 
     An annotator is flagged as `careless` by the rule of `estimate_carelessness`, for `known pairs`
-    whose answers are beneath all doubt, as `too fast` where there was no time to see both clips,
-    and for `one side` or a `streak` by tests at the rates in `AnnotatorConfig`. With 300 answers
-    each, three to a query, a twentieth of them known and a twentieth repeated, about 1 or 2 in 100
-    careful people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500
-    answers nearly all of these, with 100 six or seven in 10. People of little skill look like
-    people of little care. Nobody's answers are left out: that is for a person to decide.
+    where too few are right, as `too fast` where there was no time to see both clips, and for `one
+    side` or a `streak` by tests at the rate `ALARM`. With 300 answers each, three to a query, a
+    twentieth of them known and a twentieth repeated, about 1 or 2 in 100 careful people are
+    flagged, and about 9 in 10 of those who answer a fifth at random; with 500 answers nearly all of
+    these, with 100 six or seven in 10. People of little skill look like people of little care.
+    Nobody's answers are left out: that is for a person to decide.
 
     >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
     >>> report = annotator_report(votes)
     >>> report.answers.tolist(), report.tie_rate.tolist(), report.flagged.tolist()
     ([3], [0.5], [False])
     """
-    config = config or AnnotatorConfig()
     answers = np.bincount(votes.annotator, minlength=votes.annotators)
     counted = votes.tally(votes.counts)
     tied = votes.category == EQUAL
@@ -245,7 +224,7 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     # change with 2^-k; together they cannot be likelier than their sum.
     starts = 1 + np.maximum(sided - streak, 0) / 2
     streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
-    careless = estimate_carelessness(votes, config)
+    careless = estimate_carelessness(votes)
     misses = evidence_on_known(votes)
     known = np.bincount(misses.annotator, minlength=votes.annotators)
     right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
@@ -255,10 +234,10 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     agreeing, overlap = _agreement_with_others(votes)
     flags = {
         "careless": careless.flagged,
-        "known pairs": known_high < config.known_right,
-        "too fast": _intervals(fast, timed)[0] > config.too_fast,
-        "one side": side_p < config.side_alarm,
-        "streak": streak_p < config.streak_alarm,
+        "known pairs": known_high < KNOWN_RIGHT,
+        "too fast": _intervals(fast, timed)[0] > TOO_FAST,
+        "one side": side_p < ALARM,
+        "streak": streak_p < ALARM,
     }
     return AnnotatorReport(
         names=votes.names,

@@ -176,16 +176,13 @@ def combine_answers(
     they check people, and are no further opinion.
 
     - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
-      The cross-entropy of a reward model is then that of listing every answer.
+      It keeps every answer and supposes nothing: the cross-entropy of a reward model is then that
+      of listing every answer.
     - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
       Ties are answers, so that one preference against two ties is a tie.
     - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
       often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
       however many answers found it. A known right answer overrules those given.
-
-    Args:
-        votes: of several people.
-        method: how to combine; `mean` keeps every answer and supposes nothing.
 
     Returns:
         `(query, preference, weight)`, each `[Q]`, by rising number of the query.

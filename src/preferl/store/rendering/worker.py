@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self, final
@@ -51,14 +51,8 @@ class RenderWorker:
     Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
     that calls `round`, and are kept from clip to clip until `close`.
 
-    Args:
-        store: where clips wait.
-        source: draws the clips of every project; by default each project's `frames` describe how.
-        trust: modules that the `frames` of projects may import (see `preferl.trust`).
-
-    Attributes:
-        rendered: what it has done so far.
-        stopped: whether it was asked to stop.
+    The `source`, which stays open, draws the clips of every project; by default each project's
+    `frames` describe how, which may import modules of `trust` (see `preferl.trust`).
     """
 
     def __init__(
@@ -67,7 +61,7 @@ class RenderWorker:
         self._store, self._source, self._trust = store, source, trust
         self._sources: dict[str, PixelFrames | EnvFrames] = {}
         self._warned: set[tuple[int, str]] = set()
-        self.rendered = Rendered(0, 0)
+        self.rendered = Rendered(0, 0)  # so far
         self.stopped = False  # not an Event: a signal may come while its lock is held
 
     def __enter__(self) -> Self:
@@ -187,16 +181,21 @@ def serve_rendering(
         StorageError: videos cannot be written, or the database is gone.
     """
     source = None if function is None else function_frames(function)
-    with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
+    with ExitStack() as ending:
+        store = ending.enter_context(Store.open(location, files))
+        worker = ending.enter_context(RenderWorker(store, source, trust=trust))
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
-        with _stopped_by_signals(worker):
-            while not worker.stopped and parent in (None, os.getppid()):
-                done = worker.round()
-                if once and not done:
-                    break
-                if not done:
-                    worker.wait(poll_seconds)
+        if threading.current_thread() is threading.main_thread():  # no other hears signals
+            for kind in (signal.SIGTERM, signal.SIGINT):
+                before = signal.signal(kind, lambda *_: worker.stop())
+                ending.callback(signal.signal, kind, before)
+        while not worker.stopped and parent in (None, os.getppid()):
+            done = worker.round()
+            if once and not done:
+                break
+            if not done:
+                worker.wait(poll_seconds)
         return worker.rendered
 
 
@@ -212,8 +211,7 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
         DataError: there are not.
     """
     steps, count = int(segments.real[row]), 0
-    for picture in source(segments, row):
-        count += 1
+    for count, picture in enumerate(source(segments, row), 1):
         if count <= steps:
             yield picture
     check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
@@ -222,16 +220,3 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
 def _put(video: bytes, path: Path) -> None:
     with writing(path, durable=True) as draft:
         draft.write_bytes(video)
-
-
-@contextmanager
-def _stopped_by_signals(worker: RenderWorker) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the worker; only a program's main thread hears signals."""
-    is_main = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGTERM, signal.SIGINT) if is_main else ()
-    before = {kind: signal.signal(kind, lambda *_: worker.stop()) for kind in kinds}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
