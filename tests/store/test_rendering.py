@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
 from preferl.store import Store
 from preferl.store.rendering.worker import RenderWorker, pictures_of, serve_rendering, write_video
+from waiting import wait_until
 
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
 
@@ -190,14 +190,6 @@ print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.
 """
 
 
-def wait_for(path: Path) -> None:
-    for _ in range(300):
-        if path.is_file():
-            return
-        time.sleep(0.1)
-    raise TimeoutError(path)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
 def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
@@ -205,7 +197,7 @@ def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: 
         command = [sys.executable, "-c", SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for clip in clips:
-                wait_for(store.clips.video_path(project.id, clip))
+                wait_until(store.clips.video_path(project.id, clip).is_file)
             process.send_signal(signal.SIGTERM)
             said, _ = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -220,13 +212,13 @@ def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
         starts = (
             "import subprocess, sys, time\n"
             "print(subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).pid, flush=True)\n"
-            "time.sleep(60)"
+            "time.sleep(60)"  # until it is killed
         )
         command = [sys.executable, "-c", starts, SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as between:
             assert between.stdout is not None
             worker = int(between.stdout.readline())
-            wait_for(store.clips.video_path(project.id, clips[1]))
+            wait_until(store.clips.video_path(project.id, clips[1]).is_file)
             os.kill(worker, 0)
             between.kill()
             assert json.loads(between.stdout.readline())[0][0] <= 2  # it ends, and says so

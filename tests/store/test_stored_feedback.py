@@ -10,12 +10,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from gymnasium import spaces
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store import Status, Store, StoredFeedback, clip_ids, distinct_clips
-from preferl.store.schema import Base
+from preferl.store.schema import Base, Service
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
 
@@ -340,11 +340,16 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
 
 def test_programs_that_give_no_sign_of_life_are_lost(store):
     project = store.projects.create("dots")
-    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=0.1)
+
+    def let_time_pass() -> None:
+        with store.database.write() as session:
+            session.execute(update(Service).values(beat_at=Service.beat_at - 40))
+
+    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=10.0)
     (state,) = store.reports.services(project.id)
     assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
-    time.sleep(0.4)
+    let_time_pass()
     assert not store.reports.services(project.id)[0].alive
-    store.reports.beat(project.id, "reward", Status("stopped"), every=0.1)
-    time.sleep(0.4)
+    store.reports.beat(project.id, "reward", Status("stopped"), every=10.0)
+    let_time_pass()
     assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"

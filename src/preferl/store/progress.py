@@ -8,6 +8,7 @@ from sqlalchemy import Select, select
 
 from preferl.errors import require_in
 from preferl.store import statements
+from preferl.store.clips import newest_episodes
 from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
@@ -120,9 +121,8 @@ class Reports:
 
     def last_episode(self, project_id: int) -> Clip | None:
         """The newest whole episode of the agent that can be shown."""
-        episodes = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
-        shown = episodes.where(Clip.video == "ready")
-        return self._database.first(shown.order_by(Clip.created_at.desc()).limit(1))
+        shown = newest_episodes(project_id).where(Clip.video == "ready")
+        return self._database.first(shown.limit(1))
 
     def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
         """Record the heartbeat of a program, such as `reward` or `agent`.

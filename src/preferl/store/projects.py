@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict, dataclass, fields
 from math import inf
-from typing import Any, Self, final
+from typing import Any, final
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -55,11 +55,6 @@ class ProjectSettings:
                 raise ConfigError.mismatch(name, expected="text", got="text with a zero in it")
         if not self.question.strip():
             raise ConfigError.mismatch("question", expected="some words", got="nothing")
-
-    @classmethod
-    def of(cls, project: Project) -> Self:
-        """The settings of a project as it is."""
-        return cls(**{item.name: getattr(project, item.name) for item in fields(cls)})
 
 
 @final
@@ -127,7 +122,7 @@ class Projects:
             project = session.get_one(Project, project_id)
             for name, value in changes.items():
                 setattr(project, name, value)
-            ProjectSettings.of(project)
+            ProjectSettings(**{name: getattr(project, name) for name in known})  # or raise
         return project
 
     def _unknown(self, got: str, fix: str = "") -> ConfigError:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import case, func, insert, literal, select, update
 from sqlalchemy.orm import Session
@@ -77,6 +77,15 @@ EXPORTED_AS: Final = "exported_as"
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
 """The end of the year 9999, after which there are no dates."""
+
+
+class ImportReport(NamedTuple):
+    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
+
+    new: int
+    known: int
+    clips: int
+    annotators: tuple[str, ...]
 
 
 def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:

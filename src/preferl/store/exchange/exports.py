@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Select, case, select, union
@@ -38,13 +38,6 @@ from preferl.store.store import Store
 
 Origin = Callable[[str, int], tuple[int, ...]]
 """Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
-
-
-class ImportedAnswers(NamedTuple):
-    """How many answers an import added, and how many had been there already."""
-
-    new: int
-    known: int
 
 
 def export_answers(
@@ -163,7 +156,7 @@ def import_answers(
     clips: Path | str | None = None,
     owner: str | None = None,
     without_same: bool = False,
-) -> ImportedAnswers:
+) -> table.ImportReport:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
     Answers whose key is there already are skipped, so that an import can be repeated. Missing
@@ -203,7 +196,9 @@ def import_answers(
         ]
         table.add_answers(session, answers)
         table.recount(session, (answer["query_id"] for answer in answers))
-    return ImportedAnswers(len(new), len(rows) - len(new))
+    shown = {row[side] for _, row in rows for side in ("first_clip", "second_clip")}
+    names = sorted({row["annotator"] for _, row in rows})
+    return table.ImportReport(len(new), len(rows) - len(new), len(shown), tuple(names))
 
 
 def export_segments(

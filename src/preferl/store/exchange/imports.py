@@ -7,7 +7,7 @@ agree, and learn from all of it.
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from preferl.shapes import Array, FloatArray, IntArray
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
 from preferl.store.database import clock
 from preferl.store.exchange.answer_table import (
+    ImportReport,
     add_answers,
     add_queries,
     known_answers,
@@ -34,15 +35,6 @@ from preferl.store.store import Store
 
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
 """Kinds of answers by the preference that they come to."""
-
-
-class ImportReport(NamedTuple):
-    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
-
-    new: int
-    known: int
-    clips: int
-    annotators: tuple[str, ...]
 
 
 def import_labels(

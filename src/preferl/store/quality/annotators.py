@@ -18,12 +18,8 @@ from preferl.statistics import sign_test, wilson_interval
 from preferl.store.quality.combine import fit_dawid_skene
 from preferl.store.quality.votes import EQUAL, Votes
 
-RANDOM_MISS = 0.5
-"""How far a random answer is from any preference, on average."""
-
-INFORMATIVE_MISS = 0.4
-"""Usual misses from which on a kind of evidence is left out: care is too close to chance."""
-
+RANDOM_MISS = 0.5  # how far a random answer is from any preference, on average
+INFORMATIVE_MISS = 0.4  # usual misses from which evidence is left out: care is close to chance
 UNITED = (0.5, 0.9)
 """Differences of the others' probabilities at which they count as leaning, and as united."""
 

@@ -150,10 +150,6 @@ Pose = Callable[[Environment, Array], FloatArray]
 """An environment and observations `[T, *obs]` of it to states `[T, state]` as it draws them."""
 
 
-def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
-    return np.asarray(observations, np.float64)
-
-
 def _angles(_env: Environment, observations: Array) -> FloatArray:
     """Cosine and sine of each angle, and then its speed, to angles and speeds."""
     count = observations.shape[1] // 3
@@ -191,8 +187,10 @@ POSES: Mapping[str, Pose] = MappingProxyType(
     {
         **dict.fromkeys(("Acrobot-v1", "Pendulum-v1"), _angles),
         "AdroitHandDoor-v1": _door,
-        **dict.fromkeys(("CartPole-v0", "CartPole-v1"), _as_it_is),
-        **dict.fromkeys(("MountainCar-v0", "MountainCarContinuous-v0"), _as_it_is),
+        **dict.fromkeys(
+            ("CartPole-v0", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
+            lambda _, observations: observations,
+        ),
     }
 )
 """Ids to how their observations are drawn."""

@@ -30,11 +30,8 @@ from preferl.video import encode
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8
-"""Clips taken before priorities are read again: a more urgent query waits for at most so many."""
-
-LOOK_UP_SECONDS = 0.05
-"""How soon a resting worker notices that it is to stop."""
+AT_ONCE = 8  # clips taken before priorities are read again, which a more urgent query waits for
+LOOK_UP_SECONDS = 0.05  # how soon a resting worker notices that it is to stop
 
 
 class Rendered(NamedTuple):
@@ -205,11 +202,7 @@ def write_video(source: FrameSource, segments: Segments, row: int, path: Path, f
 
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
-    """The pictures of one segment, of which there are as many as real steps.
-
-    Raises:
-        DataError: there are not.
-    """
+    """The pictures of one segment; raises `DataError` unless there is one per real step."""
     steps, count = int(segments.real[row]), 0
     for count, picture in enumerate(source(segments, row), 1):
         if count <= steps:
