@@ -36,7 +36,7 @@ class ProjectSettings:
     known_share: float = 0.05  # share of questions with a known answer, where there are such
     qualification: int = 0  # known pairs that a new annotator has to answer first
     pass_share: float = 0.8  # share of them that has to be right
-    strength: bool = False  # whether answers tell "clearly" from "slightly" better
+    strength: bool = False  # whether answers distinguish "clearly" and "slightly" better
     lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
     budget: int | None = None  # answers after which nothing more is asked; None: no end
     frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`

@@ -28,7 +28,7 @@ State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
 MOST_AT_ONCE: Final = 8  # questions of one person: the one on screen and what is fetched ahead
 REPEAT_AFTER: Final = 10  # answers until a question may come back, so that people do not recall it
-MOMENT: Final = 1e-6  # seconds between leases of a claim: the least that the epoch tells apart
+MOMENT: Final = 1e-6  # seconds between leases of a claim: as fine as times since the epoch are
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 

@@ -91,7 +91,7 @@ class NotebookQueue:
         return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{words}. {self.message}</p>"
 
     def _clip(self, side: str, clip: str) -> str:
-        """The video itself stands in its address, so that a notebook needs no server."""
+        """The address holds the video itself, so that a notebook needs no server."""
         video = self.store.clips.video_path(self.project.id, clip).read_bytes()
         source = "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
         return (

@@ -253,7 +253,7 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     """Store the clips of a folder that `export_segments` wrote; their names, as they were.
 
     Raises:
-        DataError: another folder, or clips that are not what their names say.
+        DataError: another folder, or clips whose names do not fit their content.
         StorageError: the store cannot be written to.
     """
     path = Path(path)

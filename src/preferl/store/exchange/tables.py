@@ -42,7 +42,7 @@ def table_format(path: Path) -> Format:
     """The format that the end of a file's name stands for; raises `ConfigError` for others."""
     found = Path(path).suffix.removeprefix(".").lower()
     if found not in get_args(Format):
-        expected = f"a name that ends in .{', .'.join(get_args(Format))}"
+        expected = f"one of {', '.join(get_args(Format))} by the end of the file's name"
         raise ConfigError.mismatch("format", expected=expected, got=repr(found))
     return cast("Format", found)
 
@@ -229,7 +229,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
-    """Bytes of a column's rows; a dictionary holds once a text that stands in many of them."""
+    """Bytes of a column's rows; a dictionary holds a text of many rows once."""
     if not arrow.types.is_dictionary(column.type):
         return int(column.nbytes)
     compute = require("pyarrow.compute", extra="parquet")

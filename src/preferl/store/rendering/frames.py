@@ -71,7 +71,7 @@ class PixelFrames:
             yield _bytes(self._newest_of(self._channels_last(np.asarray(pixels[step]))))
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing; others close their simulators."""
 
     def _channels_last(self, picture: Array) -> Array:
         """One step `[height, width]`, with channels on either end, or stacked, to `[h, w, C]`."""
@@ -248,7 +248,7 @@ class EnvFrames:
             yield stage.draw(state, action)
 
     def close(self) -> None:
-        """Let go of the simulator and its graphics context."""
+        """Close the simulator and its graphics context."""
         self._open = None
         self._resources.close()
 

@@ -78,7 +78,7 @@ class RenderWorker:
             time.sleep(min(left, LOOK_UP_SECONDS))
 
     def close(self) -> None:
-        """Let go of simulators and graphics contexts."""
+        """Close simulators and graphics contexts."""
         for source in self._sources.values():
             source.close()
         self._sources.clear()
@@ -97,7 +97,7 @@ class RenderWorker:
         clips = self._store.clips.without_video(project.id, AT_ONCE)
         if clips and self._source is None and project.frames is None:
             if self._is_new(project, "no frames"):
-                message = "Project %s has clips to draw, but does not say how: set its `frames`."
+                message = "Project %s has clips to draw, but no `frames` that describe how."
                 logger.warning(message, project.slug)
             return 0
         for done, clip in enumerate(clips):
