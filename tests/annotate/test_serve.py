@@ -100,7 +100,7 @@ def test_the_address_is_remembered_for_invitations(study, monkeypatch):
     settings = AnnotateSettings(port=0, secret=None)
     told = []
     serve(study.store, study.project, settings, open_browser=False, on_message=told.append)
-    url = study.store.events.last("served")["url"]
+    url = study.store.reports.last_event("served")["url"]
     assert told[0] == f"Answer here: {url}/join/{study.owner}"
     assert url.startswith("http://127.0.0.1:")
 
@@ -110,7 +110,7 @@ def test_who_starts_the_page_finds_its_link_in_a_file(study, monkeypatch, tmp_pa
     monkeypatch.setattr(Server, "run", lambda *_, **__: seen.append(read_status(file)))
     settings, file = AnnotateSettings(port=0, secret=None), tmp_path / "page.status.json"
     serve(study.store, study.project, settings, open_browser=False, status_file=file)
-    url = study.store.events.last("served")["url"]
+    url = study.store.reports.last_event("served")["url"]
     assert seen == [Status("serving", link=f"{url}/join/{study.owner}")]
 
 

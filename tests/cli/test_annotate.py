@@ -163,8 +163,8 @@ def test_invitations_lead_to_where_the_page_is_served(labels, capsys):
     with Store.open(labels[1]) as store:
         project = store.projects.only()
         for url in ("http://localhost:1", "http://localhost:9000"):
-            store.events.add(None, "served", detail={"url": url})
-        store.events.add(project.id, "served", detail={"url": "http://of.another.kind"})
+            store.reports.add_event(None, "served", detail={"url": url})
+        store.reports.add_event(project.id, "served", detail={"url": "http://of.another.kind"})
     capsys.readouterr()
     assert run("annotate", "invite", "Ann", *labels) == 0
     printed = capsys.readouterr().out
@@ -187,7 +187,7 @@ def test_links_that_expire_open_once_or_no_more(labels, capsys):
     assert "The link of Ann has ended" in capsys.readouterr().out
     with Store.open(labels[1]) as store:
         assert store.people.by_secret(secret) is None
-        kinds = [event.kind for event in store.events.latest(store.projects.only().id)]
+        kinds = [event.kind for event in store.reports.latest_events(store.projects.only().id)]
         assert kinds == ["revoked", "invited"]
     for wrong in (("Bob", "--revoke"), ("Bob", "--expires", "0"), ("\uff2fwner",)):
         assert run("annotate", "invite", *wrong, *labels) == 1

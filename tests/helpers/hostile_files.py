@@ -297,10 +297,6 @@ def _read_settings(path: Path) -> object:
     return starting_point(["--config", str(path)])
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return list(read_table(path, "jsonl"))
-
-
 BOMBS: Final[dict[str, Case]] = {
     "pickle, memo index": (_bytes(b"\x80\x02Nr\x00\x00\x00\x10."), load_pickle),
     "pickle, memo index in digits": (_bytes(b"Np268435456\n."), load_pickle),
@@ -401,13 +397,16 @@ BOMBS: Final[dict[str, Case]] = {
         load_hub_dataset,
     ),
     "parquet, words of answers": (
-        lambda path: _words({"key": _repeated(3000, 10**6)})(path),
-        lambda path: list(read_table(path, "parquet")),
+        lambda path: _words({"key": _repeated(3000, 10**6)})(path.with_name("a.parquet")),
+        lambda path: list(read_table(path.with_name("a.parquet"))),
     ),
     "arrow": (_arrow, load_hub_dataset),
     "yaml, a billion laughs": (_laughs, _read_settings),
     "json, deep settings": (_deep, _read_settings),
-    "json, deep rows": (_deep, _rows),
+    "json, deep rows": (
+        _deep_folder("rows.jsonl"),
+        lambda path: list(read_table(path / "rows.jsonl")),
+    ),
     "json, deep arrays": (_deep_folder("about.json"), load_episodes),
     "json, deep reward": (_deep_folder("config.json"), load_reward_model),
     "json, deep version": (

@@ -103,7 +103,7 @@ class World:
 
     def note(self, visitor, kind):
         detail = {"name": self.title_of(visitor), "role": visitor.role}
-        self.store.events.add(self.projects[visitor.place].id, kind, detail=detail)
+        self.store.reports.add_event(self.projects[visitor.place].id, kind, detail=detail)
 
     def admit(self, visitor):
         """A new link, and a session by it; the old one is kept to be tried again."""

@@ -287,17 +287,20 @@ def _rows() -> list[dict[str, Any]]:
     return [row, row | {"key": "key-00002", "annotator": "Bob"}]
 
 
-def _answers(wanted: str) -> Callable[[Path], object]:
+def _answers(name: str) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
     def write(path: Path) -> None:
-        with writing_table(path, COLUMNS, wanted) as add:
+        path.mkdir()
+        with writing_table(path / name, COLUMNS) as add:
             add([[row.get(name) for name in COLUMNS] for row in _rows()])
 
-    return write
+    return write, lambda path: list(read_answers(path / name))
 
 
 def _chosen(path: Path) -> None:
     clips = [{"observations": [[n, 1.0], [2.0, 3.0]], "actions": [[0], [1]]} for n in range(2)]
-    path.write_text(json.dumps({"chosen": clips[0], "rejected": clips[1]}) + "\n")
+    path.mkdir()
+    text = json.dumps({"chosen": clips[0], "rejected": clips[1]}) + "\n"
+    (path / "chosen.jsonl").write_text(text)
 
 
 def _store(path: Path) -> None:
@@ -369,10 +372,10 @@ VALID: Final[dict[str, Case]] = {
         lambda path: read_checkpoint(path, run={"seed": 1}),
     ),
     "flax": (_flax, lambda path: load_flax(_flax_model(), path)),
-    "answers": (_answers("jsonl"), lambda path: list(read_answers(path, "jsonl"))),
-    "answers in csv": (_answers("csv"), lambda path: list(read_answers(path, "csv"))),
-    "answers in parquet": (_answers("parquet"), lambda path: list(read_answers(path, "parquet"))),
-    "chosen": (_chosen, lambda path: read_chosen(path, None, length=None, wanted="jsonl")),
+    "answers": _answers("a.jsonl"),
+    "answers in csv": _answers("a.csv"),
+    "answers in parquet": _answers("a.parquet"),
+    "chosen": (_chosen, lambda path: read_chosen(path / "chosen.jsonl")),
     "settings": (
         lambda path: path.write_text("config:\n  env: Pendulum-v1\n  steps: 100\n"),
         lambda path: starting_point(["--config", str(path)]),

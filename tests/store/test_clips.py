@@ -8,7 +8,6 @@ import pytest
 from preferl.data.segments import Segments
 from preferl.store import Store, clip_ids
 from preferl.store.clips import EPISODES_KEPT
-from preferl.store.rendering.frames import FunctionFrames
 from preferl.store.rendering.worker import RenderWorker
 
 
@@ -99,7 +98,7 @@ def test_an_episode_that_goes_while_it_is_drawn_leaves_no_video(
         put(store, project, *range(1, 9))
         return np.zeros((segments.real[row], 16, 16), np.uint8)
 
-    with RenderWorker(store, FunctionFrames(others_come)) as worker:
+    with RenderWorker(store, others_come) as worker:
         assert worker.round() == 1
         assert worker.rendered == (0, 0)
     assert there(store, project, [slow]) == [False]

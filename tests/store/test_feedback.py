@@ -10,12 +10,12 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from gymnasium import spaces
-from sqlalchemy import select, text
+from sqlalchemy import text, update
 
 from preferl.data.segments import Segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.store import Status, Store, StoredFeedback, clip_ids, distinct_clips
-from preferl.store.schema import Base, Query
+from preferl.store.schema import Base, Service
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback, example_segments
 
@@ -56,7 +56,7 @@ def test_what_a_newer_reward_chose_comes_first_and_older_questions_after_it(stor
     for version, rows in ((None, pairs[:2]), (1, pairs[2:3]), (2, pairs[3:])):
         feedback.model_version = version
         feedback.ask(segments, rows)
-    feedback.ask(segments, np.array([[1, 2]]), priority=0.5)
+    store.questions.ask(project.id, segments, np.array([[1, 2]]), priority=0.5)
     store.clips.video_ready(project.id, store.clips.without_video(project.id, 100))
     ann = store.people.owner(project.id).annotator.id
     held = store.queue.claim(project.id, ann, 8).questions
@@ -129,10 +129,9 @@ def test_windows_with_the_same_steps_are_not_compared(store):
         store.questions.ask_stored(project.id, [("a" * 32, "a" * 32)])
     assert store.clips.get(project.id, clip_ids(segments)[2]) is None, "nothing was stored"
     feedback = StoredFeedback(store)
-    feedback.ask(segments, pairs, scores=np.array([5.0, 7.0]), details=[{"n": 0}, {"n": 1}])
-    with store.database.read() as session:
-        (query,) = session.scalars(select(Query))
-    assert (query.score, query.detail) == (7.0, {"n": 1})
+    feedback.ask(segments, pairs)
+    ids = clip_ids(segments)
+    assert [pair for _, *pair in store.questions.asked(project.id)] == [ids[1:]]
     feedback.ask(segments, pairs[:1])
     assert feedback.pending == 1
     with pytest.raises(FeedbackError, match="with itself"):
@@ -333,19 +332,24 @@ def test_rewards_episodes_and_events_for_people_to_see(store):
     assert store.clips.retry_failed(project.id) == 1
     store.clips.video_ready(project.id, [clip])
     assert store.reports.last_episode(project.id).detail == {"return": 3.0}
-    store.events.add(project.id, "exported", detail={"rows": 2})
-    assert [(event.kind, event.detail) for event in store.events.latest(project.id)] == [
+    store.reports.add_event(project.id, "exported", detail={"rows": 2})
+    assert [(event.kind, event.detail) for event in store.reports.latest_events(project.id)] == [
         ("exported", {"rows": 2})
     ]
 
 
 def test_programs_that_give_no_sign_of_life_are_lost(store):
     project = store.projects.create("dots")
-    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=0.1)
+
+    def let_time_pass() -> None:
+        with store.database.write() as session:
+            session.execute(update(Service).values(beat_at=Service.beat_at - 40))
+
+    store.reports.beat(project.id, "reward", Status("waiting", version=3), every=10.0)
     (state,) = store.reports.services(project.id)
     assert (state.name, state.status, state.alive) == ("reward", Status("waiting", version=3), True)
-    time.sleep(0.4)
+    let_time_pass()
     assert not store.reports.services(project.id)[0].alive
-    store.reports.beat(project.id, "reward", Status("stopped"), every=0.1)
-    time.sleep(0.4)
+    store.reports.beat(project.id, "reward", Status("stopped"), every=10.0)
+    let_time_pass()
     assert store.reports.services(project.id)[0].alive, "who said goodbye is not lost"

@@ -25,19 +25,19 @@ def project(store):
 
 def test_a_session_from_link_to_end(store, project):
     ann, secret = store.people.invite(project, "ann")
-    assert store.sign_ins.begin("nonsense") is None
-    first = store.sign_ins.begin(secret)
-    assert store.sign_ins.person(first.token).id == ann.id
-    assert store.sign_ins.person("nonsense") is None
-    second = store.sign_ins.begin(secret, instead_of=first.token)
-    assert store.sign_ins.person(first.token) is None
+    assert store.people.sign_in("nonsense") is None
+    _, first = store.people.sign_in(secret)
+    assert store.people.by_token(first).id == ann.id
+    assert store.people.by_token("nonsense") is None
+    _, second = store.people.sign_in(secret, instead_of=first)
+    assert store.people.by_token(first) is None
     store.people.update(ann.id, disabled=True)
-    assert store.sign_ins.person(second.token) is None
+    assert store.people.by_token(second) is None
     store.people.update(ann.id, disabled=False)
-    assert store.sign_ins.person(second.token) is not None
-    store.sign_ins.end(second.token)
-    assert store.sign_ins.person(second.token) is None
-    assert list(store.sign_ins.latest(project)) == [ann.id]
+    assert store.people.by_token(second) is not None
+    store.people.sign_out(second)
+    assert store.people.by_token(second) is None
+    assert list(store.people.last_sign_ins(project)) == [ann.id]
 
 
 def test_one_use_is_one_use_though_many_come_at_once(store, project):
@@ -46,7 +46,7 @@ def test_one_use_is_one_use_though_many_come_at_once(store, project):
 
     def reach():
         start.wait()
-        found.append(store.sign_ins.begin(secret))
+        found.append(store.people.sign_in(secret))
 
     threads = [threading.Thread(target=reach) for _ in range(8)]
     for thread in threads:
@@ -63,20 +63,20 @@ def test_links_expire_by_the_clock_of_the_database(store, project):
     with store.database.write() as session:
         session.execute(text("UPDATE annotator SET link_expires_at = link_expires_at - 3601"))
     assert store.people.by_secret(secret) is None
-    assert store.sign_ins.begin(secret) is None
+    assert store.people.sign_in(secret) is None
     again = store.people.invite(project, "ann").secret
     assert store.people.by_secret(again) is not None, "a new link is as it is asked for"
 
 
 def test_a_link_fills_no_database(store, project):
     secret, other = (store.people.invite(project, name).secret for name in ("ann", "ben"))
-    ben = store.sign_ins.begin(other)
-    tokens = [store.sign_ins.begin(secret).token for _ in range(KEPT + 5)]
+    _, ben = store.people.sign_in(other)
+    tokens = [store.people.sign_in(secret)[1] for _ in range(KEPT + 5)]
     with store.database.read() as session:
         assert len(list(session.scalars(select(SignIn)))) == KEPT + 1
-    assert store.sign_ins.person(tokens[4]) is None
-    assert store.sign_ins.person(tokens[5]) is not None
-    assert store.sign_ins.person(ben.token) is not None
+    assert store.people.by_token(tokens[4]) is None
+    assert store.people.by_token(tokens[5]) is not None
+    assert store.people.by_token(ben) is not None
 
 
 @pytest.mark.parametrize("more", [{"hours": 0}, {"hours": float("nan")}, {"uses": 0}])
@@ -139,6 +139,6 @@ def test_a_store_of_before_is_brought_along_with_its_people(tmp_path):
     with Store.open(tmp_path) as store:
         (ann,) = store.people.all(1)
         assert (ann.name, ann.link_expires_at, ann.link_uses) == ("ann", None, None)
-        assert store.sign_ins.begin(store.people.invite(1, "ann").secret) is not None
+        assert store.people.sign_in(store.people.invite(1, "ann").secret) is not None
     with closing(sqlite3.connect(tmp_path / "labels.db.before-0001")) as kept:
         assert kept.execute("SELECT name FROM annotator").fetchall() == [("ann",)]

@@ -63,7 +63,7 @@ def test_what_was_answered_on_the_page_is_told(dots):
 def test_nothing_to_take_back(dots):
     queue = NotebookQueue(*dots)
     queue.undo()
-    assert "nothing to take back" in queue.html
+    assert "no answer to undo" in queue.html
 
 
 def test_buttons_do_what_they_say(dots):

@@ -80,7 +80,7 @@ def invite(
     store = store_of(request)
     invitation = store.people.invite(person.project_id, name, role)
     known = {"name": invitation.annotator.name, "role": role}
-    store.events.add(person.project_id, "invited", annotator_id=person.id, detail=known)
+    store.reports.add_event(person.project_id, "invited", annotator_id=person.id, detail=known)
     base = request.app.state.settings.public_url or str(request.base_url)
     link = {"name": known["name"], "url": f"{base.rstrip('/')}/join/{invitation.secret}"}
     return _overview(request, person, link=link)
@@ -104,7 +104,7 @@ def change_person(
     kind, changes = ACTS[act]
     store.people.update(number, role=role if act == "role" else None, **changes)
     known = {"name": other.name, "role": role}
-    store.events.add(person.project_id, kind, annotator_id=person.id, detail=known)
+    store.reports.add_event(person.project_id, kind, annotator_id=person.id, detail=known)
     return RedirectResponse("/admin", 303)
 
 
@@ -134,7 +134,7 @@ def change_project(
     if changed:
         store.projects.update(person.project_id, **changed)
         names = {"changed": ", ".join(changed)}
-        store.events.add(person.project_id, "settings", annotator_id=person.id, detail=names)
+        store.reports.add_event(person.project_id, "settings", annotator_id=person.id, detail=names)
     return RedirectResponse("/admin", 303)
 
 
@@ -151,7 +151,7 @@ def export(
     name = f"{store.projects.get(person.project_id).slug}-answers.{format}"
     folder = Path(tempfile.mkdtemp(prefix="preferl-export-"))
     try:
-        export_answers(store, person.project_id, folder / name, format=format)
+        export_answers(store, person.project_id, folder / name)
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise
@@ -187,7 +187,7 @@ def _overview(
 
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
     """When and what happened besides answers, published rewards included, the newest first."""
-    latest = store.events.latest(project_id, LATEST)
+    latest = store.reports.latest_events(project_id, LATEST)
     found = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-LATEST:]:
         text = f"reward version {reward.version} was published: {reward_words(reward)}"
@@ -201,7 +201,7 @@ def _people(store: Store, project_id: int, votes: Votes) -> list[dict[str, Any]]
     last = np.zeros(len(votes.names))
     np.maximum.at(last, votes.annotator, votes.answered_at)
     seen = dict(zip(votes.names, last.tolist(), strict=True))
-    signed_in = store.sign_ins.latest(project_id)
+    signed_in = store.people.last_sign_ins(project_id)
     rows = []
     for person in store.people.all(project_id):
         row = described.get(person.name, {"answers": 0, "reasons": []})

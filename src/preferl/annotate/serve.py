@@ -67,7 +67,8 @@ def serve(
     secret = store.people.owner(project.id).secret
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
-    store.events.add(None, "served", detail={"url": page})  # where invitations lead from now on
+    # Where invitations lead from now on.
+    store.reports.add_event(None, "served", detail={"url": page})
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
     on_message(f"Answer here: {link}")

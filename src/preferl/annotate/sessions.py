@@ -53,20 +53,20 @@ def store_of(request: Request) -> Store:
 
 def begin_session(request: Request, secret: str) -> RedirectResponse:
     """Sign this browser in by the secret of a link, then show the page; 401 if it opens nothing."""
-    signed = store_of(request).sign_ins.begin(secret, instead_of=_token(request))
+    signed = store_of(request).people.sign_in(secret, instead_of=_token(request))
     if signed is None:
         words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
         raise HTTPException(401, words)
-    csrf = secrets.token_urlsafe(24)
+    (annotator, token), csrf = signed, secrets.token_urlsafe(24)
     request.session.clear()
-    request.session.update(annotator=signed.annotator.id, token=signed.token, csrf=csrf)
+    request.session.update(annotator=annotator.id, token=token, csrf=csrf)
     return RedirectResponse("/", 303)
 
 
 def end_session(request: Request) -> RedirectResponse:
     """Sign this browser out, then show the page; its cookie is good for nothing any more."""
     if (token := _token(request)) is not None:
-        store_of(request).sign_ins.end(token)
+        store_of(request).people.sign_out(token)
     request.session.clear()
     return RedirectResponse("/", 303)
 
@@ -74,7 +74,7 @@ def end_session(request: Request) -> RedirectResponse:
 def whoever(request: Request) -> Annotator | None:
     """The person of this session; None where there is none, or not any more."""
     token = _token(request)
-    return None if token is None else store_of(request).sign_ins.person(token)
+    return None if token is None else store_of(request).people.by_token(token)
 
 
 def _token(request: Request) -> str | None:

@@ -175,7 +175,7 @@ def annotate_invite(config: InviteConfig) -> None:
     with opened(config.labels) as (store, project):
         if config.revoke:
             name = store.people.revoke(project.id, config.name).name
-            store.events.add(project.id, "revoked", detail={"name": name})
+            store.reports.add_event(project.id, "revoked", detail={"name": name})
             echo(f"The link of {name} has ended, and so have their sessions. Answers stay.")
             return
         before = {person.name for person in store.people.all(project.id)}
@@ -183,9 +183,9 @@ def annotate_invite(config: InviteConfig) -> None:
         person, secret = store.people.invite(
             project.id, config.name, config.role, hours=config.expires, uses=uses
         )
-        known = {"name": person.name, "role": config.role}
-        store.events.add(project.id, "invited", detail=known)
-        served = store.events.last("served")
+        detail = {"name": person.name, "role": config.role}
+        store.reports.add_event(project.id, "invited", detail=detail)
+        served = store.reports.last_event("served")
     page = config.public_url or (served or {}).get("url") or f"http://localhost:{PORT}"
     does = "looks on" if config.role == "spectator" else "answers"
     lines = [

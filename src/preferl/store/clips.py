@@ -145,7 +145,7 @@ class ClipStore:
             .order_by(Query.priority.desc(), Query.id)
             .limit(limit)
         )
-        newest = self._database.all(_episodes(project_id).limit(1))
+        newest = self._database.all(newest_episodes(project_id).limit(1))
         episodes = [clip.id for clip in newest if clip.video == "none"]
         wanted = dict.fromkeys(
             name
@@ -187,7 +187,7 @@ class ClipStore:
 
     def _forget_episodes(self, project_id: int, new: Collection[str]) -> None:
         """Remove older episodes that no query refers to; rows go before their files."""
-        episodes = self._database.all(_episodes(project_id))
+        episodes = self._database.all(newest_episodes(project_id))
         shown = [clip for clip in episodes if clip.video == "ready"][:SHOWN_KEPT]
         kept = {*new, *(clip.id for clip in [*episodes[:EPISODES_KEPT], *shown])}
         old = [clip.id for clip in episodes if clip.id not in kept][:MOST_PARAMETERS]
@@ -247,7 +247,7 @@ def distinct_clips(segments: Segments) -> Segments:
     return replace(segments, start=segments.start[rows], real=segments.real[rows], origin=origin)
 
 
-def _episodes(project_id: int) -> Select[Clip]:
+def newest_episodes(project_id: int) -> Select[Clip]:
     """Whole episodes, the newest first."""
     statement = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
     return statement.order_by(Clip.created_at.desc(), Clip.id)

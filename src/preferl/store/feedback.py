@@ -10,9 +10,9 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
-from preferl.shapes import FloatArray, IntArray
+from preferl.shapes import IntArray
 from preferl.store.quality.combine import CombineMethod, combine_answers
-from preferl.store.questions import named_pairs
+from preferl.store.questions import QueryDetails, named_pairs
 from preferl.store.store import Store
 
 POLL_SECONDS = 0.5
@@ -84,26 +84,12 @@ class StoredFeedback:
         """Number of the latest query; 0 before the first."""
         return max((query[0] for query in self.store.questions.asked(self.project.id)), default=0)
 
-    def ask(
-        self,
-        segments: Segments,
-        pairs: IntArray,
-        *,
-        scores: FloatArray | None = None,
-        priority: float | None = None,
-        details: list[dict[str, Any]] | None = None,
-    ) -> None:
+    def ask(self, segments: Segments, pairs: IntArray) -> None:
         """Put questions into the queue; their clips are on disk before.
 
-        Two windows with the same steps are not compared: an answer would mean nothing.
-
-        Args:
-            segments: candidates.
-            pairs: `[P, 2]` rows of `segments`.
-            scores: `[P]` numbers by which the sampler chose them.
-            priority: higher ones come first. None goes by `model_version`: what a newer reward
-                chose shows what the agent does now, and comes before what older ones left.
-            details: `[P]` anything else to remember.
+        The `pairs` are `[P, 2]` rows of `segments`. Two windows with the same steps are not
+        compared: an answer would mean nothing. What a newer reward chose, by `model_version`, comes
+        first: it shows what the agent does now. `Store.questions` has more to ask with.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
@@ -112,15 +98,9 @@ class StoredFeedback:
         pairs = check_pairs(pairs, len(segments))
         differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
         differ |= pairs[:, 0] == pairs[:, 1]  # refused below
-        self.store.questions.ask(
-            self.project.id,
-            segments,
-            pairs[differ],
-            priority=float(self.model_version or 0) if priority is None else priority,
-            scores=None if scores is None else np.asarray(scores)[differ],
-            model_version=self.model_version,
-            details=details and [details[row] for row in np.flatnonzero(differ)],
-        )
+        version = self.model_version
+        about: QueryDetails = {"priority": float(version or 0), "model_version": version}
+        self.store.questions.ask(self.project.id, segments, pairs[differ], **about)
         if self.patience and differ.any():
             self.wait(self.patience)
 

@@ -108,7 +108,7 @@ class Invitation(NamedTuple):
 
 @final
 class People:
-    """The annotators of a store."""
+    """The annotators of a store, and the browsers in which they are signed in."""
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
@@ -190,6 +190,54 @@ class People:
                 annotator.qualified_at = at if qualified else None
         return annotator
 
+    def sign_in(
+        self, secret: str, *, instead_of: str | None = None
+    ) -> tuple[Annotator, str] | None:
+        """Sign in by the secret of a link, which counts as one use; whose it is, and a token.
+
+        The store keeps a digest of the session's token only. The session with the token
+        `instead_of` ends, which this browser had before. None where the link opens nothing, or not
+        any more.
+        """
+        token = secrets.token_urlsafe(24)
+        with self._database.write() as session:
+            annotator = session.scalar(select(Annotator).where(_opens(secret)).with_for_update())
+            if annotator is None:
+                return None
+            if annotator.link_uses is not None:
+                annotator.link_uses -= 1
+            about = {"annotator_id": annotator.id, "token_hash": _digest(token)}
+            session.add(SignIn(**about, began_at=clock(session)))
+            if instead_of is not None:
+                _end(session, SignIn.token_hash == _digest(instead_of))
+            session.flush()
+            own = SignIn.annotator_id == annotator.id
+            newest = select(SignIn.id).where(own).order_by(SignIn.id.desc())
+            oldest = newest.offset(KEPT).limit(1).scalar_subquery()
+            session.execute(delete(SignIn).where(own, SignIn.id <= oldest))
+        return annotator, token
+
+    def by_token(self, token: str) -> Annotator | None:
+        """Whose session this is; None where it has ended, or they may no longer answer."""
+        own = SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
+        people = select(Annotator).where(Annotator.disabled_at.is_(None))
+        return self._database.first(people.join(SignIn).where(*own))
+
+    def sign_out(self, token: str) -> None:
+        """Sign out of one browser."""
+        with self._database.write() as session:
+            _end(session, SignIn.token_hash == _digest(token))
+
+    def last_sign_ins(self, project_id: int) -> dict[int, float]:
+        """When each person of a project last opened their link, by their number."""
+        latest = (
+            select(SignIn.annotator_id, func.max(SignIn.began_at))
+            .join(Annotator, Annotator.id == SignIn.annotator_id)
+            .where(Annotator.project_id == project_id)
+            .group_by(SignIn.annotator_id)
+        )
+        return {number: float(at) for number, at in self._database.rows(latest)}
+
     def _admit(
         self,
         project_id: int,
@@ -215,66 +263,6 @@ class People:
             _change_link(session, annotator, secret)
             session.flush()
         return Invitation(annotator, secret)
-
-
-class Signed(NamedTuple):
-    """A person and the token of their session, of which the store keeps a digest only."""
-
-    annotator: Annotator
-    token: str
-
-
-@final
-class SignIns:
-    """Who opened their link, and in which sessions they still are."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def begin(self, secret: str, *, instead_of: str | None = None) -> Signed | None:
-        """Sign in by the secret of a link, which counts as one use of it.
-
-        The session with the token `instead_of` ends, which this browser had before. None where the
-        link opens nothing, or not any more.
-        """
-        token = secrets.token_urlsafe(24)
-        with self._database.write() as session:
-            annotator = session.scalar(select(Annotator).where(_opens(secret)).with_for_update())
-            if annotator is None:
-                return None
-            if annotator.link_uses is not None:
-                annotator.link_uses -= 1
-            about = {"annotator_id": annotator.id, "token_hash": _digest(token)}
-            session.add(SignIn(**about, began_at=clock(session)))
-            if instead_of is not None:
-                _end(session, SignIn.token_hash == _digest(instead_of))
-            session.flush()
-            own = SignIn.annotator_id == annotator.id
-            newest = select(SignIn.id).where(own).order_by(SignIn.id.desc())
-            oldest = newest.offset(KEPT).limit(1).scalar_subquery()
-            session.execute(delete(SignIn).where(own, SignIn.id <= oldest))
-        return Signed(annotator, token)
-
-    def person(self, token: str) -> Annotator | None:
-        """Whose session this is; None where it has ended, or they may no longer answer."""
-        own = SignIn.token_hash == _digest(token), SignIn.ended_at.is_(None)
-        people = select(Annotator).where(Annotator.disabled_at.is_(None))
-        return self._database.first(people.join(SignIn).where(*own))
-
-    def end(self, token: str) -> None:
-        """Sign out of one browser."""
-        with self._database.write() as session:
-            _end(session, SignIn.token_hash == _digest(token))
-
-    def latest(self, project_id: int) -> dict[int, float]:
-        """When each person of a project last opened their link, by their number."""
-        latest = (
-            select(SignIn.annotator_id, func.max(SignIn.began_at))
-            .join(Annotator, Annotator.id == SignIn.annotator_id)
-            .where(Annotator.project_id == project_id)
-            .group_by(SignIn.annotator_id)
-        )
-        return {number: float(at) for number, at in self._database.rows(latest)}
 
 
 def _opens(secret: str) -> ColumnElement[bool]:

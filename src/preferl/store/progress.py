@@ -8,6 +8,7 @@ from sqlalchemy import Select, select
 
 from preferl.errors import require_in
 from preferl.store import statements
+from preferl.store.clips import newest_episodes
 from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Project, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
@@ -35,7 +36,7 @@ class Progress:
 
 @final
 class Reports:
-    """Progress, heartbeats, reward versions and episodes: services write them, pages read them."""
+    """Progress, heartbeats, reward versions, episodes and events; services write, pages read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -120,9 +121,8 @@ class Reports:
 
     def last_episode(self, project_id: int) -> Clip | None:
         """The newest whole episode of the agent that can be shown."""
-        episodes = select(Clip).where(Clip.project_id == project_id, Clip.kind == "episode")
-        shown = episodes.where(Clip.video == "ready")
-        return self._database.first(shown.order_by(Clip.created_at.desc()).limit(1))
+        shown = newest_episodes(project_id).where(Clip.video == "ready")
+        return self._database.first(shown.limit(1))
 
     def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
         """Record the heartbeat of a program, such as `reward` or `agent`.
@@ -154,15 +154,7 @@ class Reports:
             for service, age in self._database.rows(beats.order_by(Service.name))
         ]
 
-
-@final
-class Events:
-    """A log of what people and services did besides answering."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def add(
+    def add_event(
         self,
         project_id: int | None,
         kind: str,
@@ -175,13 +167,13 @@ class Events:
         with self._database.write() as session:
             session.add(Event(**about, at=clock(session), detail=detail))
 
-    def last(self, kind: str) -> dict[str, Any] | None:
+    def last_event(self, kind: str) -> dict[str, Any] | None:
         """The detail of the newest event of this kind that concerns the whole store."""
         events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
         found = self._database.first(events.order_by(Event.id.desc()).limit(1))
         return None if found is None else found.detail or {}
 
-    def latest(self, project_id: int, limit: int = 50) -> list[Event]:
-        """The newest first."""
+    def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
+        """What people and services did besides answering, the newest first."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))

@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict, dataclass, fields
 from math import inf
-from typing import Any, Self, final
+from typing import Any, final
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
@@ -36,7 +36,7 @@ class ProjectSettings:
     known_share: float = 0.05  # share of questions with a known answer, where there are such
     qualification: int = 0  # known pairs that a new annotator has to answer first
     pass_share: float = 0.8  # share of them that has to be right
-    strength: bool = False  # whether answers tell "clearly" from "slightly" better
+    strength: bool = False  # whether answers distinguish "clearly" and "slightly" better
     lease_seconds: float = 120.0  # for which a question stays with a person after a heartbeat
     budget: int | None = None  # answers after which nothing more is asked; None: no end
     frames: dict[str, Any] | None = None  # how clips become pictures, for `frame_source`
@@ -55,11 +55,6 @@ class ProjectSettings:
                 raise ConfigError.mismatch(name, expected="text", got="text with a zero in it")
         if not self.question.strip():
             raise ConfigError.mismatch("question", expected="some words", got="nothing")
-
-    @classmethod
-    def of(cls, project: Project) -> Self:
-        """The settings of a project as it is."""
-        return cls(**{item.name: getattr(project, item.name) for item in fields(cls)})
 
 
 @final
@@ -127,7 +122,7 @@ class Projects:
             project = session.get_one(Project, project_id)
             for name, value in changes.items():
                 setattr(project, name, value)
-            ProjectSettings.of(project)
+            ProjectSettings(**{name: getattr(project, name) for name in known})  # or raise
         return project
 
     def _unknown(self, got: str, fix: str = "") -> ConfigError:

@@ -210,11 +210,9 @@ def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) ->
 
     kinds = "ask, known or example; repeats are planned by the queue"
     require("purpose", purpose in ("ask", "known", "example"), kinds, repr(purpose))
-    when, given = (
-        "for purposes known and example, and only then",
-        "none" if known is None else "some",
-    )
-    require("known answers", (known is None) == (purpose == "ask"), when, f"{given} for {purpose}")
+    when = "for purposes known and example, and only then"
+    given = f"{'none' if known is None else 'some'} for {purpose}"
+    require("known answers", (known is None) == (purpose == "ask"), when, given)
     for name in ("known", "scores", "details"):
         column: Any = details.get(name)
         size = len(pairs) if column is None else len(column)

@@ -15,7 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, final
 
-from sqlalchemy import Select, select
+from sqlalchemy import Row, Select, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -28,7 +28,7 @@ State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
 MOST_AT_ONCE: Final = 8  # questions of one person: the one on screen and what is fetched ahead
 REPEAT_AFTER: Final = 10  # answers until a question may come back, so that people do not recall it
-MOMENT: Final = 1e-6  # seconds between leases of a claim: the least that the epoch tells apart
+MOMENT: Final = 1e-6  # seconds between leases of a claim: as fine as times since the epoch are
 CHANCES: Final = 5  # tries to get a query while others take them at the same time
 
 
@@ -40,7 +40,6 @@ class Question(NamedTuple):
     left: str
     right: str
     swapped: bool
-    granted_at: float
     expires_at: float
 
 
@@ -148,10 +147,10 @@ class Queue:
         return RecordedAnswer(answer.id, True)
 
     def undo(self, annotator_id: int, key: str) -> Question | None:
-        """Take back this person's latest answer that stands and give them the question again.
+        """Undo this person's latest answer that counts and give them the question again.
 
-        Answers before it can be taken back one by one. Sending the same `key` again returns the
-        same question; None where there is nothing to undo.
+        Answers before it can be undone one by one. Sending the same `key` again returns the same
+        question; None where there is nothing to undo.
         """
         with self._recording(annotator_id, key) as (session, known):
             if known is not None:
@@ -296,15 +295,19 @@ class _Choice:
     def idle(self) -> State:
         """Why there is nothing: no more is wanted, or more is to come."""
         budget = self.project.budget
-        asked = budget is not None and self._count(statements.ASKED) >= budget
+        asked = budget is not None and self._totals[1] >= budget
         if self._spent or (asked and not self._count(statements.UNSHOWN)):
             return "done"
         return "waiting"
 
-    @cached_property
+    @property
     def _spent(self) -> bool:
         budget = self.project.budget
-        return budget is not None and self._count(statements.GIVEN) >= budget
+        return budget is not None and self._totals[0] >= budget
+
+    @cached_property
+    def _totals(self) -> Row[int, int, int]:
+        return self.session.execute(statements.TOTALS, self._about).one()
 
     def _count(self, statement: Select[Any], **more: Any) -> int:
         return int(self.session.scalar(statement, self._about | more) or 0)
@@ -340,12 +343,9 @@ class _Choice:
             first_clip=original.first_clip,
             second_clip=original.second_clip,
             purpose="repeat",
-            priority=0.0,
             repeat_of=original.id,
             for_annotator=self.annotator.id,
             swapped=swapped ^ (draw(*mark, "sides") < self.project.swap_share),
-            quorum=0,
-            needed=0,
             ready=True,
             asked_at=self.at,
         )
@@ -389,8 +389,7 @@ def _may_not_answer(got: str) -> FeedbackError:
 
 def _question(lease: Lease, query: Query) -> Question:
     left, right = (query.first_clip, query.second_clip)[:: -1 if lease.swapped else 1]
-    times = lease.granted_at, lease.expires_at
-    return Question(lease.token, query.id, left, right, lease.swapped, *times)
+    return Question(lease.token, query.id, left, right, lease.swapped, lease.expires_at)
 
 
 def _by_key(session: Session, key: str, annotator_id: int) -> Answer | None:

@@ -21,16 +21,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, declared_attr, mapped_column
 
 from preferl.store.status import FitMetrics, from_json
 
-Kind = Literal["left", "right", "equal", "cannot_tell", "skip", "retract"]
-"""What a person does with a query; `skip` is "later", `retract` takes the latest answer back."""
-
 Purpose = Literal["ask", "known", "repeat", "example"]
 """Why a query is there: to learn from, to check people by, to ask again, to explain."""
 
 Role = Literal["annotator", "admin", "spectator"]
 """Annotators answer, admins also see and change everything, spectators only look."""
-
-KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 """Kinds that settle a query for the person who gave them."""
@@ -38,7 +33,8 @@ COUNTED: Final = ("left", "right", "equal", "cannot_tell")
 DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
 
 STRENGTHS: Final = ("slight", "clear")
-ANSWERS: Final = (*COUNTED, "skip")
+ANSWERS: Final = (*COUNTED, "skip")  # what people send; `skip` is "later"
+KINDS: Final = (*ANSWERS, "retract")  # `retract` undoes the latest answer
 PREFERENCE: Final = {"left": 1.0, "right": 0.0, "equal": 0.5}
 
 
@@ -174,15 +170,15 @@ class Query(Base):
     first_clip: Mapped[str]
     second_clip: Mapped[str]
     purpose: Mapped[str]
-    priority: Mapped[float]
+    priority: Mapped[float] = mapped_column(default=0.0)
     score: Mapped[float | None]
     model_version: Mapped[int | None]
     known: Mapped[float | None]
     repeat_of: Mapped[int | None] = mapped_column(ForeignKey("query.id"))
     for_annotator: Mapped[int | None] = mapped_column(ForeignKey("annotator.id"), index=True)
     swapped: Mapped[bool | None]
-    quorum: Mapped[int]
-    needed: Mapped[int]
+    quorum: Mapped[int] = mapped_column(default=0)
+    needed: Mapped[int] = mapped_column(default=0)
     ready: Mapped[bool]
     asked_at: Mapped[float]
     cancelled_at: Mapped[float | None]

@@ -82,6 +82,7 @@ class MujocoStage:
         self._model, self._data = stage.model, stage.data
         sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
         self._ends: list[int] = np.cumsum(sizes).tolist()
+        self.widths = (self._ends[-1], 1 + self._ends[-1])  # of states; some begin with the time
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
         draw_plainly(env)
@@ -91,10 +92,6 @@ class MujocoStage:
             self._renderer = resources.enter_context(mujoco.Renderer(self._model, size, size))
         except Exception as error:  # each way to draw has its own errors
             raise no_graphics(error) from error
-
-    def widths(self) -> tuple[int, ...]:
-        """`qpos, qvel, placed`, and the same after the time."""
-        return self._ends[-1], 1 + self._ends[-1]
 
     def draw(self, state: Array, action: Array) -> Array:
         """One picture; the action is not seen."""
@@ -116,11 +113,7 @@ class StateStage:
         env.reset(seed=0)
         self._env: Environment = env
         self._stage: Any = env.unwrapped
-        self._width = len(_state(self._stage))
-
-    def widths(self) -> tuple[int, ...]:
-        """The length of `state`."""
-        return (self._width,)
+        self.widths = (len(_state(self._stage)),)  # of states
 
     def draw(self, state: Array, action: Array) -> Array:
         """One picture; a pendulum also shows the torque that is about to act."""

@@ -126,14 +126,10 @@ def _sum(column: Any, *where: ColumnElement[bool]) -> ColumnElement[Any]:
     return func.coalesce(total.filter(*where) if where else total, 0)
 
 
-_given: Final = _sum(Query.quorum - Query.needed)
-GIVEN: Final[Select[Any]] = select(_given).where(*_ASKED)
-"""Answers that count towards the budget."""
-
-_wanted: Final = _sum(Query.quorum, _NOT_CANCELLED)
-ASKED: Final[Select[Any]] = select(_wanted).where(*_ASKED)
 TOTALS: Final = select(
-    _given, _wanted, func.count().filter(_NOT_CANCELLED, Query.needed > 0)
+    _sum(Query.quorum - Query.needed),
+    _sum(Query.quorum, _NOT_CANCELLED),
+    func.count().filter(_NOT_CANCELLED, Query.needed > 0),
 ).where(*_ASKED)
 """Answers that count, answers that are wanted, queries that need some: in one pass."""
 

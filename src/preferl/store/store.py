@@ -24,8 +24,8 @@ from preferl.files import writing
 from preferl.reading import reading
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, keep_private, require_whole
-from preferl.store.people import People, SignIns
-from preferl.store.progress import Events, Progress, Reports
+from preferl.store.people import People
+from preferl.store.progress import Reports
 from preferl.store.projects import Projects
 from preferl.store.questions import Questions
 from preferl.store.queue import Queue
@@ -52,13 +52,12 @@ class Store:
         self.database = database
         self.files = files  # the folder of clips, videos and the secret
         self.projects = Projects(database)  # what is asked, and by which rules
-        self.people = People(database, self.key)  # who answers
-        self.sign_ins = SignIns(database)  # in which browsers they are
+        self.people = People(database, self.key)  # who answers, and in which browsers they are
         self.clips = ClipStore(database, files)  # what is shown
         self.questions = Questions(database, self.clips)  # queries and their answers
         self.queue = Queue(database)  # leases of queries to people
-        self.reports = Reports(database)  # progress, heartbeats, reward versions, last episode
-        self.events = Events(database)  # what else happened
+        self.reports = Reports(database)  # progress, heartbeats, reward versions, events
+        self.progress = self.reports.progress  # how far a project is, and a person in it
 
     @classmethod
     def open(cls, location: str | Path, files: str | Path | None = None) -> Self:
@@ -109,10 +108,6 @@ class Store:
     def close(self) -> None:
         """Close the database; acknowledged answers are on disk anyway."""
         self.database.close()
-
-    def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
-        """How far a project is, and this person in it."""
-        return self.reports.progress(project_id, annotator_id)
 
     def key(self) -> bytes:
         """The secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.

@@ -34,10 +34,7 @@ IDLE: Final[Mapping[str, str]] = {
 class NotebookQueue:
     """One person's questions, one at a time; independent of how they are shown.
 
-    Args:
-        store: holds questions and answers.
-        project: of which project.
-        name: who answers, invited if new; the owner of the store by default.
+    Whoever has this `name` answers, and is invited if new.
     """
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
@@ -77,9 +74,9 @@ class NotebookQueue:
         self.look()
 
     def undo(self) -> None:
-        """Take the latest answer back and ask that question again."""
-        back = self.store.queue.undo(self.person.id, token_hex(16))
-        self.message = "" if back is not None else "There is nothing to take back."
+        """Undo the latest answer and ask that question again."""
+        undone = self.store.queue.undo(self.person.id, token_hex(16))
+        self.message = "" if undone is not None else "There is no answer to undo."
         self.look()
 
     @property
@@ -94,7 +91,7 @@ class NotebookQueue:
         return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{words}. {self.message}</p>"
 
     def _clip(self, side: str, clip: str) -> str:
-        """The video itself stands in its address, so that a notebook needs no server."""
+        """The address holds the video itself, so that a notebook needs no server."""
         video = self.store.clips.video_path(self.project.id, clip).read_bytes()
         source = "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
         return (

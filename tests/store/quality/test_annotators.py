@@ -3,9 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from preferl.errors import ConfigError
 from preferl.statistics import wilson_interval
-from preferl.store.quality.annotators import AnnotatorConfig, annotator_report
+from preferl.store.quality.annotators import annotator_report
 from preferl.store.quality.votes import Votes
 from preferl.testing import CrowdConfig, simulate_crowd
 
@@ -58,7 +57,7 @@ def test_runs_follow_time_and_end_at_ties() -> None:
 def test_the_bound_on_runs_holds(rng: np.random.Generator) -> None:
     side = rng.integers(2, size=(1500, 60)) * 1.0
     annotator, query = np.indices(side.shape).reshape(2, -1)
-    report = annotator_report(Votes.of(query, annotator, side.ravel()), AnnotatorConfig())
+    report = annotator_report(Votes.of(query, annotator, side.ravel()))
     for length in (8, 10):
         share = np.mean(report.streak >= length)
         bound = report.streak_p[report.streak == length][0]
@@ -148,9 +147,3 @@ def test_answers_that_left_no_time_to_look_are_counted_and_flagged_where_they_ar
     assert report.answers.tolist() == [5, 2, 300, 0], "nothing is left out"
     assert wilson_interval(2, 3)[0] > 0.03 > wilson_interval(3, 300)[0]
     assert report.reasons == (("too fast",), (), (), ())
-
-
-@pytest.mark.parametrize("field", ["known_right", "too_fast", "side_alarm", "streak_alarm"])
-def test_settings_out_of_range(field: str) -> None:
-    with pytest.raises(ConfigError, match=f"AnnotatorConfig.{field}"):
-        AnnotatorConfig(**{field: -1})

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from preferl.errors import ConfigError
 from preferl.store.quality.annotators import (
-    CarelessConfig,
     estimate_carelessness,
     evidence_on_known,
     evidence_on_others,
@@ -63,7 +61,7 @@ def test_one_kind_of_evidence_by_hand() -> None:
     votes = Votes.of(
         np.arange(40), np.repeat([0, 1], 20), 1 - miss, known=np.where(miss >= 0, 1.0, NAN)
     )
-    result = estimate_carelessness(votes, CarelessConfig(deviations=10))
+    result = estimate_carelessness(votes)
     usual = (2 + 10 * 0.1) / 30  # of the second, and of the belief
     assert result.share[0] == pytest.approx((0.3 - usual) / (0.5 - usual))
     variance = usual * (1 - usual) * (1 / 20 + 1 / 30)
@@ -142,7 +140,8 @@ def test_a_few_answers_are_too_few() -> None:
     result = estimate_carelessness(votes)
     assert result.share[0] - 5 * result.error[0] > 0.5
     assert not result.flagged.any()
-    assert estimate_carelessness(votes, CarelessConfig(fewest=29)).flagged.tolist() == [True, False]
+    more = Votes.of(np.arange(30), [0] * 30, np.zeros(30), known=np.ones(30), names=["ann", "bob"])
+    assert estimate_carelessness(more).flagged.tolist() == [True, False]
 
 
 def test_nothing_is_known_of_those_who_did_not_answer() -> None:
@@ -152,11 +151,3 @@ def test_nothing_is_known_of_those_who_did_not_answer() -> None:
     assert np.isinf(result.error).all()
     assert not result.flagged.any()
     assert len(estimate_carelessness(Votes.of([], [], [])).share) == 0
-
-
-@pytest.mark.parametrize(
-    "field", ["tolerated", "deviations", "expected_miss", "belief", "fewest", "rounds"]
-)
-def test_settings_out_of_range(field: str) -> None:
-    with pytest.raises(ConfigError, match=f"CarelessConfig.{field}"):
-        CarelessConfig(**{field: -1})

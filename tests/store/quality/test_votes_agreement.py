@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.quality.votes import (
-    Votes,
-    agreement_report,
-    krippendorff_alpha,
-    nominal_alpha,
-    value_counts,
-)
+from preferl.store.quality.votes import Votes, agreement_report, krippendorff_alpha, value_counts
 
 NAN = np.nan
 KRIPPENDORFF_2011 = [  # 4 observers, 12 units, 5 values, 0 is missing; nominal alpha .743
@@ -45,6 +39,10 @@ def votes_of(table: np.ndarray) -> Votes:
     )
 
 
+def alpha_of(votes: Votes) -> float:
+    return krippendorff_alpha(votes.first_answers.counts_by_query()[1])
+
+
 def load_stop_sign(folder: Path) -> Votes:
     """Fifty pairs judged twice by eight people; the second pass repeats the first."""
     files = [folder / f"stop_sign_preferences_{person}.pkl" for person in range(1, 9)]
@@ -63,9 +61,9 @@ def test_alpha_of_the_published_example() -> None:
     table = np.array(KRIPPENDORFF_2011).T
     unit, observer = np.nonzero(table)
     counts = value_counts(unit, table[unit, observer] - 1, 5)
-    assert nominal_alpha(counts) == pytest.approx(0.7434, abs=5e-5)
+    assert krippendorff_alpha(counts) == pytest.approx(0.7434, abs=5e-5)
     assert plain_alpha([[v for v in unit if v] for unit in table.tolist()]) == pytest.approx(
-        nominal_alpha(counts), abs=1e-12
+        krippendorff_alpha(counts), abs=1e-12
     )
 
 
@@ -73,7 +71,7 @@ def test_alpha_by_hand(rng: np.random.Generator) -> None:
     # two people, three queries: 1 1 / 0 0 / 1 0, so the coincidences are first-first 2,
     # second-second 2, first-second 1 both ways: 1 - 5 * 2 / (36 - 18)
     votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
-    assert krippendorff_alpha(votes) == pytest.approx(1 - 10 / 18)
+    assert alpha_of(votes) == pytest.approx(1 - 10 / 18)
     report = agreement_report(votes, rng)
     assert report.raw == pytest.approx(2 / 3)
     assert report.chance == pytest.approx((3 * 2 + 3 * 2) / 30)
@@ -86,30 +84,26 @@ answers = st.lists(
 )
 
 
-@given(answers, st.booleans(), st.randoms())
+@given(answers, st.randoms())
 @settings(max_examples=150, deadline=None)
-def test_alpha_is_its_definition_and_ignores_names_and_order(table, ties, random) -> None:
+def test_alpha_is_its_definition_and_ignores_names_and_order(table, random) -> None:
     table = np.array(table)
-    kept = (1.0, 0.5, 0.0) if ties else (1.0, 0.0)
+    kept = (1.0, 0.5, 0.0)
     expected = plain_alpha([[v for v in unit if v in kept] for unit in table.T.tolist()])
-    alpha = krippendorff_alpha(votes_of(table), ties=ties)
+    alpha = alpha_of(votes_of(table))
     assert alpha == pytest.approx(expected, nan_ok=True, abs=1e-9)
     rows, columns = list(range(len(table))), list(range(8))
     random.shuffle(rows)
     random.shuffle(columns)
-    assert krippendorff_alpha(votes_of(table[rows][:, columns]), ties=ties) == pytest.approx(
-        alpha, nan_ok=True, abs=1e-9
-    )
+    shuffled = votes_of(table[rows][:, columns])
+    assert alpha_of(shuffled) == pytest.approx(alpha, nan_ok=True, abs=1e-9)
     mirrored = np.where(table == -1, -1, 1 - table)
-    assert krippendorff_alpha(votes_of(mirrored), ties=ties) == pytest.approx(
-        alpha, nan_ok=True, abs=1e-9
-    )
+    assert alpha_of(votes_of(mirrored)) == pytest.approx(alpha, nan_ok=True, abs=1e-9)
 
 
-def test_ties_may_be_left_out(rng: np.random.Generator) -> None:
+def test_ties_are_answers(rng: np.random.Generator) -> None:
     votes = votes_of(np.array([[1, 0, 0.5, 0.5], [1, 0, 0.5, 1]]))
-    assert krippendorff_alpha(votes) < 1
-    assert krippendorff_alpha(votes, ties=False) == 1
+    assert alpha_of(votes) < 1
     assert agreement_report(votes, rng).raw == 0.75
 
 
@@ -121,7 +115,7 @@ def test_repeats_are_not_other_people(rng: np.random.Generator) -> None:
         [*votes.preference, 0, 0],
         repeat_of=np.array([-1] * 6 + [0, 2]),
     )
-    assert krippendorff_alpha(more) == krippendorff_alpha(votes)
+    assert alpha_of(more) == alpha_of(votes)
     assert agreement_report(more, rng).pairs == 3
 
 

@@ -5,9 +5,9 @@ from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.store.rendering.frames import (
     EnvFrames,
-    FunctionFrames,
     PixelFrames,
     frame_source,
+    function_frames,
     spec_for,
 )
 
@@ -20,9 +20,8 @@ def grey(segments: Segments, row: int) -> np.ndarray:
 
 
 def test_a_function_draws() -> None:
-    for source in (FunctionFrames(grey), FunctionFrames.at(f"{__name__}:grey")):
-        assert [int(picture.mean()) for picture in source(SEGMENTS, 0)] == [7, 7, 7]
-        source.close()
+    source = function_frames(f"{__name__}:grey")
+    assert [int(picture.mean()) for picture in source(SEGMENTS, 0)] == [7, 7, 7]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +29,7 @@ def test_a_function_draws() -> None:
 )
 def test_paths_that_lead_to_no_function(path: str) -> None:
     with pytest.raises(ConfigError, match="frames"):
-        FunctionFrames.at(path)
+        function_frames(path)
 
 
 def test_sources_by_what_a_project_says() -> None:

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import av
 import numpy as np
 import pytest
 
+from helpers.waiting import wait_until
 from preferl.data.segments import Segments
 from preferl.errors import ConfigError, DataError, StorageError
 from preferl.shapes import Array
 from preferl.store import Store
-from preferl.store.rendering.frames import FunctionFrames
 from preferl.store.rendering.worker import RenderWorker, pictures_of, serve_rendering, write_video
 
 PENDULUM = {"kind": "env", "env_id": "Pendulum-v1"}
@@ -74,7 +73,7 @@ def test_a_clip_that_cannot_be_drawn_is_marked_and_the_next_one_follows(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     project, clips = asked(store, pendulums(3))
-    with RenderWorker(store, FunctionFrames(fails_at_the_second)) as worker:
+    with RenderWorker(store, fails_at_the_second) as worker:
         assert worker.round() == 3
         assert worker.rendered == (1, 2)
     (said,) = caplog.messages  # though two failed
@@ -105,7 +104,7 @@ def test_what_we_know_of_is_told_without_a_traceback(
     def stateless(segments: Segments, row: int) -> Iterator[Array]:
         raise DataError("There are no states.")
 
-    with RenderWorker(store, FunctionFrames(stateless)) as worker:
+    with RenderWorker(store, stateless) as worker:
         assert worker.round() == 2
     assert [record.exc_info for record in caplog.records] == [None]
     assert "cannot be drawn: There are no states. Others" in caplog.text
@@ -119,14 +118,14 @@ def test_the_most_urgent_comes_first(store: Store) -> None:
         drawn.append(float(segments.observations[segments.start[row], 0]))  # type: ignore[index]
         return black(segments, row)
 
-    with RenderWorker(store, FunctionFrames(note)) as worker:
+    with RenderWorker(store, note) as worker:
         assert [worker.round() for _ in range(3)] == [8, 4, 0]
     assert sorted(drawn[:2]) == sorted(drawn)[:2], "cosines fall, so the last are least"
 
 
 def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
     project, clips = asked(store, pendulums(2))
-    worker = RenderWorker(store, FunctionFrames(lambda s, row: stop_midway(s, row)))
+    worker = RenderWorker(store, lambda s, row: stop_midway(s, row))
 
     def stop_midway(segments: Segments, row: int) -> Iterator[Array]:
         for picture in black(segments, row):
@@ -143,21 +142,24 @@ def test_stopping_leaves_a_clip_as_it_was(store: Store) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_there_is_one_picture_per_step(count: int, tmp_path: Path) -> None:
     segments = pendulums(1, steps=3)  # two real steps
-    source = FunctionFrames(lambda *_: np.zeros((count, 16, 16), np.uint8))
+
+    def source(*_: object) -> Array:
+        return np.zeros((count, 16, 16), np.uint8)
+
     with pytest.raises(DataError, match=rf"2, its steps, got {count}"):
         list(pictures_of(source, segments, 0))
     path = tmp_path / "clip.mp4"
     with pytest.raises(DataError):
         write_video(source, segments, 0, path, 10)
     assert not list(tmp_path.iterdir())
-    write_video(FunctionFrames(black), segments, 0, path, 10)
+    write_video(black, segments, 0, path, 10)
     assert frames_in(path) == 2
 
 
 def test_a_full_disk_is_no_fault_of_the_clip(store: Store) -> None:
     project, clips = asked(store, pendulums(2))
     store.clips.video_path(project.id, clips[0]).parent.parent.write_text("in the way")
-    with RenderWorker(store, FunctionFrames(black)) as worker, pytest.raises(StorageError):
+    with RenderWorker(store, black) as worker, pytest.raises(StorageError):
         worker.round()
     row = store.clips.get(project.id, clips[0])
     assert row is not None
@@ -188,14 +190,6 @@ print(json.dumps([drawn, [m for m in ("torch", "stable_baselines3") if m in sys.
 """
 
 
-def wait_for(path: Path) -> None:
-    for _ in range(300):
-        if path.is_file():
-            return
-        time.sleep(0.1)
-    raise TimeoutError(path)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
 def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
@@ -203,7 +197,7 @@ def test_the_process_draws_until_it_is_told_to_end_and_loads_no_torch(tmp_path: 
         command = [sys.executable, "-c", SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for clip in clips:
-                wait_for(store.clips.video_path(project.id, clip))
+                wait_until(store.clips.video_path(project.id, clip).is_file)
             process.send_signal(signal.SIGTERM)
             said, _ = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -218,13 +212,13 @@ def test_the_process_ends_with_the_one_it_belongs_to(tmp_path: Path) -> None:
         starts = (
             "import subprocess, sys, time\n"
             "print(subprocess.Popen([sys.executable, '-c', *sys.argv[1:]]).pid, flush=True)\n"
-            "time.sleep(60)"
+            "time.sleep(60)"  # until it is killed
         )
         command = [sys.executable, "-c", starts, SERVE, str(tmp_path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as between:
             assert between.stdout is not None
             worker = int(between.stdout.readline())
-            wait_for(store.clips.video_path(project.id, clips[1]))
+            wait_until(store.clips.video_path(project.id, clips[1]).is_file)
             os.kill(worker, 0)
             between.kill()
             assert json.loads(between.stdout.readline())[0][0] <= 2  # it ends, and says so

@@ -1,6 +1,6 @@
 """The table of answers as it leaves a store and comes back: columns, checks, and rows of a store.
 
-It has one row for each answer that was ever given, also those that were taken back or changed.
+It has one row for each answer that was ever given, also retracted and changed ones.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import case, func, insert, literal, select, update
 from sqlalchemy.orm import Session
@@ -31,35 +31,22 @@ from preferl.store.schema import (
 from preferl.store.statements import LATEST
 
 COLUMNS: Final[Mapping[str, Cell]] = {
-    "project": "text",
-    "query": "text",
-    "purpose": "text",
-    "first_clip": "text",
-    "second_clip": "text",
-    "first_episode": "whole",
-    "first_step": "whole",
-    "second_episode": "whole",
-    "second_step": "whole",
-    "annotator": "text",
-    "kind": "text",
+    **dict.fromkeys(("project", "query", "purpose", "first_clip", "second_clip"), "text"),
+    **dict.fromkeys(("first_episode", "first_step", "second_episode", "second_step"), "whole"),
+    **dict.fromkeys(("annotator", "kind"), "text"),
     "preference": "number",
     "strength": "text",
-    "counts": "flag",
-    "swapped": "flag",
-    "left_clip": "text",
-    "right_clip": "text",
+    **dict.fromkeys(("counts", "swapped"), "flag"),
+    **dict.fromkeys(("left_clip", "right_clip"), "text"),
     "response_ms": "number",
-    "granted": "text",
-    "answered": "text",
-    "granted_at": "number",
-    "answered_at": "number",
+    **dict.fromkeys(("granted", "answered"), "text"),
+    **dict.fromkeys(("granted_at", "answered_at"), "number"),
     "key": "text",
     "detail": "json",
     "repeat_of": "text",
     "known": "number",
     "quorum": "whole",
-    "priority": "number",
-    "score": "number",
+    **dict.fromkeys(("priority", "score"), "number"),
     "model_version": "whole",
     "asked_at": "number",
     "query_detail": "json",
@@ -90,6 +77,15 @@ EXPORTED_AS: Final = "exported_as"
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
 """The end of the year 9999, after which there are no dates."""
+
+
+class ImportReport(NamedTuple):
+    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
+
+    new: int
+    known: int
+    clips: int
+    annotators: tuple[str, ...]
 
 
 def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:
@@ -163,7 +159,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def read_answers(
-    path: Path, wanted: str | None, *, owner: str | None = None, without_same: bool = False
+    path: Path, *, owner: str | None = None, without_same: bool = False
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows and where they are, each right by itself and agreeing with those before.
 
@@ -172,7 +168,7 @@ def read_answers(
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
-    for number, raw in enumerate(read_table(path, wanted), 1):
+    for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         row = checked(raw, where)
         if row["first_clip"] == row["second_clip"]:
@@ -227,7 +223,6 @@ def queries_of(
                     "repeat_of": numbers[original] if is_repeat else None,
                     "for_annotator": people[row["annotator"]] if is_repeat else None,
                     "swapped": row["swapped"] if is_repeat else None,
-                    "needed": 0,
                     "ready": videos[row["first_clip"]] and videos[row["second_clip"]],
                     "cancelled_at": row["asked_at"] if settled else None,
                     "detail": {**(row["query_detail"] or {}), EXPORTED_AS: name},

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Select, case, select, union
@@ -40,29 +40,16 @@ Origin = Callable[[str, int], tuple[int, ...]]
 """Where the clip in a row of a shard was cut, as `Segments.origin` has it; empty if unknown."""
 
 
-class ImportedAnswers(NamedTuple):
-    """How many answers an import added, and how many had been there already."""
-
-    new: int
-    known: int
-
-
 def export_answers(
-    store: Store,
-    project_id: int,
-    path: Path | str,
-    *,
-    format: str | None = None,  # noqa: A002 (what everybody calls it)
-    anonymous: bool = False,
+    store: Store, project_id: int, path: Path | str, *, anonymous: bool = False
 ) -> int:
     """Write every answer of a project that was ever given, oldest first; returns how many.
 
     Skipped, retracted and changed answers are there, too; those with `counts` are the current
     ones. `docs/annotate/data.md` explains every column.
 
-    The file is replaced if it exists. Its format is `"jsonl"`, `"csv"` or `"parquet"`, by the end
-    of its name if None. An `anonymous` export has a digest instead of each name, the same in every
-    export of this store.
+    The file is replaced if it exists; its name ends in `.jsonl`, `.csv` or `.parquet`. An
+    `anonymous` export has a digest instead of each name, the same in every export of this store.
 
     Raises:
         ConfigError: an unknown format or project.
@@ -72,10 +59,7 @@ def export_answers(
     project = store.projects.get(project_id)
     origin = _origins(store, project_id)
     count = 0
-    with (
-        writing_table(Path(path), table.COLUMNS, format) as write,
-        store.database.read() as session,
-    ):
+    with writing_table(Path(path), table.COLUMNS) as write, store.database.read() as session:
         found = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
         names = _names(store, project, anonymous=anonymous)  # now that no answer can be added
         for batch in found.partitions():
@@ -170,10 +154,9 @@ def import_answers(
     path: Path | str,
     *,
     clips: Path | str | None = None,
-    format: str | None = None,  # noqa: A002
     owner: str | None = None,
     without_same: bool = False,
-) -> ImportedAnswers:
+) -> table.ImportReport:
     """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
 
     Answers whose key is there already are skipped, so that an import can be repeated. Missing
@@ -193,7 +176,7 @@ def import_answers(
     """
     project = store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
-    rows = list(table.read_answers(Path(path), format, owner=owner, without_same=without_same))
+    rows = list(table.read_answers(Path(path), owner=owner, without_same=without_same))
     if clips is not None:
         import_segments(store, project_id, clips)
     with store.database.write() as session:
@@ -213,7 +196,9 @@ def import_answers(
         ]
         table.add_answers(session, answers)
         table.recount(session, (answer["query_id"] for answer in answers))
-    return ImportedAnswers(len(new), len(rows) - len(new))
+    shown = {row[side] for _, row in rows for side in ("first_clip", "second_clip")}
+    names = sorted({row["annotator"] for _, row in rows})
+    return table.ImportReport(len(new), len(rows) - len(new), len(shown), tuple(names))
 
 
 def export_segments(
@@ -268,7 +253,7 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
     """Store the clips of a folder that `export_segments` wrote; their names, as they were.
 
     Raises:
-        DataError: another folder, or clips that are not what their names say.
+        DataError: another folder, or clips whose names do not fit their content.
         StorageError: the store cannot be written to.
     """
     path = Path(path)

@@ -5,10 +5,9 @@ agree, and learn from all of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from preferl.shapes import Array, FloatArray, IntArray
 from preferl.store.clips import CLIPS_AT_ONCE, clip_ids, known_clips
 from preferl.store.database import clock
 from preferl.store.exchange.answer_table import (
+    ImportReport,
     add_answers,
     add_queries,
     known_answers,
@@ -35,17 +35,6 @@ from preferl.store.store import Store
 
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
 """Kinds of answers by the preference that they come to."""
-
-
-@final
-@dataclass(frozen=True)
-class ImportReport:
-    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
-
-    new: int
-    known: int
-    clips: int
-    annotators: tuple[str, ...]
 
 
 def import_labels(
@@ -78,7 +67,6 @@ def import_table(
     *,
     name: str | None = None,
     length: int | None = None,
-    format: str | None = None,  # noqa: A002 (what everybody calls it)
 ) -> ImportReport:
     """Import a table with a row for each answer, and the columns `chosen` and `rejected`.
 
@@ -86,11 +74,11 @@ def import_table(
     with `rewards` if they are known, or where it lies in `episodes`: `{"episode": 3, "start": 20}`,
     with `length` if it is not that of the import. CSV has such objects as text. Further columns
     may be `equal`, true where neither was better, and `annotator`, otherwise `name` or else the
-    file's. The format is JSON lines, CSV or Parquet, by the end of the file's name if not given.
-    The errors of `read_chosen` and `import_comparisons` are raised.
+    file's. Its name decides between JSON lines, CSV and Parquet. The errors of `read_chosen` and
+    `import_comparisons` are raised.
     """
     path = Path(path)
-    comparisons, named = read_chosen(path, episodes, length=length, wanted=format)
+    comparisons, named = read_chosen(path, episodes, length=length)
     people = [person or name or path.stem for person in named]
     return import_comparisons(store, project_id, comparisons, people, source=path.name)
 
@@ -158,7 +146,7 @@ def import_comparisons(
         in_order = np.argsort(first)  # queries are numbered as the source lists them
         # They are answered: nobody is asked about them, and their clips need no videos.
         settled = {"project_id": project_id, "purpose": "ask", "asked_at": at, "cancelled_at": at}
-        settled |= {"priority": 0.0, "quorum": 0, "needed": 0, "detail": {"imported": source}}
+        settled |= {"detail": {"imported": source}}
         queries = [
             settled | {"first_clip": a, "second_clip": b, "ready": videos[a] and videos[b]}
             for a, b in clips[rows[first[in_order]]].tolist()
@@ -206,11 +194,7 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
 
 
 def read_chosen(
-    path: Path,
-    episodes: Episodes | None = None,
-    *,
-    length: int | None = None,
-    wanted: str | None = None,
+    path: Path, episodes: Episodes | None = None, *, length: int | None = None
 ) -> tuple[Comparisons, list[str | None]]:
     """Read the comparisons of a table for `import_table`, and the annotators that it names.
 
@@ -222,7 +206,7 @@ def read_chosen(
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal, people = [], []
-    for number, raw in enumerate(read_table(path, wanted), 1):
+    for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         clips += [_clip(raw, side, episodes, length, where) for side in ("chosen", "rejected")]
         if any(len(clip) != len(clips[0]) for clip in clips[-2:]):

@@ -38,34 +38,28 @@ _CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
 numbers, and databases few more."""
 
 
-def table_format(path: Path, wanted: str | None = None) -> Format:
-    """The wanted format, or else the one that the end of the file's name stands for.
-
-    Raises:
-        ConfigError: neither is a known one.
-    """
-    found = wanted or Path(path).suffix.removeprefix(".").lower()
+def table_format(path: Path) -> Format:
+    """The format that the end of a file's name stands for; raises `ConfigError` for others."""
+    found = Path(path).suffix.removeprefix(".").lower()
     if found not in get_args(Format):
-        expected = f"one of {', '.join(get_args(Format))}, by name or by the end of the file's name"
+        expected = f"one of {', '.join(get_args(Format))} by the end of the file's name"
         raise ConfigError.mismatch("format", expected=expected, got=repr(found))
     return cast("Format", found)
 
 
 @contextmanager
-def writing_table(
-    path: Path, columns: Mapping[str, Cell], wanted: str | None = None
-) -> Iterator[Write]:
+def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     """Yield a function that adds rows; the file is there once the block has ended well.
 
     Rows are cells in the order of `columns`; None is an empty cell everywhere. It raises as
     `table_format` and `writing` do, and `MissingExtraError` for Parquet without `pyarrow`.
     """
-    writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path, wanted)]
+    writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path)]
     with writing(Path(path)) as draft, writer(draft, columns) as write:
         yield write
 
 
-def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]]:
+def read_table(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a file as dictionaries; cells of CSV are text, and None where empty.
 
     Raises:
@@ -76,7 +70,7 @@ def read_table(path: Path, wanted: str | None = None) -> Iterator[dict[str, Any]
     """
     path = Path(path)
     reader = {"jsonl": _read_json_lines, "csv": _read_csv, "parquet": _read_parquet}
-    rows = reader[table_format(path, wanted)](path)
+    rows = reader[table_format(path)](path)
     try:
         yield from rows
     except UnicodeDecodeError as error:
@@ -235,7 +229,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
-    """Bytes of a column's rows; a dictionary holds once a text that stands in many of them."""
+    """Bytes of a column's rows; a dictionary holds a text of many rows once."""
     if not arrow.types.is_dictionary(column.type):
         return int(column.nbytes)
     compute = require("pyarrow.compute", extra="parquet")

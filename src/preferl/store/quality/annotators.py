@@ -8,73 +8,46 @@ however hard the pairs. Careful people miss less, by an amount that depends on t
 taken from the other annotators.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
 
-from preferl.errors import require_in
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.statistics import sign_test, wilson_interval
 from preferl.store.quality.combine import fit_dawid_skene
 from preferl.store.quality.votes import EQUAL, Votes
 
-_RANDOM_MISS = 0.5
-"""How far a random answer is from any preference, on average."""
-
-_INFORMATIVE_MISS = 0.4
-"""Usual misses from which on a kind of evidence is left out: care is too close to chance."""
-
-_UNITED = (0.5, 0.9)
+RANDOM_MISS = 0.5  # how far a random answer is from any preference, on average
+INFORMATIVE_MISS = 0.4  # usual misses from which evidence is left out: care is close to chance
+UNITED = (0.5, 0.9)
 """Differences of the others' probabilities at which they count as leaning, and as united."""
 
+TOLERATED = 0.03  # share of random answers that is accepted
+DEVIATIONS = 1.645
+"""Standard errors by which the estimate has to be above that, so that about 5 % of those who answer
+just the tolerated share at random are flagged."""
 
-@final
-@dataclass(frozen=True)
-class CarelessConfig:
-    """When answers are so often random that somebody should look.
+EXPECTED_MISS = 0.1  # what careful people are believed to miss before there is data
+BELIEF = 10.0  # how many known answers, and how many repeats, that belief counts as
+FEWEST = 30
+"""Known answers, repeats and shared answers, together, below which nobody is flagged for random
+ones, since the errors are those of many answers."""
 
-    Attributes:
-        tolerated: share of random answers that is accepted; 0.03.
-        deviations: standard errors by which the estimate has to be above that; 1.645, so that
-            about 5 % of those who answer just the tolerated share at random are flagged.
-        expected_miss: what careful people are believed to miss before there is data; 0.1.
-        belief: how many known answers, and how many repeats, that belief counts as; 10.
-        fewest: known answers, repeats and shared answers, together, below which nobody is flagged;
-            30, since the errors are those of many answers.
-        rounds: how often those who are flagged are taken out of what others are compared with;
-            5, more than which is seldom needed.
-    """
-
-    tolerated: float = 0.03
-    deviations: float = 1.645
-    expected_miss: float = 0.1
-    belief: float = 10.0
-    fewest: int = 30
-    rounds: int = 5
-
-    def __post_init__(self) -> None:
-        require_in("CarelessConfig.tolerated", self.tolerated, 0, 1)
-        require_in("CarelessConfig.expected_miss", self.expected_miss, 0.001, 0.49)
-        for name, least in (("deviations", 0), ("belief", 1), ("fewest", 0), ("rounds", 1)):
-            require_in(f"CarelessConfig.{name}", getattr(self, name), least, float("inf"))
+ROUNDS = 5  # how often the flagged are taken out of what others are compared with, at most
+KNOWN_RIGHT = 0.7  # share of known pairs that everybody should get right
+TOO_FAST = 0.03  # accepted share of answers in less time than the clips take
+ALARM = 0.001
+"""How often a person without a preference for a side may be flagged for one, or for a long run of
+one: seldom, since everybody is tested again and again."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Carelessness:
-    """Estimated shares of random answers.
+class Carelessness(NamedTuple):
+    """Estimated shares of random answers."""
 
-    Attributes:
-        share: `[A]` of answers given at random, relative to the others; below 0 for those who
-            do better than the others, NaN without evidence.
-        error: `[A]` its standard error, infinite without evidence.
-        flagged: `[A]` whether `share` is above what is tolerated beyond chance.
-    """
-
-    share: FloatArray
-    error: FloatArray
-    flagged: BoolArray
+    share: FloatArray  # [A] relative to the others', below 0 for those who do better; NaN: unknown
+    error: FloatArray  # [A] its standard error, infinite without evidence
+    flagged: BoolArray  # [A] whether `share` is above what is tolerated beyond chance
 
 
 class Evidence(NamedTuple):
@@ -111,13 +84,13 @@ def evidence_on_others(votes: Votes) -> list[Evidence]:
     """
     others = fit_dawid_skene(votes).preference_of_others(votes)
     kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
-    unity = np.digitize(np.abs(2 * others[kept] - 1), _UNITED)
+    unity = np.digitize(np.abs(2 * others[kept] - 1), UNITED)
     miss = np.abs(votes.preference - others)
-    rows = [kept[unity == level] for level in range(len(_UNITED) + 1)]
+    rows = [kept[unity == level] for level in range(len(UNITED) + 1)]
     return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
 
 
-def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) -> Carelessness:
+def estimate_carelessness(votes: Votes) -> Carelessness:
     """Estimate everybody's share of random answers from known pairs, repeats and other people.
 
     Everyone is compared with all others that are not flagged, so people have to be given pairs of
@@ -127,42 +100,38 @@ def estimate_carelessness(votes: Votes, config: CarelessConfig | None = None) ->
     estimated: never are more than half of several annotators flagged. On pairs so hard that careful
     people agree on fewer than three in four, one careful person in ten is flagged.
     """
-    config = config or CarelessConfig()
     others = evidence_on_others(votes)
     evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
     people = np.concatenate([kind.annotator for kind in evidence])
     answers = np.bincount(people, minlength=votes.annotators)
     flagged = np.zeros(votes.annotators, bool)
-    share, error = _estimate(evidence, flagged, config)
-    for _ in range(config.rounds):
-        found = (answers >= config.fewest) & (share - config.deviations * error > config.tolerated)
+    share, error = _estimate(evidence, flagged)
+    for _ in range(ROUNDS):
+        found = (answers >= FEWEST) & (share - DEVIATIONS * error > TOLERATED)
         if (found == flagged).all() or found.sum() > max(1, (answers > 0).sum() / 2):
             break
         flagged = found
-        share, error = _estimate(evidence, flagged, config)
+        share, error = _estimate(evidence, flagged)
     return Carelessness(share, error, flagged)
 
 
-def _estimate(
-    evidence: list[Evidence], flagged: BoolArray, config: CarelessConfig
-) -> tuple[FloatArray, FloatArray]:
+def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
     weighted, precision = np.zeros((2, len(flagged)))
-
     for kind in evidence:
         sums = np.array(  # [3, A] of each one's answers, misses and squared misses
             [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
         )
         count, total, _ = sums
         kept = np.where(flagged, 0, sums)
-        belief = 1 if kind.others else config.belief
-        before = belief * np.array([[1], [config.expected_miss], [config.expected_miss]])
+        belief = 1 if kind.others else BELIEF
+        before = belief * np.array([[1], [EXPECTED_MISS], [EXPECTED_MISS]])
         # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
         rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
         usual = misses / rest
         spread = squares / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
-        effect = kind.chances * np.where(usual < _INFORMATIVE_MISS, _RANDOM_MISS - usual, 0)
+        effect = kind.chances * np.where(usual < INFORMATIVE_MISS, RANDOM_MISS - usual, 0)
         variance = spread * (1 / np.maximum(count, 1) + 1 / rest)
         excess = total / np.maximum(count, 1) - usual
         weighted += np.where(count > 0, effect * excess / variance, 0)
@@ -173,89 +142,34 @@ def _estimate(
 
 
 @final
-@dataclass(frozen=True)
-class AnnotatorConfig:
-    """When somebody should look at an annotator's answers.
-
-    Attributes:
-        careless: when answers are random too often.
-        known_right: share of known pairs that everybody should get right; 0.7. An annotator is
-            flagged if the whole 95 % interval is below, whatever others do.
-        too_fast: accepted share of answers in less time than the clips take; 0.03. An annotator is
-            flagged if the whole 95 % interval is above.
-        side_alarm: how often a person without a preference for a side may be flagged for one; one
-            in a thousand, since everybody is tested again and again.
-        streak_alarm: the same for a long run of one side by chance.
-    """
-
-    careless: CarelessConfig = field(default_factory=CarelessConfig)
-    known_right: float = 0.7
-    too_fast: float = 0.03
-    side_alarm: float = 0.001
-    streak_alarm: float = 0.001
-
-    def __post_init__(self) -> None:
-        for name in ("known_right", "too_fast", "side_alarm", "streak_alarm"):
-            require_in(f"AnnotatorConfig.{name}", getattr(self, name), 0, 1)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class AnnotatorReport:
-    """A row for each annotator; shares and times are NaN where there is nothing to count.
-
-    Attributes:
-        names: of the `A` annotators.
-        answers: `[A]` all of them, cannot-tell and repeats included.
-        tie_rate: `[A]` ties among the answers that count.
-        cannot_tell_rate: `[A]` among all answers.
-        median_ms: `[A]` of the response times that are known, in milliseconds.
-        timed: `[A]` answers of known time to a pair that the annotator had not had before.
-        too_fast: `[A]` share of them in less time than the longer clip takes at the page's greatest
-            speed, twice its own.
-        known: `[A]` answers to queries whose right answer is known.
-        known_accuracy: `[A]` of these, a tie with a side counting half.
-        known_low: `[A]` lower end of its 95 % Wilson interval.
-        known_high: `[A]` upper end.
-        repeats: `[A]` planned repeats of which both answers count.
-        consistency: `[A]` share of them with the same answer.
-        consistency_same_sides: `[A]` where both clips were on the side of the first time.
-        consistency_swapped: `[A]` where they had changed sides; lower if somebody goes by sides.
-        left_rate: `[A]` the left clip among answers for a side.
-        side_p: `[A]` p-value of that share where sides are drawn at random (binomial, two-sided).
-        streak: `[A]` longest run of answers for the same side, in order of time.
-        streak_p: `[A]` an upper bound of how likely so long a run is by chance.
-        agreement: `[A]` share of pairs of answers, own and another's to one query, that agree.
-        overlap: `[A]` these pairs.
-        careless_share: `[A]` estimated share of answers given at random beyond the others'.
-        careless_error: `[A]` its standard error.
-        reasons: `[A]` why to look: `"careless"`, `"known pairs"`, `"too fast"`, `"one side"` or
-            `"streak"`.
-    """
+    """A row `[A]` for each annotator; shares and times are NaN where there is nothing to count."""
 
     names: tuple[str, ...]
-    answers: IntArray
-    tie_rate: FloatArray
-    cannot_tell_rate: FloatArray
-    median_ms: FloatArray
-    timed: IntArray
-    too_fast: FloatArray
-    known: IntArray
-    known_accuracy: FloatArray
-    known_low: FloatArray
-    known_high: FloatArray
-    repeats: IntArray
-    consistency: FloatArray
-    consistency_same_sides: FloatArray
-    consistency_swapped: FloatArray
-    left_rate: FloatArray
-    side_p: FloatArray
-    streak: IntArray
-    streak_p: FloatArray
-    agreement: FloatArray
-    overlap: IntArray
-    careless_share: FloatArray
-    careless_error: FloatArray
+    answers: IntArray  # all of them, cannot-tell and repeats included
+    tie_rate: FloatArray  # ties among the answers that count
+    cannot_tell_rate: FloatArray  # among all answers
+    median_ms: FloatArray  # of the response times that are known, in milliseconds
+    timed: IntArray  # answers of known time to a pair that the annotator had not had before
+    too_fast: FloatArray  # share of them in less time than the longer clip takes at double speed
+    known: IntArray  # answers to queries whose right answer is known
+    known_accuracy: FloatArray  # of these, a tie with a side counting half
+    known_low: FloatArray  # lower end of its 95 % Wilson interval
+    known_high: FloatArray  # upper end
+    repeats: IntArray  # planned repeats of which both answers count
+    consistency: FloatArray  # share of them with the same answer
+    consistency_same_sides: FloatArray  # where both clips were on the side of the first time
+    consistency_swapped: FloatArray  # where they had changed sides; lower if by sides
+    left_rate: FloatArray  # the left clip among answers for a side
+    side_p: FloatArray  # p-value of that share where sides are drawn at random (two-sided)
+    streak: IntArray  # longest run of answers for the same side, in order of time
+    streak_p: FloatArray  # an upper bound of how likely so long a run is by chance
+    agreement: FloatArray  # share of pairs of answers, own and another's to one query, that agree
+    overlap: IntArray  # these pairs
+    careless_share: FloatArray  # estimated share of answers given at random beyond the others'
+    careless_error: FloatArray  # its standard error
+    # Why to look: "careless", "known pairs", "too fast", "one side" or "streak".
     reasons: tuple[tuple[str, ...], ...]
 
     @property
@@ -266,35 +180,36 @@ class AnnotatorReport:
     def rows(self) -> list[dict[str, object]]:
         """A dictionary for each annotator, with plain numbers and None for NaN."""
         columns = {
-            name: [None if value != value else value for value in np.asarray(column).tolist()]
+            name: [None if value != value else value for value in column.tolist()]
             for name, column in vars(self).items()
-            if name not in ("names", "reasons")
+            if isinstance(column, np.ndarray)
         }
         return [
             {"name": name}
-            | {key: column[row] for key, column in columns.items()}
-            | {"reasons": list(self.reasons[row]), "flagged": bool(self.reasons[row])}
-            for row, name in enumerate(self.names)
+            | dict(zip(columns, numbers, strict=True))
+            | {"reasons": list(reasons), "flagged": bool(reasons)}
+            for name, reasons, *numbers in zip(
+                self.names, self.reasons, *columns.values(), strict=True
+            )
         ]
 
 
-def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> AnnotatorReport:
+def annotator_report(votes: Votes) -> AnnotatorReport:
     """Describe every annotator and name those whose answers somebody should look at.
 
     An annotator is flagged as `careless` by the rule of `estimate_carelessness`, for `known pairs`
-    whose answers are beneath all doubt, as `too fast` where there was no time to see both clips,
-    and for `one side` or a `streak` by tests at the rates in `AnnotatorConfig`. With 300 answers
-    each, three to a query, a twentieth of them known and a twentieth repeated, about 1 or 2 in 100
-    careful people are flagged, and about 9 in 10 of those who answer a fifth at random; with 500
-    answers nearly all of these, with 100 six or seven in 10. People of little skill look like
-    people of little care. Nobody's answers are left out: that is for a person to decide.
+    where too few are right, as `too fast` where there was no time to see both clips, and for `one
+    side` or a `streak` by tests at the rate `ALARM`. With 300 answers each, three to a query, a
+    twentieth of them known and a twentieth repeated, about 1 or 2 in 100 careful people are
+    flagged, and about 9 in 10 of those who answer a fifth at random; with 500 answers nearly all of
+    these, with 100 six or seven in 10. People of little skill look like people of little care.
+    Nobody's answers are left out: that is for a person to decide.
 
     >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
     >>> report = annotator_report(votes)
     >>> report.answers.tolist(), report.tie_rate.tolist(), report.flagged.tolist()
     ([3], [0.5], [False])
     """
-    config = config or AnnotatorConfig()
     answers = np.bincount(votes.annotator, minlength=votes.annotators)
     counted = votes.tally(votes.counts)
     tied = votes.category == EQUAL
@@ -305,7 +220,7 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     # change with 2^-k; together they cannot be likelier than their sum.
     starts = 1 + np.maximum(sided - streak, 0) / 2
     streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
-    careless = estimate_carelessness(votes, config.careless)
+    careless = estimate_carelessness(votes)
     misses = evidence_on_known(votes)
     known = np.bincount(misses.annotator, minlength=votes.annotators)
     right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
@@ -315,10 +230,10 @@ def annotator_report(votes: Votes, config: AnnotatorConfig | None = None) -> Ann
     agreeing, overlap = _agreement_with_others(votes)
     flags = {
         "careless": careless.flagged,
-        "known pairs": known_high < config.known_right,
-        "too fast": _intervals(fast, timed)[0] > config.too_fast,
-        "one side": side_p < config.side_alarm,
-        "streak": streak_p < config.streak_alarm,
+        "known pairs": known_high < KNOWN_RIGHT,
+        "too fast": _intervals(fast, timed)[0] > TOO_FAST,
+        "one side": side_p < ALARM,
+        "streak": streak_p < ALARM,
     }
     return AnnotatorReport(
         names=votes.names,

@@ -22,22 +22,17 @@ _TINY = 1e-300
 @final
 @dataclass(frozen=True)
 class DawidSkeneConfig:
-    """What is believed of annotators before they answer, and when to stop.
+    """What is believed of annotators before they answer, and when to stop."""
 
-    Attributes:
-        accuracy: share of right answers expected of a new annotator; 0.8, about how often people
-            agree on clips of robots.
-        answers: how many answers that belief counts as for each kind of truth, at least 0; 4, so
-            that it decides for newcomers and is lost among hundreds. 0 is plain maximum
-            likelihood, which trusts or inverts an annotator of few answers without bound.
-        tolerance: stop when the objective grows by less than this for each answer.
-        iterations: stop at the latest after so many.
-    """
-
+    # Share of right answers expected of a new annotator: about how often people agree on clips of
+    # robots.
     accuracy: float = 0.8
+    # How many answers that belief counts as for each kind of truth: it decides for newcomers and is
+    # lost among hundreds. 0 is plain maximum likelihood, which trusts or inverts an annotator of
+    # few answers without bound.
     answers: float = 4.0
-    tolerance: float = 1e-7
-    iterations: int = 500
+    tolerance: float = 1e-7  # stop when the objective grows by less than this for each answer
+    iterations: int = 500  # stop at the latest after so many
 
     def __post_init__(self) -> None:
         require_in("DawidSkeneConfig.accuracy", self.accuracy, 0.34, 0.99)
@@ -54,25 +49,14 @@ class DawidSkeneConfig:
 @final
 @dataclass(frozen=True, eq=False)
 class DawidSkene:
-    """The fitted model; `first`, `equal`, `second` are 0, 1, 2 on axes of 3.
+    """The fitted model; `first`, `equal`, `second` are 0, 1, 2 on axes of 3."""
 
-    Attributes:
-        query: `[Q]` numbers of the queries with an answer that counts, in rising order.
-        posterior: `[Q, 3]` probability of each truth.
-        confusion: `[A, 3, 3]` how likely an annotator gives each answer (last axis) for each truth.
-        prevalence: `[3]` how common each truth is.
-        objective: `[iterations]` log likelihood plus log prior, which never falls.
-        log_likelihood: of all answers in the end.
-        converged: whether it stopped before its iterations ran out.
-    """
-
-    query: IntArray
-    posterior: FloatArray
-    confusion: FloatArray
-    prevalence: FloatArray
-    objective: FloatArray
-    log_likelihood: float
-    converged: bool
+    query: IntArray  # [Q] numbers of the queries with an answer that counts, in rising order
+    posterior: FloatArray  # [Q, 3] probability of each truth
+    confusion: FloatArray  # [A, 3, 3] how likely an annotator gives each answer (last), by truth
+    prevalence: FloatArray  # [3] how common each truth is
+    objective: FloatArray  # [iterations] log likelihood plus log prior, which never falls
+    converged: bool  # whether it stopped before its iterations ran out
 
     @property
     def preference(self) -> FloatArray:
@@ -130,13 +114,12 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
         logits = np.where(allowed, np.log(np.maximum(prevalence, _TINY)), -np.inf)
         logits = logits + _sum_by_unit(unit, _answer_likelihood(confusion, votes), len(query))
         posterior = _normalised(logits)
-        likelihood = float(np.logaddexp.reduce(logits, axis=1).sum())
+        likelihood = np.logaddexp.reduce(logits, axis=1).sum()
         prior = config.pseudo_counts * np.log(np.maximum(confusion, _TINY))
-        objective.append(likelihood + float(prior.sum()))
+        objective.append(float(likelihood + prior.sum()))
         growth = objective[-1] - objective[-2] if len(objective) > 1 else np.inf
         converged = growth <= config.tolerance * max(len(votes), 1)
-    objectives = np.array(objective)
-    return DawidSkene(query, posterior, confusion, prevalence, objectives, likelihood, converged)
+    return DawidSkene(query, posterior, confusion, prevalence, np.array(objective), converged)
 
 
 def _maximise(
@@ -184,7 +167,7 @@ CombineMethod = Literal["mean", "majority", "dawid_skene"]
 
 
 def combine_answers(
-    votes: Votes, method: CombineMethod = "mean", *, config: DawidSkeneConfig | None = None
+    votes: Votes, method: CombineMethod = "mean"
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Combine the answers to each query into one preference and weight.
 
@@ -193,17 +176,13 @@ def combine_answers(
     they check people, and are no further opinion.
 
     - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
-      The cross-entropy of a reward model is then that of listing every answer.
+      It keeps every answer and supposes nothing: the cross-entropy of a reward model is then that
+      of listing every answer.
     - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
       Ties are answers, so that one preference against two ties is a tie.
     - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
       often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
       however many answers found it. A known right answer overrules those given.
-
-    Args:
-        votes: of several people.
-        method: how to combine; `mean` keeps every answer and supposes nothing.
-        config: for `dawid_skene`; its defaults if None.
 
     Returns:
         `(query, preference, weight)`, each `[Q]`, by rising number of the query.
@@ -226,7 +205,7 @@ def combine_answers(
         most = 2 * counts > answers[:, None]  # [Q, 3]
         preference = (1.0 + most[:, FIRST] - most[:, SECOND]) / 2
     elif method == "dawid_skene":
-        fit = fit_dawid_skene(votes, config)
+        fit = fit_dawid_skene(votes)
         preference = share.copy()
         preference[np.searchsorted(query, fit.query)] = fit.preference
         single = (answers == 1) & np.isnan(votes.known[first_row])

@@ -28,35 +28,23 @@ class Votes:
     A planned repeat is a query of its own about the same two clips in the same order, so that
     `repeat_of` links two answers of one person.
 
-    Attributes:
-        query: `[R]` number of the query, at least 0.
-        annotator: `[R]` row of `names`.
-        preference: `[R]` 1 where the query's first clip is preferred, 0 where the second is, 0.5
-            for a tie, NaN where the annotator could not tell.
-        swapped: `[R]` true where the first clip was shown on the right.
-        response_ms: `[R]` milliseconds from showing the clips to the answer, NaN if unknown.
-        least_ms: `[R]` milliseconds that it takes to see both clips to their ends at the page's
-            greatest speed; NaN if unknown, or if the annotator had seen the pair before.
-        answered_at: `[R]` seconds since the epoch; orders the answers of an annotator.
-        known: `[R]` the query's known right preference, NaN for most queries.
-        repeat_of: `[R]` the query that this one repeats, -1 for all but planned repeats.
-        names: of the `A` annotators, all different.
-
     Raises:
         DataError: columns that do not agree, values out of range, two answers of one annotator to
             one query, or queries whose answers disagree on what is known or repeated.
     """
 
-    query: IntArray
-    annotator: IntArray
-    preference: FloatArray
-    swapped: BoolArray
-    response_ms: FloatArray
+    query: IntArray  # [R] number of the query, at least 0
+    annotator: IntArray  # [R] row of `names`
+    preference: FloatArray  # [R] 1: first clip, 0: second, 0.5: a tie, NaN: could not tell
+    swapped: BoolArray  # [R] true where the first clip was shown on the right
+    response_ms: FloatArray  # [R] milliseconds from showing the clips to the answer, NaN if unknown
+    # [R] milliseconds that it takes to see both clips to their ends at the page's greatest speed;
+    # NaN if unknown, or if the annotator had seen the pair before.
     least_ms: FloatArray
-    answered_at: FloatArray
-    known: FloatArray
-    repeat_of: IntArray
-    names: tuple[str, ...]
+    answered_at: FloatArray  # [R] seconds since the epoch; orders the answers of an annotator
+    known: FloatArray  # [R] the query's known right preference, NaN for most queries
+    repeat_of: IntArray  # [R] the query that this one repeats, -1 for all but planned repeats
+    names: tuple[str, ...]  # of the `A` annotators, all different
 
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
@@ -224,48 +212,30 @@ def categories(preference: FloatArray) -> IntArray:
 class AgreementReport:
     """Agreement between people, about the queries that at least two of them answered.
 
-    Attributes:
-        alpha: Krippendorff's, 1 for perfect agreement and 0 for chance; None with too little data.
-        low: lower end of its 95 % bootstrap interval over queries, or None.
-        high: upper end, or None.
-        raw: share of the pairs of answers to one query that are the same, or None without any.
-        chance: what that share would be if answers had nothing to do with queries, or None.
-        queries: that two or more people answered.
-        pairs: of answers to one query.
-        note: why there is no alpha, or nothing.
+    What rests on too little data is None.
     """
 
-    alpha: float | None
-    low: float | None
-    high: float | None
-    raw: float | None
-    chance: float | None
-    queries: int
-    pairs: int
-    note: str = ""
+    alpha: float | None  # Krippendorff's, 1 for perfect agreement and 0 for chance
+    low: float | None  # lower end of its 95 % bootstrap interval over queries
+    high: float | None  # upper end
+    raw: float | None  # share of the pairs of answers to one query that are the same
+    chance: float | None  # what that share would be if answers had nothing to do with queries
+    queries: int  # that two or more people answered
+    pairs: int  # of answers to one query
+    note: str = ""  # why there is no alpha, or nothing
 
 
-def krippendorff_alpha(votes: Votes, *, ties: bool = True) -> float:
-    """Krippendorff's alpha, nominal, over the answers first, equal and second.
+def krippendorff_alpha(counts: IntArray) -> float:
+    """Krippendorff's alpha of nominal data, `counts` `[Q, C]` of each value per unit.
 
-    Cannot-tell answers are missing values, and planned repeats are left out, since they are not
-    other people's. Alpha is unstable where nearly all answers are alike, so show the raw agreement
-    beside it. Chance counts how often the first and the second were preferred, so the order of
-    clips in a pair must not depend on which is the better one.
+    It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no unit
+    has two answers or all answers are the same. It is unstable where nearly all answers are alike,
+    so show the raw agreement beside it. Chance counts how often the first and the second were
+    preferred, so the order of clips in a pair must not depend on which is the better one.
 
-    It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no query
-    has two answers or all answers are the same. Without `ties`, a tie is a missing value.
-
-    >>> votes = Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0])
-    >>> krippendorff_alpha(votes)
+    >>> krippendorff_alpha(np.array([[2, 0, 0], [0, 0, 2]]))
     1.0
     """
-    first = votes.first_answers
-    return nominal_alpha(first[ties | (first.category != EQUAL)].counts_by_query()[1])
-
-
-def nominal_alpha(counts: IntArray) -> float:
-    """Krippendorff's alpha of any nominal data, from `value_counts`; NaN without variation."""
     return float(_alpha(_coincidences(counts).sum(0)))
 
 
@@ -274,6 +244,7 @@ def agreement_report(
 ) -> AgreementReport:
     """Alpha with its interval, raw agreement, chance, and how much data they rest on.
 
+    Cannot-tell answers are missing values. Repeats are left out: they are not other people's.
     With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
 
     >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
@@ -283,9 +254,7 @@ def agreement_report(
     counts = votes.first_answers.counts_by_query()[1]
     counts = counts[counts.sum(1) > 1]
     queries, pairs = len(counts), int(_pairs(counts.sum(1)).sum()) // 2
-    together = _coincidences(counts).sum(0)
-    alpha, totals = float(_alpha(together)), together.sum(0)
-    note = ""
+    alpha, totals, note = krippendorff_alpha(counts), counts.sum(0), ""
     if queries < FEWEST_QUERIES:
         note = f"not enough data: {queries} of at least {FEWEST_QUERIES} pairs with two answers"
     elif math.isnan(alpha):

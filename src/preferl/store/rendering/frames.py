@@ -6,10 +6,11 @@ observations. Their speeds, which no picture shows, are zero where unknown.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, Self, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 
@@ -29,26 +30,15 @@ FEWEST_PIXELS = 8
 """Sides of less are channels or stacked frames, not height or width."""
 
 
-class FrameSource(Protocol):
-    """Draws segments, one at a time and one picture at a time, so that memory stays small."""
-
-    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 3]` or grey `[height, width]` of bytes per real step."""
-
-    def close(self) -> None:
-        """Let go of simulators and graphics contexts; called once, at the end."""
+FrameSource = Callable[[Segments, int], Iterable[Array]]
+"""Draws the segment in a row, one picture per real step: `[height, width, 3]` or grey
+`[height, width]` of bytes, one after another, so that memory stays small."""
 
 
 @final
+@dataclass(frozen=True)
 class PixelFrames:
     """The pictures that an agent sees.
-
-    Args:
-        key: which observation is the picture, where there are several; None finds the only one.
-        channels: where the axis of colours and stacked frames is; None takes the shorter end.
-        colours: 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where
-            it divides the channels, otherwise grey, so that 4 channels are four grey frames.
-        newest: where the newest of stacked frames, the only one shown, is; wrappers put it last.
 
     Raises:
         ConfigError: another `channels`, `colours` or `newest`.
@@ -61,44 +51,44 @@ class PixelFrames:
     [((84, 84, 1), 0), ((84, 84, 1), 7)]
     """
 
-    def __init__(
-        self,
-        key: str | None = None,
-        channels: End | None = None,
-        colours: Colours | None = None,
-        newest: End = "last",
-    ) -> None:
-        require_one_of("channels", "last" if channels is None else channels, End)
-        require_one_of("colours", 3 if colours is None else colours, Colours)
-        require_one_of("newest", newest, End)
-        self._key, self._channels, self._colours, self._newest = key, channels, colours, newest
+    key: str | None = None  # which observation is the picture; None finds the only one
+    channels: End | None = None  # where colours and stacked frames are; None takes the shorter end
+    # 3 for RGB, 1 for grey, 4 for RGB with opacity, which is left out. None: 3 where it divides the
+    # channels, otherwise grey, so that 4 channels are four grey frames.
+    colours: Colours | None = None
+    newest: End = "last"  # which of stacked frames, the only one shown; wrappers put it last
+
+    def __post_init__(self) -> None:
+        require_one_of("channels", "last" if self.channels is None else self.channels, End)
+        require_one_of("colours", 3 if self.colours is None else self.colours, Colours)
+        require_one_of("newest", self.newest, End)
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
         """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
-        pixels = _picture_of(segments.observations, self._key)
+        pixels = _picture_of(segments.observations, self.key)
         start = int(segments.start[row])
         for step in range(start, start + int(segments.real[row])):
             yield _bytes(self._newest_of(self._channels_last(np.asarray(pixels[step]))))
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing; others close their simulators."""
 
     def _channels_last(self, picture: Array) -> Array:
         """One step `[height, width]`, with channels on either end, or stacked, to `[h, w, C]`."""
         if picture.ndim == 2:
             return picture[..., None]
         if picture.ndim == 4:
-            picture = picture[-1 if self._newest == "last" else 0]
+            picture = picture[-1 if self.newest == "last" else 0]
         shorter = "first" if picture.shape[0] < picture.shape[2] else "last"
-        return np.moveaxis(picture, 0, -1) if (self._channels or shorter) == "first" else picture
+        return np.moveaxis(picture, 0, -1) if (self.channels or shorter) == "first" else picture
 
     def _newest_of(self, picture: Array) -> Array:
         """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
         channels = picture.shape[-1]
-        colours = self._colours or (3 if channels % 3 == 0 else 1)
+        colours = self.colours or (3 if channels % 3 == 0 else 1)
         expected = f"a multiple of {colours}"
         check(channels % colours == 0, "channels of a picture", expected, channels)
-        newest = picture[..., -colours:] if self._newest == "last" else picture[..., :colours]
+        newest = picture[..., -colours:] if self.newest == "last" else picture[..., :colours]
         return newest[..., :3]
 
 
@@ -142,44 +132,22 @@ def _bytes(picture: Array) -> Array:
     return np.asarray(np.rint(picture * 255), np.uint8)
 
 
-@final
-class FunctionFrames:
-    """Pictures from a function of segments and the row of one of them.
+def function_frames(path: str) -> FrameSource:
+    """The function named `module:function`. It runs here, so let only an operator name it.
 
-    It returns one per real step: `[real, height, width, 3]` bytes, or one picture after another.
+    Raises:
+        ConfigError: there is no such function.
     """
-
-    def __init__(self, function: Callable[[Segments, int], Iterable[Array]]) -> None:
-        self._function = function
-
-    @classmethod
-    def at(cls, path: str) -> Self:
-        """The function named `module:function`. It runs here, so let only an operator name it.
-
-        Raises:
-            ConfigError: there is no such function.
-        """
-        module = path.partition(":")[0]
-        function = resolve(path, what="frames", source="the operator", trust=[module])
-        if callable(function):
-            return cls(function)
-        got = f"{path!r}, a {type(function)}"
-        raise ConfigError.mismatch("frames", expected="a function", got=got)
-
-    def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """The function's pictures."""
-        return iter(self._function(segments, row))
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
+    module = path.partition(":")[0]
+    function = resolve(path, what="frames", source="the operator", trust=[module])
+    if callable(function):
+        return cast("FrameSource", function)
+    got = f"{path!r}, a {type(function)}"
+    raise ConfigError.mismatch("frames", expected="a function", got=got)
 
 
 Pose = Callable[[Environment, Array], FloatArray]
 """An environment and observations `[T, *obs]` of it to states `[T, state]` as it draws them."""
-
-
-def _as_it_is(_env: Environment, observations: Array) -> FloatArray:
-    return np.asarray(observations, np.float64)
 
 
 def _angles(_env: Environment, observations: Array) -> FloatArray:
@@ -219,8 +187,10 @@ POSES: Mapping[str, Pose] = MappingProxyType(
     {
         **dict.fromkeys(("Acrobot-v1", "Pendulum-v1"), _angles),
         "AdroitHandDoor-v1": _door,
-        **dict.fromkeys(("CartPole-v0", "CartPole-v1"), _as_it_is),
-        **dict.fromkeys(("MountainCar-v0", "MountainCarContinuous-v0"), _as_it_is),
+        **dict.fromkeys(
+            ("CartPole-v0", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
+            lambda _, observations: observations,
+        ),
     }
 )
 """Ids to how their observations are drawn."""
@@ -278,7 +248,7 @@ class EnvFrames:
             yield stage.draw(state, action)
 
     def close(self) -> None:
-        """Let go of the simulator and its graphics context."""
+        """Close the simulator and its graphics context."""
         self._open = None
         self._resources.close()
 
@@ -302,7 +272,7 @@ class EnvFrames:
         kept, seen = segments.states, segments.observations
         if kept is not None:
             flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
-            if flat.shape[1] in stage.widths():
+            if flat.shape[1] in stage.widths:
                 return flat
         pose = self._poses.get(self._env_id)
         if pose is not None and not isinstance(seen, Mapping):
@@ -311,7 +281,7 @@ class EnvFrames:
             fix = "Name the environment in which they were recorded."
             check(fits, f"observations of {self._env_id}", f"shape {own}", f"{got}", fix)
             return pose(env, np.asarray(seen[steps], np.float64))
-        wide = " or ".join(str(width) for width in stage.widths())
+        wide = " or ".join(str(width) for width in stage.widths)
         raise DataError.mismatch(
             f"states of {self._env_id}",
             expected=f"{wide} numbers per step, as preferl.store.stages.StateReader reads them",
@@ -334,12 +304,15 @@ def _make(env_id: str) -> Environment:
         raise
 
 
-KINDS: Mapping[str, Callable[..., FrameSource]] = {"pixels": PixelFrames, "env": EnvFrames}
+KINDS: Mapping[str, Callable[..., PixelFrames | EnvFrames]] = {
+    "pixels": PixelFrames,
+    "env": EnvFrames,
+}
 
 
 def frame_source(
     spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
-) -> FrameSource:
+) -> PixelFrames | EnvFrames:
     """Make the source that a project's `frames` describe; simulators start with the first clip.
 
     Only these two kinds, so that no text in a database makes a program run: `{"kind": "pixels"}`

@@ -7,7 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, Self, final
 
@@ -16,18 +17,21 @@ from preferl.data.segments import Segments
 from preferl.errors import PreferlError
 from preferl.files import writing
 from preferl.shapes import Array
-from preferl.store.rendering.frames import FrameSource, FunctionFrames, frame_source
+from preferl.store.rendering.frames import (
+    EnvFrames,
+    FrameSource,
+    PixelFrames,
+    frame_source,
+    function_frames,
+)
 from preferl.store.schema import Project
 from preferl.store.store import Store
 from preferl.video import encode
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 8
-"""Clips taken before priorities are read again: a more urgent query waits for at most so many."""
-
-LOOK_UP_SECONDS = 0.05
-"""How soon a resting worker notices that it is to stop."""
+AT_ONCE = 8  # clips taken before priorities are read again, which a more urgent query waits for
+LOOK_UP_SECONDS = 0.05  # how soon a resting worker notices that it is to stop
 
 
 class Rendered(NamedTuple):
@@ -37,10 +41,6 @@ class Rendered(NamedTuple):
     failed: int
 
 
-class _StoppedError(Exception):
-    """Asked to stop in the middle of a clip, which stays as it was: without a video."""
-
-
 @final
 class RenderWorker:
     """Draws clips of a store until it is stopped; one is enough for several annotators.
@@ -48,23 +48,17 @@ class RenderWorker:
     Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
     that calls `round`, and are kept from clip to clip until `close`.
 
-    Args:
-        store: where clips wait.
-        source: draws the clips of every project; by default each project's `frames` describe how.
-        trust: modules that the `frames` of projects may import (see `preferl.trust`).
-
-    Attributes:
-        rendered: what it has done so far.
-        stopped: whether it was asked to stop.
+    The `source`, which stays open, draws the clips of every project; by default each project's
+    `frames` describe how, which may import modules of `trust` (see `preferl.trust`).
     """
 
     def __init__(
         self, store: Store, source: FrameSource | None = None, *, trust: Collection[str] = ()
     ) -> None:
         self._store, self._source, self._trust = store, source, trust
-        self._sources: dict[str, FrameSource] = {}
+        self._sources: dict[str, PixelFrames | EnvFrames] = {}
         self._warned: set[tuple[int, str]] = set()
-        self.rendered = Rendered(0, 0)
+        self.rendered = Rendered(0, 0)  # so far
         self.stopped = False  # not an Event: a signal may come while its lock is held
 
     def __enter__(self) -> Self:
@@ -84,10 +78,9 @@ class RenderWorker:
             time.sleep(min(left, LOOK_UP_SECONDS))
 
     def close(self) -> None:
-        """Let go of simulators and graphics contexts."""
-        for source in (*self._sources.values(), self._source):
-            if source is not None:
-                source.close()
+        """Close simulators and graphics contexts."""
+        for source in self._sources.values():
+            source.close()
         self._sources.clear()
 
     def round(self) -> int:
@@ -104,7 +97,7 @@ class RenderWorker:
         clips = self._store.clips.without_video(project.id, AT_ONCE)
         if clips and self._source is None and project.frames is None:
             if self._is_new(project, "no frames"):
-                message = "Project %s has clips to draw, but does not say how: set its `frames`."
+                message = "Project %s has clips to draw, but no `frames` that describe how."
                 logger.warning(message, project.slug)
             return 0
         for done, clip in enumerate(clips):
@@ -124,12 +117,10 @@ class RenderWorker:
         try:
             segments = clips.segments(project.id, [clip])
             pictures = pictures_of(self._source_of(project), segments, 0)
-            video = encode(self._until_stopped(pictures), project.fps)
-        except _StoppedError:
-            return
+            video = encode(takewhile(lambda _: not self.stopped, pictures), project.fps)
         except Exception as error:  # whatever it is, the next clip may be drawn
-            if clips.get(project.id, clip) is None:
-                return  # an episode in whose place others have come
+            if self.stopped or clips.get(project.id, clip) is None:
+                return  # not done, or an episode in whose place others have come
             self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
             why = f"{type(error).__name__}: {error}"
             if self._is_new(project, why):
@@ -141,6 +132,8 @@ class RenderWorker:
                 )
             clips.video_failed(project.id, clip, why)
             return
+        if self.stopped:
+            return
         path = clips.video_path(project.id, clip)
         _put(video, path)
         clips.video_ready(project.id, [clip])
@@ -149,12 +142,6 @@ class RenderWorker:
             return
         self.rendered = self.rendered._replace(drawn=self.rendered.drawn + 1)
         logger.info("Clip %s of %s is drawn.", clip, project.slug)
-
-    def _until_stopped(self, pictures: Iterator[Array]) -> Iterator[Array]:
-        for picture in pictures:
-            if self.stopped:
-                raise _StoppedError
-            yield picture
 
     def _source_of(self, project: Project) -> FrameSource:
         """The source of the project's present `frames`, which projects with the same ones share."""
@@ -190,17 +177,22 @@ def serve_rendering(
         ConfigError: no such store or function.
         StorageError: videos cannot be written, or the database is gone.
     """
-    source = None if function is None else FunctionFrames.at(function)
-    with Store.open(location, files) as store, RenderWorker(store, source, trust=trust) as worker:
+    source = None if function is None else function_frames(function)
+    with ExitStack() as ending:
+        store = ending.enter_context(Store.open(location, files))
+        worker = ending.enter_context(RenderWorker(store, source, trust=trust))
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
-        with _stopped_by_signals(worker):
-            while not worker.stopped and parent in (None, os.getppid()):
-                done = worker.round()
-                if once and not done:
-                    break
-                if not done:
-                    worker.wait(poll_seconds)
+        if threading.current_thread() is threading.main_thread():  # no other hears signals
+            for kind in (signal.SIGTERM, signal.SIGINT):
+                before = signal.signal(kind, lambda *_: worker.stop())
+                ending.callback(signal.signal, kind, before)
+        while not worker.stopped and parent in (None, os.getppid()):
+            done = worker.round()
+            if once and not done:
+                break
+            if not done:
+                worker.wait(poll_seconds)
         return worker.rendered
 
 
@@ -210,14 +202,9 @@ def write_video(source: FrameSource, segments: Segments, row: int, path: Path, f
 
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
-    """The pictures of one segment, of which there are as many as real steps.
-
-    Raises:
-        DataError: there are not.
-    """
+    """The pictures of one segment; raises `DataError` unless there is one per real step."""
     steps, count = int(segments.real[row]), 0
-    for picture in source(segments, row):
-        count += 1
+    for count, picture in enumerate(source(segments, row), 1):
         if count <= steps:
             yield picture
     check(count == steps, "pictures of a clip", f"{steps}, its steps", count)
@@ -226,16 +213,3 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
 def _put(video: bytes, path: Path) -> None:
     with writing(path, durable=True) as draft:
         draft.write_bytes(video)
-
-
-@contextmanager
-def _stopped_by_signals(worker: RenderWorker) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the worker; only a program's main thread hears signals."""
-    is_main = threading.current_thread() is threading.main_thread()
-    kinds = (signal.SIGTERM, signal.SIGINT) if is_main else ()
-    before = {kind: signal.signal(kind, lambda *_: worker.stop()) for kind in kinds}
-    try:
-        yield
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
