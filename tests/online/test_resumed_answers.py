@@ -23,8 +23,9 @@ from preferl.data import Segments, load_comparisons
 from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
-from preferl.online import OnlineReport, learn_from_preferences, run_online
+from preferl.online import learn_from_preferences, run_online
 from preferl.online.loop import AnswerJournal
+from preferl.online.report import OnlineReport
 from preferl.store import Store, StoredFeedback
 from preferl.store import feedback as stored
 
@@ -109,8 +110,7 @@ def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
     kept: list[int] = []
 
     def show(clips: Any, _: int) -> None:
-        journal = AnswerJournal(tmp_path / "answers", 0, run={})
-        place = journal._place
+        place = AnswerJournal(tmp_path / "answers", 0, run={}).place
         kept.append(len(list(place.iterdir())) if place.is_dir() else 0)
         if len(kept) == 5:
             raise KilledError

@@ -21,7 +21,7 @@ from preferl.online.service.supervisor import (
     identity,
     is_running,
 )
-from preferl.online.supervise import _RewardService, launch
+from preferl.online.supervise import RewardServiceProbe, launch
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
@@ -54,7 +54,7 @@ def wait_for(condition, seconds=20.0):
 
 
 def process_of(supervisor, place=0):
-    return supervisor._programs[place]._process
+    return supervisor.programs[place].process
 
 
 def test_programs_run_while_the_block_does(tmp_path):
@@ -115,7 +115,7 @@ def test_a_steady_program_is_forgiven(tmp_path):
         [program(SLEEPS, is_up=up)], tmp_path, config, on_message=lines.append
     ) as supervisor:
         for times in range(1, 4):
-            wait_for(lambda: supervisor._programs[0].failures == 0)
+            wait_for(lambda: supervisor.programs[0].failures == 0)
             process_of(supervisor).kill()
             wait_for(lambda times=times: lines.count("worker is up again.") == times)
 
@@ -202,7 +202,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
         "import sys, time; from pathlib import Path\n"
         "from preferl.online.service.supervisor import Program, RunningProgram\n"
         f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
-        "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
+        "running.start(); print(running.process.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
@@ -228,7 +228,7 @@ def test_settings_out_of_range_are_refused():
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _RewardService(store, world.project.id, 50, 600.0)
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0)
         assert not signs.is_up(None, 100)
         assert signs.lost(100) is None, "who never gave a sign is not expected to"
         store.reports.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
@@ -247,7 +247,7 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _RewardService(store, world.project.id, 50, 600.0)
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0)
         store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
@@ -267,7 +267,7 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         about = (world.project.id, "reward")
-        signs = _RewardService(store, world.project.id, 50, 600.0)
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0)
         store.reports.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
@@ -285,8 +285,8 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         world = Answering(store)
         world.ask(12)
         now = [0.0]
-        by_answers = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
-        by_time = _RewardService(store, world.project.id, 10**9, 0.2).stale
+        by_answers = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        by_time = RewardServiceProbe(store, world.project.id, 10**9, 0.2).stale
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
         store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
@@ -308,7 +308,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
 def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world, now = Answering(store), [0.0]
-        stale = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        stale = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
         world.ask_and_answer(30)
 
         def publish(version, revision, seconds):

@@ -192,13 +192,13 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
         ConfigError: another number of steps, or of environments, than the rollout has.
     """
     buffer = algorithm.rollout_buffer
-    if not buffer.full or buffer.rewards.shape != more.shape:
-        raise ConfigError.mismatch(
-            "rollout",
-            expected=f"{more.shape} steps of environments, as were acted",
-            got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-            fix='Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
-        )
+    ConfigError.check(
+        buffer.full and buffer.rewards.shape == more.shape,
+        "rollout",
+        f"{more.shape} steps of environments, as were acted",
+        f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+        'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
+    )
     kept = buffer.gamma * buffer.gae_lambda
     advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
     goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
@@ -246,13 +246,11 @@ class SaveRunCallback(BaseCallback):
         super().__init__(verbose)
         require_in("every", every, 1, float("inf"))
         self._folder, self._every, self._say = Path(folder), every, say
-        self._saved = self._tried = 0
-        self._between = True  # two rollouts
-        self._interrupted = False
 
     def _init_callback(self) -> None:
         self._saved = self._tried = self.model.num_timesteps
-        self._between, self._interrupted = True, False
+        self._between = True  # two rollouts
+        self._interrupted = False
         require_own(self._folder, self._saved)  # now rather than after the first hours
 
     def _on_training_start(self) -> None:

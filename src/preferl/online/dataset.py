@@ -44,21 +44,20 @@ from preferl.training.checkpoint_folder import has_run, require_own
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, in a few words, how much of it is done, and how much there is."""
 
-SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}
-"""Of the first episode of each tier, beyond the seed of the run: others than those of training."""
+SEEDS: Final[Mapping[str, int]] = {
+    "random": 10_000,
+    "medium": 11_000,
+    "expert": 12_000,
+    "checkpoints": 30_000,
+    "references": 40_000,
+}
+"""Of the first episode of a tier or an evaluation, beyond the run's: others than in training."""
 
-EVALUATION_SEED: Final = 30_000
-"""Of the first episode by which a checkpoint is evaluated, beyond the seed of the run."""
-
-REFERENCE_SEED: Final = 40_000
 REFERENCE_EPISODES: Final = 20
 """Episodes by which a reference is measured whose tier is not recorded."""
 
 REPORT_EVERY: Final = 100
 """Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
-
-MEDIUM: Final = 1 / 3
-"""How far a medium policy is on the way from random returns to those of the expert."""
 
 
 def record_dataset(
@@ -145,12 +144,10 @@ def medium(means: Mapping[int, float], random: float) -> int:
     """The one nearest to a third of the way from random returns to the expert's, before it."""
     best = expert(means)
     before = [step for step in means if step < best]
-    if not before:
-        expected = "a checkpoint before the expert's"
-        got = f"the best one at the first, after {best:,} steps"
-        fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
-        raise ConfigError.mismatch("medium policy", expected=expected, got=got, fix=fix)
-    wanted = random + MEDIUM * (means[best] - random)
+    got = f"the best one at the first, after {best:,} steps"
+    fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
+    ConfigError.check(before, "medium policy", "a checkpoint before the expert's", got, fix)
+    wanted = random + (1 / 3) * (means[best] - random)
     return min(before, key=lambda step: abs(means[step] - wanted))
 
 
@@ -194,7 +191,11 @@ class _Recording:
         if not self._has_policies():
             self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
-        references = {name: self._reference(name, tiers) for name in ("random", "expert")}
+        references = {"random": None, "expert": None} | {
+            name: float(tiers[name].returns.mean()) if name in tiers else self._mean_return(name)
+            for name in ("random", "expert")
+            if name in self._policies
+        }
         about = {"env": config.env, "seed": config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
@@ -221,7 +222,6 @@ class _Recording:
     def _train(self) -> int:
         """Train in slices; keep a policy, its evaluation and the episodes after each.
 
-        What is there of an interrupted training goes on from the last slice, see `resume_run`.
         Returns the steps made: those planned, or fewer where a checkpoint is as good as wanted.
         """
         config, folder = self._config, self._folder
@@ -277,7 +277,7 @@ class _Recording:
             agent,
             task_env(config.env),
             episodes=config.judge_episodes,
-            seed=config.seed + EVALUATION_SEED,
+            seed=config.seed + SEEDS["checkpoints"],
         )
         sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
         write_json(file, report.to_json())
@@ -333,19 +333,13 @@ class _Recording:
             )
         return found
 
-    def _reference(self, name: str, tiers: dict[str, Episodes]) -> float | None:
-        """Mean return of the tier, or of a few episodes where that is not recorded."""
-        if name in tiers:
-            return float(tiers[name].returns.mean())
-        return self._mean_return(name) if name in self._policies else None
-
     def _mean_return(self, name: str) -> float:
         self._report(f"evaluating {name}", 0, 1)
         return evaluate_policy(
             self._policies[name],
             task_env(self._config.env),
             episodes=REFERENCE_EPISODES,
-            seed=self._config.seed + REFERENCE_SEED,
+            seed=self._config.seed + SEEDS["references"],
             deterministic=self._config.deterministic,
         ).mean
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, final
@@ -213,17 +213,18 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
-        self._callback.stopped = False
-        with ExitStack() as unless_whole:
-            unless_whole.callback(require_reset, self.algorithm)
+        self._callback.stopped, whole = False, False
+        try:
             self.algorithm.learn(
                 steps,
                 callback=self._callback,
                 reset_num_timesteps=False,
                 progress_bar=self.progress_bar,
             )
-            if not self._callback.stopped:
-                unless_whole.pop_all()
+            whole = not self._callback.stopped
+        finally:
+            if not whole:
+                require_reset(self.algorithm)
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
@@ -329,11 +330,10 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """The reward model and trainer that a config describes, for the learner's spaces."""
-    if not isinstance(learner, SB3Learner):
-        expected = "a RewardTrainer beside a learner of your own"
-        got = f"none beside a {type(learner).__name__}"
-        fix = "Build its model for the learner's spaces and pass trainer=."
-        raise ConfigError.mismatch("trainer", expected=expected, got=got, fix=fix)
+    expected = "a RewardTrainer beside a learner of your own"
+    got = f"none beside a {type(learner).__name__}"
+    fix = "Build its model for the learner's spaces and pass trainer=."
+    ConfigError.check(isinstance(learner, SB3Learner), "trainer", expected, got, fix)
     known = (learner.env.observation_space, learner.env.action_space)
     model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

@@ -123,8 +123,7 @@ class Resumable(Protocol):
 class PreferenceLoop:
     """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
 
-    Building it makes environments and networks, so that settings that do not go together are
-    refused before a folder is touched.
+    Building it refuses settings that do not go together, before a folder is touched.
     """
 
     def __init__(
@@ -172,13 +171,17 @@ class PreferenceLoop:
 
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
-        if not isinstance(self.learner, Resumable):
-            expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
-            got = type(self.learner).__name__
-            raise ConfigError.mismatch("learner", expected=expected, got=got)
+        expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
+        got = type(self.learner).__name__
+        ConfigError.check(isinstance(self.learner, Resumable), "learner", expected, got)
         run, feedback = to_json(self.config), self.feedback
         if has_run(folder):
-            _require_format(folder)
+            newest = version_folder(folder, versions(folder)[-1])
+            with reading(newest, expected="a whole checkpoint", fix=RESTORE):
+                found = read_object(newest / ABOUT)["run"].get("format", 1)
+            what = f"format of the run in {folder}"
+            fix = "Go on with the version of preferl that began it, or begin another run."
+            CheckpointError.check(found == FORMAT, what, FORMAT, found, fix)
             self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
         if isinstance(feedback, InstantFeedback):
@@ -313,42 +316,24 @@ class PreferenceLoop:
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:
+        """Take in episodes: of a learner of your own whole ones, except for the last one."""
         if not len(episodes):
             return
-        self._check_lengths(episodes)
-        known = episodes if self.experience is None else join([self.experience, episodes])
-        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
-        self.experience = known if recent.all() else known[recent]
-
-    def _check_lengths(self, episodes: Episodes) -> None:
-        """A learner of your own returns whole episodes, except for the last one."""
         self.longest = max(self.longest, int(episodes.lengths.max()))
         ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
-        learner = self.learner
-        known = learner.env.core.recording if isinstance(learner, SB3Learner) else self
-        self.guard.check(
-            known.shortest,
-            known.longest,
-            f" {left_out(episodes, self.config.segment_length)} of {len(episodes)} episodes "
-            f"are shorter than a clip ({self.config.short!r}).",
-        )
+        learner, short = self.learner, left_out(episodes, self.config.segment_length)
+        of = learner.env.core.recording if isinstance(learner, SB3Learner) else self
+        more = f" {short} of {len(episodes)} episodes are shorter than a clip "
+        self.guard.check(of.shortest, of.longest, f"{more}({self.config.short!r}).")
+        known = episodes if self.experience is None else join([self.experience, episodes])
+        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
+        self.experience = known if recent.all() else known[recent]
 
     def _comparisons(self) -> Comparisons | None:
         with suppress(FeedbackError):
             return self.feedback.comparisons()
         return None
-
-
-def _require_format(folder: Path) -> None:
-    """Raise `CheckpointError` unless the newest checkpoint is of this loop."""
-    newest = version_folder(folder, versions(folder)[-1])
-    with reading(newest, expected="a whole checkpoint", fix=RESTORE):
-        found = read_object(newest / ABOUT)["run"].get("format", 1)
-    if found != FORMAT:
-        what = f"format of the run in {folder}"
-        fix = "Go on with the version of preferl that began it, or begin another run."
-        raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
 
 
 @final
@@ -365,20 +350,21 @@ class AnswerJournal:
     run: dict[str, Any]
 
     @property
-    def _place(self) -> Path:
+    def place(self) -> Path:
+        """Folder of the answers of this iteration."""
         return version_folder(self.folder, self.iteration)
 
     def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
         """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
-        number = max(versions(self._place), default=0) + 1
-        with writing(version_folder(self._place, number), durable=True) as draft:
+        number = max(versions(self.place), default=0) + 1
+        with writing(version_folder(self.place, number), durable=True) as draft:
             draft.mkdir()
             write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
 
     def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
         """What was added in this iteration, in its order."""
-        for number in versions(self._place):
-            path = version_folder(self._place, number)
+        for number in versions(self.place):
+            path = version_folder(self.place, number)
             state = read_state(path)
             require_same(path, state["run"], self.run)
             yield state["answers"], state["rng"]

@@ -1,6 +1,7 @@
 """What an online run reports after each iteration and at its end."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, final
 
 from preferl.data.comparisons import Comparisons
@@ -32,10 +33,7 @@ class IterationReport:
     mean_return: float
     episodes: int
 
-    @property
-    def turn(self) -> int:
-        """Former name of `iteration`."""
-        return self.iteration
+    turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
 
     def metrics(self) -> dict[str, float]:
         """The numbers of this iteration for a metric sink."""
@@ -72,12 +70,4 @@ class OnlineReport:
     learner: Any
     experience: Episodes | None
 
-    @property
-    def turns(self) -> tuple[IterationReport, ...]:
-        """Former name of `iterations`."""
-        return self.iterations
-
-    @property
-    def last_fit(self) -> FitReport | None:
-        """Of the reward model; None if there was none."""
-        return next((one.fit for one in reversed(self.iterations) if one.fit is not None), None)
+    turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")

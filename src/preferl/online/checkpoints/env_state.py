@@ -85,13 +85,9 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     here, there = list(layers(env)), state["layers"]
     names = [type(layer).__name__ for layer in here]
     expected = [one["class"] for one in there]
-    if names != expected:
-        raise CheckpointError.mismatch(
-            "environment",
-            expected=f"the layers that were saved, {' > '.join(expected)}",
-            got=" > ".join(names),
-            fix="Build it as it was built when the run began.",
-        )
+    saved, fix = " > ".join(expected), "Build it as it was built when the run began."
+    what = f"the layers that were saved, {saved}"
+    CheckpointError.check(names == expected, "environment", what, " > ".join(names), fix)
     for layer, one in zip(here, there, strict=True):
         whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
         plain = one["attributes"]["plain"].items()

@@ -21,6 +21,7 @@ from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
 from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import AlgorithmConfig
+from preferl.reading import reading
 from preferl.registry import ALGORITHMS
 from preferl.shapes import Array
 
@@ -112,7 +113,7 @@ def read_vecnormalize(path: Path) -> Normalisation | None:
         DataError: no such file, something else, or one that asks to run something.
     """
     saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
-    try:
+    with reading(path, expected="what VecNormalize.save wrote", error=DataError):
         if not isinstance(saved, Fields):
             raise TypeError(type(saved).__name__)
         # Those saved before version 1.6 have no names of what they normalise: all.
@@ -120,10 +121,6 @@ def read_vecnormalize(path: Path) -> Normalisation | None:
         keys = list(running) if isinstance(running, dict) else None
         vars(saved).setdefault("norm_obs_keys", keys)
         return Normalisation.of(saved)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError.mismatch(
-            f"{path}", expected="what VecNormalize.save wrote", got=error
-        ) from error
 
 
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig) -> None:

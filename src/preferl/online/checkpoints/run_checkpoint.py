@@ -28,6 +28,7 @@ from preferl.online.checkpoints.env_state import (
 from preferl.online.wrappers.exploration import require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import replay_of, replay_state, restore_replay
+from preferl.reading import reading
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 
 LOGGER = logging.getLogger(__name__)
@@ -137,12 +138,8 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
         restart_episodes(agent, problems)
     else:
         for name, part in agent.items():
-            try:
+            with reading(name, expected="what was saved under this name"):
                 part.load_state_dict(dict(state["agent"][name]))
-            except (RuntimeError, ValueError, LookupError) as error:
-                raise CheckpointError.mismatch(
-                    name, expected="what was saved under this name", got=error
-                ) from error
     restore_generators(state["generators"])
     return Resumed(steps, problems, state["notes"])
 
@@ -227,10 +224,7 @@ def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
     """The environment, and what has to be the same for a run to go on."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
-    if env is None:
-        raise ConfigError.mismatch(
-            "env", expected="what the agent acts in", got="none", fix="Pass `env`."
-        )
+    ConfigError.check(env is not None, "env", "what the agent acts in", "none", "Pass `env`.")
     return env, {
         "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
         "observations": repr(env.observation_space),

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import numpy as np
 from gymnasium import spaces
 
+from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.feedback.likelihood import Likelihood
@@ -68,7 +69,7 @@ class OngoingFit:
         length = config.context or comparisons.segments.length
         preset = config.reward.preset(length=length, answers=len(comparisons))
         trainer, first = self._trainer_for(preset, comparisons, agent)
-        train = comparisons[self._in_place(answered.queries, split == TRAIN)]
+        train = comparisons[self._in_place(answered.queries, split)]
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
             epochs = min(epochs, MOST_EPOCHS)
@@ -82,19 +83,18 @@ class OngoingFit:
         except DataError:
             self._trainer = None
             raise
-        metrics = FitMetrics(
-            answers=len(comparisons),
-            trained_on=len(train),
-            left_out=int((split == UNUSED).sum()),
-            train_accuracy=_finite(report.train_accuracy[-1]),
-            train_loss=_finite(report.train_loss[-1]),
-            epochs=report.epochs,
-            seconds=round(report.seconds, 3),
-            noise=report.likelihood.noise,
-            scale=report.likelihood.scale,
+        found = {
+            "answers": len(comparisons),
+            "trained_on": len(train),
+            "left_out": (split == UNUSED).sum(),
+            "train_accuracy": report.train_accuracy[-1],
+            "train_loss": report.train_loss[-1],
+            "epochs": report.epochs,
+            "seconds": round(report.seconds, 3),
+            **vars(report.likelihood),
             **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
-        )
-        return reward, metrics
+        }
+        return reward, FitMetrics(**plain(found))
 
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
@@ -132,9 +132,9 @@ class OngoingFit:
         model = build_reward_model(preset.model, *own, seed=config.seed)
         return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
 
-    def _in_place(self, queries: IntArray, wanted: Any) -> IntArray:
-        """Rows of the wanted queries, those that were seen before in the order of then."""
-        rows = np.flatnonzero(wanted)
+    def _in_place(self, queries: IntArray, split: IntArray) -> IntArray:
+        """Rows of the training queries, those that were seen before in the order of then."""
+        rows = np.flatnonzero(split == TRAIN)
         known = self._place
         places = [known.setdefault(query, len(known)) for query in queries[rows].tolist()]
         return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
@@ -168,11 +168,7 @@ def _validated(
         return found
     loss, accuracy = trainer.evaluate(held_out, likelihood)
     low, high = wilson_interval(accuracy * decided, decided)
-    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _finite(loss)}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": loss}
 
 
 def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int]:

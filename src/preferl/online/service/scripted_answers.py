@@ -37,14 +37,10 @@ class ScriptedAnswers:
             clips = [clip for query in queries for clip in (query.left, query.right)]
             shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right
-            for query, left in zip(queries, self.teacher(shown[pairs], self.rng), strict=True):
-                store.queue.answer(self._person, query.token, uuid4().hex, _word(left))
+            left = np.asarray(self.teacher(shown[pairs], self.rng))
+            sides = [np.isnan(left), left == 0.5, left > 0.5]
+            kinds = np.select(sides, ["cannot_tell", "equal", "left"], "right").tolist()
+            for query, kind in zip(queries, kinds, strict=True):
+                store.queue.answer(self._person, query.token, uuid4().hex, kind)
                 self.given += 1
         return self.given - before
-
-
-def _word(left: float) -> str:
-    """What a person would press who finds the left clip better with this probability."""
-    if np.isnan(left):
-        return "cannot_tell"
-    return "equal" if left == 0.5 else ("left" if left > 0.5 else "right")

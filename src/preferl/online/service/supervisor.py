@@ -17,7 +17,7 @@ from typing import Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
 from preferl.files import write_json
-from preferl.reading import read_object
+from preferl.reading import read_object, reading
 from preferl.runs.lock import boot_id
 from preferl.store.status import STATUS_FILE, Status, read_status
 
@@ -86,7 +86,7 @@ class RunningProgram:
         self.log = folder / f"{program.name}.log"
         self._mark = folder / f"{program.name}.process.json"
         self._status = folder / f"{program.name}.status.json"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._began, self._log_begins, self._was_up = 0.0, 0, False
         self.failures = 0  # in a row
         self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
@@ -100,7 +100,7 @@ class RunningProgram:
     @property
     def exit_code(self) -> int | None:
         """Negative for a signal; None while it runs."""
-        return self._process.poll() if self._process else None
+        return self.process.poll() if self.process else None
 
     @property
     def is_up(self) -> bool:
@@ -123,14 +123,14 @@ class RunningProgram:
         """Begin a new process; `StorageError` where its log or command is of no use."""
         self.restart_at, self._was_up = None, False
         status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
-        try:
+        with reading(f"program {self.name}", expected="one that starts", error=StorageError):
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self._status.unlink(missing_ok=True)
             # The annotation page writes links into it that let people in.
             handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "ab") as log:
                 self._log_begins = log.seek(0, os.SEEK_END)
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     self.program.command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -138,28 +138,20 @@ class RunningProgram:
                     env=os.environ | status,
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
-        except OSError as error:
-            what = f"program {self.name}"
-            raise StorageError.mismatch(what, expected="one that starts", got=error) from error
         self._began = time.monotonic()
-        mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
+        mark = {"process": identity(self.process.pid), "launcher": identity(os.getpid())}
         write_json(self._mark, mark)
-
-    def ask_to_end(self) -> None:
-        """Send the polite signal."""
-        if self._process and self._process.poll() is None:
-            self._process.terminate()
 
     def end(self, seconds: float) -> None:
         """End it, by force after so many seconds."""
-        if self._process is None:
+        if self.process is None:
             return
-        self.ask_to_end()
+        self.process.terminate()
         try:
-            self._process.wait(seconds)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            _kill(self._process.pid)
-            self._process.wait()
+            _kill(self.process.pid)
+            self.process.wait()
         with suppress(OSError):
             self._mark.unlink(missing_ok=True)
             self._status.unlink(missing_ok=True)
@@ -227,7 +219,7 @@ class Supervisor:
     that a training script may stop where it would otherwise learn from nothing.
 
     Args:
-        programs: what to run.
+        programs: what to run; of each, `Supervisor.programs` has the process.
         folder: of logs and marks.
         config: how; the defaults if None.
         complaints: what else to look at.
@@ -250,7 +242,7 @@ class Supervisor:
         on_message: OnMessage = write_to_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
-        self._programs = [RunningProgram(program, folder) for program in programs]
+        self.programs = [RunningProgram(program, folder) for program in programs]
         self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
         self._on_message = on_message
         self._stopping = threading.Event()
@@ -259,16 +251,16 @@ class Supervisor:
     @property
     def problems(self) -> list[str]:
         """What is wrong now: programs that do not run, and other complaints."""
-        found = [*(running.problem for running in self._programs), *self._complaints.values()]
+        found = [*(running.problem for running in self.programs), *self._complaints.values()]
         return [problem for problem in found if problem]
 
     def __enter__(self) -> Self:
         try:
-            for running in self._programs:
+            for running in self.programs:
                 if running.end_leftover(self.config.stop_seconds):
                     self._report(f"{running.name} of a run that was killed is ended.")
                 running.start()
-            starting = self._programs
+            starting = self.programs
             while starting:  # at all each time: one may report its link while others still start
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
@@ -289,14 +281,15 @@ class Supervisor:
         self._end_all()
 
     def _end_all(self) -> None:
-        for running in self._programs:  # all at once, so that they share the time
-            running.ask_to_end()
+        for running in self.programs:  # all at once, so that they share the time
+            if running.process:
+                running.process.terminate()
         until = time.monotonic() + self.config.stop_seconds
-        for running in self._programs:
+        for running in self.programs:
             running.end(max(0.1, until - time.monotonic()))
 
     def _watch(self) -> None:
-        looks: list[Callable[[], None]] = [partial(self._look_after, r) for r in self._programs]
+        looks: list[Callable[[], None]] = [partial(self._look_after, r) for r in self.programs]
         looks.append(self._complain)
         while not self._stopping.wait(self.config.look_seconds):
             for look in looks:
