@@ -11,7 +11,8 @@ from typing import Any
 
 from preferl.feedback import PromptTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import EvaluationConfig, OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online import OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online.configs import EvaluationConfig
 from preferl.training import RewardTrainerConfig
 
 CONFIG = OnlineConfig(

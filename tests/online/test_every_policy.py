@@ -14,8 +14,9 @@ from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evalu
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.experiment import report as offline_report
-from preferl.online import DatasetConfig, PPOConfig, build_algorithm, record, record_dataset
+from preferl.online import DatasetConfig, PPOConfig, record, record_dataset
 from preferl.online.acting import act, task_environments
+from preferl.online.algorithms import build_algorithm
 from preferl.testing import make_episodes
 
 ENV, LENGTH = "preferl-tests/Corridor-v0", 6

@@ -42,7 +42,9 @@ from preferl.training.checkpoint_folder import has_run
 from preferl.training.publish import publish, version_folder, versions
 
 # Episodes of CartPole end when they end; the warning has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
+)
 
 TOTAL = 256
 

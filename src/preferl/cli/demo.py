@@ -72,7 +72,8 @@ def run_demo(config: DemoConfig) -> None:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
     from preferl.configs import from_json
-    from preferl.online import EvaluationConfig, OnlineConfig
+    from preferl.online import OnlineConfig
+    from preferl.online.configs import EvaluationConfig
     from preferl.presets import load_preset
     from preferl.runs import require_openable
 

@@ -10,12 +10,13 @@ import tyro
 
 from preferl.cli.options import Trust, import_trusted, options_of
 from preferl.errors import ConfigError
-from preferl.online import EvaluationConfig, OnlineConfig
+from preferl.online import OnlineConfig
+from preferl.online.configs import EvaluationConfig
 from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
     from preferl.feedback import Feedback
-    from preferl.online import IterationReport
+    from preferl.online.report import IterationReport
 
 MOST_SETTINGS = 2**16
 """Bytes of a file of settings, which takes some 40 of them for each."""
