@@ -16,7 +16,7 @@ from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
     from preferl.feedback import Feedback
-    from preferl.online.report import IterationReport
+    from preferl.online.loop import IterationReport
 
 MOST_SETTINGS = 2**16
 """Bytes of a file of settings, which takes some 40 of them for each."""

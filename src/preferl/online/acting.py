@@ -159,11 +159,9 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     expected = f"those of the observations of {path}"
     fix = "Name another file with --vecnormalize (vecnormalize=)."
     with reading(f"statistics {file}", expected=expected, fix=fix):
-        normalisation = read_vecnormalize(file)
-        if normalisation is None:
-            return actor
         env = spaces_alone(actor.observation_space, actor.action_space)
-        return NormalisedPolicy(actor, normalisation.around(env))
+        normaliser = read_vecnormalize(file, env)
+        return actor if normaliser is None else NormalisedPolicy(actor, normaliser)
 
 
 def _algorithm(path: Path) -> Any:

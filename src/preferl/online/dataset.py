@@ -53,12 +53,6 @@ SEEDS: Final[Mapping[str, int]] = {
 }
 """Of the first episode of a tier or an evaluation, beyond the run's: others than in training."""
 
-REFERENCE_EPISODES: Final = 20
-"""Episodes by which a reference is measured whose tier is not recorded."""
-
-REPORT_EVERY: Final = 100
-"""Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
-
 
 def record_dataset(
     config: DatasetConfig,
@@ -161,12 +155,11 @@ class _Recording:
         self, config: DatasetConfig, policy: Policy | None, on_progress: OnProgress | None
     ) -> None:
         self.doing = ""
-        self._config, self._on_progress = config, on_progress
+        self._config, self._on_progress = config, on_progress or (lambda *_: None)
         env = task_env(config.env)()
         self._states, actions = has_states(env), env.action_space
         env.close()
-        continuous = isinstance(actions, spaces.Box)
-        suited = SACConfig() if continuous else PPOConfig(n_steps=256)
+        suited = SACConfig() if isinstance(actions, spaces.Box) else PPOConfig(n_steps=256)
         self._algorithm: AlgorithmConfig = config.algorithm or suited
         self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
         if policy is None and config.policy is not None:
@@ -178,7 +171,9 @@ class _Recording:
             )
         if policy is not None:
             self._policies["expert"] = policy
-        elif not self._has_policies():  # training would raise later what this raises now
+        elif (
+            not config.amounts.keys() <= self._policies.keys()
+        ):  # training would raise later what this raises now
             with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
                 self._build(venv, most_steps=1)
         self._steps: dict[str, int] = {}
@@ -188,7 +183,7 @@ class _Recording:
         """Everything in order; what `result.json` holds."""
         self._folder, config = folder, self._config
         began = time.perf_counter()
-        if not self._has_policies():
+        if not config.amounts.keys() <= self._policies.keys():
             self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
         references = {"random": None, "expert": None} | {
@@ -209,9 +204,6 @@ class _Recording:
         folder.result(result)
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
-
-    def _has_policies(self) -> bool:
-        return set(self._config.amounts) <= set(self._policies)
 
     def _build(self, env: VecEnv, most_steps: int) -> BaseAlgorithm:
         algorithm = self._algorithm
@@ -258,7 +250,7 @@ class _Recording:
         progress = partial(self._report, f"training{more}", total=total)
 
         def on_step(*_: Any) -> bool:
-            if agent.num_timesteps % REPORT_EVERY == 0:
+            if agent.num_timesteps % 100 == 0:  # a step of soft actor-critic takes milliseconds
                 progress(agent.num_timesteps)
             return True
 
@@ -334,11 +326,12 @@ class _Recording:
         return found
 
     def _mean_return(self, name: str) -> float:
+        """Of a policy whose tier is not recorded, or not yet."""
         self._report(f"evaluating {name}", 0, 1)
         return evaluate_policy(
             self._policies[name],
             task_env(self._config.env),
-            episodes=REFERENCE_EPISODES,
+            episodes=20,
             seed=self._config.seed + SEEDS["references"],
             deterministic=self._config.deterministic,
         ).mean
@@ -363,5 +356,4 @@ class _Recording:
 
     def _report(self, doing: str, done: int, total: int) -> None:
         self.doing = doing
-        if self._on_progress:
-            self._on_progress(doing, done, total)
+        self._on_progress(doing, done, total)

@@ -26,8 +26,8 @@ from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.checkpoints.env_state import env_state, restore_env
-from preferl.online.checkpoints.run_checkpoint import agent_state, restart_episodes, restore_agent
+from preferl.online.checkpoints.env_state import env_state
+from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import OnlineConfig, PPOConfig
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
@@ -44,15 +44,12 @@ class PolicyLearner(Protocol):
 
     def learn(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps, improve, and return the experience."""
-        ...
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps without improving, now and then at random."""
-        ...
 
     def set_reward(self, reward: WindowReward) -> None:
         """Learn on `reward` from now on, from past experience that it still learns from as well."""
-        ...
 
 
 @accepts_former_names
@@ -183,12 +180,10 @@ class SB3Learner:
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
-        restore_env(_environment(self.algorithm), snapshot["environment"])
-        restore_agent(self.algorithm, snapshot["agent"])
+        restore_agent(self.algorithm, _environment(self.algorithm), snapshot)
         self._exploration.restore(snapshot["exploration"])
         self._asked = snapshot["asked"]
         self._unexplored = float(snapshot["unexplored"])
-        restart_episodes(self.algorithm, snapshot["environment"]["problems"])
 
     @contextmanager
     def _asking(self, steps: int) -> Iterator[None]:

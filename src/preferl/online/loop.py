@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -25,7 +26,6 @@ from preferl.functional.preference import lower_bound, mean
 from preferl.online.checkpoints.run_checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.report import IterationReport, OnlineReport
 from preferl.online.wrappers.feedback_config import LengthGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
@@ -49,6 +49,61 @@ from preferl.versioned import version_folder, versions
 
 FORMAT: Final = 2
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
+
+
+@final
+@dataclass(frozen=True)
+class IterationReport:
+    """What one round of act, ask and fit did.
+
+    Attributes:
+        iteration: its number; 0 came before the policy learned.
+        iterations: number of the last one.
+        env_steps: used so far.
+        comparisons: answered so far.
+        fit: of the reward model; None where nothing was asked.
+        mean_return: of the iteration's whole episodes by the environment's reward, NaN without any.
+        episodes: how many those were.
+    """
+
+    iteration: int
+    iterations: int
+    env_steps: int
+    comparisons: int
+    fit: FitReport | None
+    mean_return: float
+    episodes: int
+
+    turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OnlineReport:
+    """What a run came to.
+
+    Attributes:
+        iterations: what each iteration did.
+        reward: the last learned reward; None if the run ended before there was one.
+        comparisons: all answers kept; None if there are none.
+        env_steps: used in all, exploration included.
+        seconds: wall time.
+        interrupted: whether somebody stopped it early.
+        learner: the agent that learned.
+        experience: the latest episodes, as far as `buffer_steps` reaches.
+    """
+
+    iterations: tuple[IterationReport, ...]
+    reward: RewardFunction | None
+    comparisons: Comparisons | None
+    env_steps: int
+    seconds: float
+    interrupted: bool
+    learner: Any
+    experience: Episodes | None
+
+    turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")
+
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -112,11 +167,9 @@ class Resumable(Protocol):
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that it depends on between two calls: what `write_state` takes."""
-        ...
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
         """Go on from there with `reward`."""
-        ...
 
 
 @final
@@ -218,8 +271,7 @@ class PreferenceLoop:
         """Write what later iterations depend on; answers leave the journal."""
         if self.journal is None:
             return
-        scaler = None if self.reward is None else self.reward.scaler
-        feedback = self.feedback
+        feedback, scaler = self.feedback, self.reward.scaler if self.reward else None
         state = {
             "turns": self.iterations,
             "answers": self.answers,
@@ -274,7 +326,12 @@ class PreferenceLoop:
             episodes=int(whole.sum()),
         )
         self.iterations.append(report)
-        self.sink.log(report.metrics(), report.env_steps)
+        values = {"policy/true_return": report.mean_return, "feedback/answers": self.answers}
+        if fit is not None:
+            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+            values |= {f"reward/{name}": getattr(fit, name)[-1] for name in last}
+            values["reward/seconds"] = fit.seconds
+        self.sink.log(values, report.env_steps)
         if self.on_iteration:
             self.on_iteration(report)
 
@@ -305,8 +362,7 @@ class PreferenceLoop:
         self.reward = self._reward(report.likelihood).scaled(
             reference, target=config.reward_deviation, centre=config.centre
         )
-        switch = present_method(self.learner, "set_reward")
-        switch(self.reward)
+        present_method(self.learner, "set_reward")(self.reward)
         return report
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
@@ -339,10 +395,9 @@ class PreferenceLoop:
 @final
 @dataclass
 class AnswerJournal:
-    """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
+    """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
 
-    Answers lie in a folder per iteration, in their order, each on the disk before the next query
-    is put. Those of another `run`, as JSON, are refused.
+    They lie in a folder per iteration, in their order. Those of another `run` are refused.
     """
 
     folder: Path

@@ -30,8 +30,7 @@ from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
-from preferl.online.loop import OnIteration, PreferenceLoop
-from preferl.online.report import OnlineReport
+from preferl.online.loop import OnIteration, OnlineReport, PreferenceLoop
 from preferl.reporting import open_sinks
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward

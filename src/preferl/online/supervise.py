@@ -182,30 +182,27 @@ class RewardServiceProbe:
         if beat.alive:
             self._writable_since = None
             return "is stuck in its work" if beat.status.state == "stuck" else None
-        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
-        return f"has given no heartbeat {since}" if self._could_have_beaten(beat) else None
-
-    def _could_have_beaten(self, beat: ServiceState) -> bool:
-        """Whether a service that is alive would have written a heartbeat by now.
-
-        While others lock the store nobody can, so that silence means nothing; a service whose try
-        has just failed comes again after its pause between heartbeats.
-        """
-        try:
+        try:  # while others lock the store nobody can give one, so that silence means nothing
             self.store.reports.require_writable()
         except StorageError:
             self._writable_since = None
-            return False
-        if self._writable_since is None:
-            self._writable_since = self.clock()
-        return self.clock() - self._writable_since > 1.5 * beat.every
+            return None
+        now = self.clock()
+        self._writable_since = now if self._writable_since is None else self._writable_since
+        if (
+            now - self._writable_since <= 1.5 * beat.every
+        ):  # whose try failed pauses before the next
+            return None
+        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
+        return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
         """What it cannot do now, and tries again."""
         beat = self._beat()
-        if beat is None or not beat.alive or beat.status.state != "failed":
-            return None
-        return f"The reward service has a problem: {beat.status.problem}"
+        failed = beat is not None and beat.alive and beat.status.state == "failed"
+        return (
+            f"The reward service has a problem: {beat.status.problem}" if beat and failed else None
+        )
 
     def stale(self) -> str | None:
         """Whether the newest reward has fallen behind the answers, once for each version."""

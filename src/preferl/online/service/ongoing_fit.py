@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from gymnasium import spaces
@@ -28,11 +29,7 @@ from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_tr
 
 LOGGER = logging.getLogger(__name__)
 
-MOST_EPOCHS = 50
-
-TRAIN: Final = 0
-VALIDATION: Final = 1
-UNUSED: Final = -1
+TRAIN, VALIDATION, UNUSED = 0, 1, -1
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
@@ -45,7 +42,7 @@ class OngoingFit:
 
     Training answers keep the place in which they were first seen, so that each member of an
     ensemble keeps its own resample of them. The validation set is never trained on, not even to
-    choose an epoch, so that the accuracy on it is what it seems. What `on_epoch` raises ends a fit.
+    choose an epoch. What `on_epoch` raises ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
@@ -72,7 +69,7 @@ class OngoingFit:
         train = comparisons[self._in_place(answered.queries, split)]
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
-            epochs = min(epochs, MOST_EPOCHS)
+            epochs = min(epochs, 50)
         epochs = max(epochs, config.initial_epochs) if first else epochs
         report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
         combine = lower_bound(config.pessimism) if config.pessimism else mean
@@ -101,9 +98,9 @@ class OngoingFit:
     ) -> tuple[RewardTrainer, bool]:
         """A trainer for these clips, and whether it has learned nothing yet."""
         self._trainer = self._trainer or self._resumed(preset)
-        if self._trainer is not None and _suits(self._trainer, comparisons, agent):
-            return self._trainer, False
         if self._trainer is not None:
+            if _suits(self._trainer, comparisons, agent):
+                return self._trainer, False
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
         segments = comparisons.segments
         own = agent or infer_spaces(segments.observations, segments.actions)
@@ -151,11 +148,10 @@ def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | Non
     own = spaces_of(model)
     if agent is not None and agent != own:
         return False
-    try:
+    with suppress(SpaceError):
         check_spaces(*own, segments.observations, segments.actions)
-    except SpaceError:
-        return False
-    return not 1 < model.context < segments.length
+        return not 1 < model.context < segments.length
+    return False
 
 
 def _validated(
@@ -185,14 +181,11 @@ def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int
     split = []
     for pair in pairs:
         known = {of_clip[clip] for clip in pair if clip in of_clip}
-        fresh = sorted(clip for clip in pair if clip not in of_clip)
-        drawn = _drawn(fresh, share) if len(fresh) == 2 or known == {VALIDATION} else TRAIN
+        fresh, drawn = sorted(clip for clip in pair if clip not in of_clip), TRAIN
+        if len(fresh) == 2 or known == {VALIDATION}:
+            digest = blake2b("\n".join(fresh).encode(), digest_size=7).digest()
+            drawn = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN
         of_clip |= dict.fromkeys(fresh, drawn)
         first, second = (of_clip[clip] for clip in pair)
         split.append(first if first == second else UNUSED)
     return split
-
-
-def _drawn(names: list[str], share: float) -> int:
-    digest = blake2b("\n".join(names).encode(), digest_size=7).digest()
-    return VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN

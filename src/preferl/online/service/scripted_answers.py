@@ -1,16 +1,13 @@
 """A script in a person's place: it answers the store's queries through the same queue."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 from uuid import uuid4
 
 import numpy as np
 
 from preferl.feedback.protocols import Teacher
 from preferl.store.feedback import StoredFeedback
-
-NAME: Final = "script"
-AT_ONCE: Final = 8
 
 
 @final
@@ -32,8 +29,8 @@ class ScriptedAnswers:
         """Answer whatever is open; returns how many answers that were, kept one by one."""
         store, project, before = self.feedback.store, self.feedback.project.id, self.given
         if self._person is None:
-            self._person = store.people.invite(project, NAME).annotator.id
-        while queries := store.queue.claim(project, self._person, AT_ONCE, undrawn=True).questions:
+            self._person = store.people.invite(project, "script").annotator.id
+        while queries := store.queue.claim(project, self._person, 8, undrawn=True).questions:
             clips = [clip for query in queries for clip in (query.left, query.right)]
             shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right

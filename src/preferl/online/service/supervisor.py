@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self, final
+from typing import Any, Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
 from preferl.files import write_json
@@ -25,9 +25,6 @@ LOGGER = logging.getLogger(__name__)
 
 OnMessage = Callable[[str], None]
 """Called with one line for people."""
-
-Complaint = Callable[[], str | None]
-"""What is wrong now, in words, or None."""
 
 
 @final
@@ -158,10 +155,9 @@ class RunningProgram:
 
     def end_leftover(self, seconds: float) -> bool:
         """End a process whose launcher was killed, if there is one; refuse one that is at work."""
-        try:
+        mark: dict[str, str | None] = {}
+        with suppress(OSError, ValueError):
             mark = read_object(self._mark)
-        except (OSError, ValueError):
-            return False
         process, launcher = mark.get("process"), mark.get("launcher")
         if not process or not is_running(process):
             return False
@@ -181,10 +177,7 @@ class RunningProgram:
 
 
 def identity(pid: int) -> str | None:
-    """Words that no other process has, neither an earlier nor a later one of this number.
-
-    None where the system has no `/proc`, or there is no such process.
-    """
+    """Words that no earlier or later process has; None of none, and where there is no `/proc`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -208,7 +201,6 @@ def _kill(pid: int) -> None:
 def write_to_terminal(line: str) -> None:
     """Write one line where people see it, whatever becomes of logs."""
     sys.stderr.write(f"preferl: {line}\n")
-    sys.stderr.flush()
 
 
 @final
@@ -216,14 +208,8 @@ class Supervisor:
     """Programs that run while its block does; each that dies or hangs is started again.
 
     What is wrong is reported once, within seconds, and stays in `problems` until it is over, so
-    that a training script may stop where it would otherwise learn from nothing.
-
-    Args:
-        programs: what to run; of each, `Supervisor.programs` has the process.
-        folder: of logs and marks.
-        config: how; the defaults if None.
-        complaints: what else to look at.
-        on_message: called with one line at a time.
+    that a training script may stop where it would otherwise learn from nothing. The folder is that
+    of logs and marks; each complaint gives what else is wrong now, in words, or None.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -238,12 +224,12 @@ class Supervisor:
         folder: Path,
         config: SuperviseConfig | None = None,
         *,
-        complaints: Sequence[Complaint] = (),
+        complaints: Sequence[Callable[[], str | None]] = (),
         on_message: OnMessage = write_to_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
         self.programs = [RunningProgram(program, folder) for program in programs]
-        self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
+        self._complaints: dict[Any, str | None] = dict.fromkeys(complaints)
         self._on_message = on_message
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -316,8 +302,7 @@ class Supervisor:
                 running.failures = 0
 
     def _problem_of(self, running: RunningProgram) -> str | None:
-        code = running.exit_code
-        if code is not None:
+        if (code := running.exit_code) is not None:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
             return f"ended with {ended}: {running.last_line}"
         if running.is_up:
