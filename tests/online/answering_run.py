@@ -4,7 +4,7 @@ Every query that the person sees and every answer that they type is a line in FO
 """
 
 import os
-import time
+import signal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def main(folder: Path, until: int | None = None) -> None:
 
     def ask(_: str) -> str:
         while until is not None and count >= until:
-            time.sleep(1)
+            signal.pause()  # until somebody ends the program
         note("typed")
         return answer_to(names[-1])
 

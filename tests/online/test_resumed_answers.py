@@ -27,6 +27,7 @@ from preferl.online import learn_from_preferences, run_online
 from preferl.online.loop import AnswerJournal, OnlineReport
 from preferl.store import Store, StoredFeedback
 from preferl.store import feedback as stored
+from waiting import wait_until
 
 KILLS = 20
 SMALL = replace(CONFIG, comparisons=16, iterations=3, steps=600)
@@ -137,12 +138,14 @@ class Programs:
     def killed(self, number: int, after: int, delay: float) -> list[str]:
         """The events of a program that gets a signal some time after so many of them."""
         before = len(self.events())
-        program, deadline = self.start(after), time.monotonic() + 60
-        while len(self.events()) < before + after:
+        program = self.start(after)
+
+        def is_there() -> bool:
             assert program.is_alive(), f"it ended by itself, with {program.exitcode}"
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        time.sleep(delay)
+            return len(self.events()) >= before + after
+
+        wait_until(is_there, "so many events")
+        time.sleep(delay)  # the moment of the kill
         os.kill(program.pid, number)
         program.join(60)
         assert program.exitcode == (0 if number == signal.SIGINT else -number)
