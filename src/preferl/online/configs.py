@@ -278,9 +278,8 @@ class DatasetConfig:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
         what, expected = "mix of a policy that is there", "random and expert alone"
         fix = "It has no training here: leave out medium and replay, or train a policy."
-        ConfigError.check(
-            self.amounts.keys() <= {"random", "expert"}, what, expected, self.mix, fix
-        )
+        suits = self.amounts.keys() <= {"random", "expert"}
+        ConfigError.check(suits, what, expected, self.mix, fix)
 
 
 def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:

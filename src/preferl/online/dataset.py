@@ -171,9 +171,8 @@ class _Recording:
             )
         if policy is not None:
             self._policies["expert"] = policy
-        elif (
-            not config.amounts.keys() <= self._policies.keys()
-        ):  # training would raise later what this raises now
+        self._trains = not config.amounts.keys() <= self._policies.keys()
+        if self._trains:  # which would raise later what this raises now
             with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
                 self._build(venv, most_steps=1)
         self._steps: dict[str, int] = {}
@@ -183,7 +182,7 @@ class _Recording:
         """Everything in order; what `result.json` holds."""
         self._folder, config = folder, self._config
         began = time.perf_counter()
-        if not config.amounts.keys() <= self._policies.keys():
+        if self._trains:
             self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
         references = {"random": None, "expert": None} | {

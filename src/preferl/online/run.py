@@ -222,6 +222,7 @@ def _write_report(
         "The learned reward of each step of an episode beside the true one.",
         "One episode of the taught agent; the band is the range of the members.",
     )
+    learning = f"{report.seconds:.0f} s of learning"
     page = run_report(
         title,
         policies=policies,
@@ -238,9 +239,7 @@ def _write_report(
         "answers to the question which of two clips is better.",
         facts=(
             Fact("Comparisons", f"{answers:,}", f"{config.segment_length} steps each"),
-            Fact(
-                "Environment steps", f"{report.env_steps:,}", f"{report.seconds:.0f} s of learning"
-            ),
+            Fact("Environment steps", f"{report.env_steps:,}", learning),
         ),
         details={"Settings": to_json(config), "Versions": versions()},
     )

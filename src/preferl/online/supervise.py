@@ -187,11 +187,10 @@ class RewardServiceProbe:
         except StorageError:
             self._writable_since = None
             return None
-        now = self.clock()
-        self._writable_since = now if self._writable_since is None else self._writable_since
-        if (
-            now - self._writable_since <= 1.5 * beat.every
-        ):  # whose try failed pauses before the next
+        if self._writable_since is None:
+            self._writable_since = self.clock()
+        # A service whose try has just failed comes again after its pause between heartbeats.
+        if self.clock() - self._writable_since <= 1.5 * beat.every:
             return None
         since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
         return f"has given no heartbeat {since}"
@@ -199,10 +198,9 @@ class RewardServiceProbe:
     def failing(self) -> str | None:
         """What it cannot do now, and tries again."""
         beat = self._beat()
-        failed = beat is not None and beat.alive and beat.status.state == "failed"
-        return (
-            f"The reward service has a problem: {beat.status.problem}" if beat and failed else None
-        )
+        if beat is None or not beat.alive or beat.status.state != "failed":
+            return None
+        return f"The reward service has a problem: {beat.status.problem}"
 
     def stale(self) -> str | None:
         """Whether the newest reward has fallen behind the answers, once for each version."""

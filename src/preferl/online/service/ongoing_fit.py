@@ -69,7 +69,7 @@ class OngoingFit:
         train = comparisons[self._in_place(answered.queries, split)]
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
-            epochs = min(epochs, 50)
+            epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
         epochs = max(epochs, config.initial_epochs) if first else epochs
         report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
         combine = lower_bound(config.pessimism) if config.pessimism else mean

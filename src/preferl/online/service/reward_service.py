@@ -217,10 +217,8 @@ class _Service:
                 detail=to_json(metrics),
             )
         if self.config.cancel_after is not None:
-            oldest, questions = (
-                self.version - self.config.cancel_after,
-                self.feedback.store.questions,
-            )
+            oldest = self.version - self.config.cancel_after
+            questions = self.feedback.store.questions
             if cancelled := questions.cancel(self._project, before_version=oldest):
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
