@@ -17,10 +17,10 @@ from preferl.online import (
     OnlineConfig,
     PPOConfig,
     SB3Learner,
-    build_algorithm,
     learn_from_preferences,
     make_environments,
 )
+from preferl.online.algorithms import build_algorithm
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
 PPO = PPOConfig(

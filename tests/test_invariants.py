@@ -13,7 +13,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from preferl.data import Comparisons, Episodes, sample_segments
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import Ensemble, MLPReward, MLPRewardConfig, RewardModel
-from preferl.online import EpisodeRecorder, SB3Learner
+from preferl.online import SB3Learner
+from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.testing import (
     FadingModel,
     PointWorld,

@@ -9,7 +9,8 @@ import pytest
 from preferl.configs import from_json, to_json
 from preferl.errors import CheckpointError, ConfigError
 from preferl.offline import DTConfig, OfflineConfig, PixelEncoderConfig
-from preferl.online import FeedbackConfig, OnlineConfig, ServiceConfig, learn_from_preferences
+from preferl.online import FeedbackConfig, OnlineConfig, learn_from_preferences
+from preferl.online.service.service_config import ServiceConfig
 from preferl.online.wrappers.feedback_config import QueryConfig
 from preferl.training.checkpoint_folder import write_checkpoint
 

@@ -8,7 +8,8 @@ from preferl.cli.data import InspectConfig, data_inspect
 from preferl.cli.data_record import DataRecordConfig, data_record
 from preferl.cli.main import main
 from preferl.data import load_episodes
-from preferl.online import DatasetConfig, PPOConfig, build_algorithm, make_environments, save_policy
+from preferl.online import DatasetConfig, PPOConfig, make_environments, save_policy
+from preferl.online.algorithms import build_algorithm
 from preferl.testing import PointWorld, make_episodes
 
 

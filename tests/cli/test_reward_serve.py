@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from preferl.cli import reward_serve
-from preferl.online import ServiceConfig
+from preferl.online.service.service_config import ServiceConfig
 from preferl.online.service import reward_service
 
 

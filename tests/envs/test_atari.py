@@ -24,13 +24,13 @@ class Game(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         self.game, self.at = self.game + 1, 0
-        return self._seen(), {"lives": 3}
+        return self.screen(), {"lives": 3}
 
     def step(self, action):
         self.at += 1
-        return self._seen(), float(self.at), self.at == 4, False, {"lives": 0}
+        return self.screen(), float(self.at), self.at == 4, False, {"lives": 0}
 
-    def _seen(self):
+    def screen(self):
         return np.full((42, 3), 10 * self.game + self.at, np.uint8)
 
 
@@ -52,7 +52,7 @@ def test_rows_are_black_in_proportion_and_the_game_keeps_its_own():
     seen, _ = env.reset()
     lit = np.flatnonzero(seen.any(axis=1))
     assert (lit.min(), lit.max()) == (4, 30)  # 42 of 210 rows: 17 ends within the fourth, from 0
-    assert env.unwrapped._seen().all()
+    assert env.unwrapped.screen().all()
 
 
 @pytest.mark.parametrize("rows", [(5, 5), (-1, 5), (0, 211)])

@@ -20,13 +20,8 @@ from preferl.evaluation import (
 )
 from preferl.feedback.step_rewards import as_reward
 from preferl.models import MLPReward
-from preferl.online import (
-    FeedbackVecEnv,
-    FeedbackVectorEnv,
-    HumanPreferencesEnvWrapper,
-    SB3Learner,
-    relabel_replay,
-)
+from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper, SB3Learner
+from preferl.online.wrappers.replay import relabel_replay
 from preferl.testing import make_episodes
 from preferl.training import RewardFunction, relabel
 

@@ -7,7 +7,8 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from preferl.online import PPOConfig, build_algorithm, make_environments
+from preferl.online import PPOConfig, make_environments
+from preferl.online.algorithms import build_algorithm
 
 CONFIG = PPOConfig(n_steps=8, batch_size=8, hidden=())
 

@@ -77,8 +77,8 @@ def built(algorithm: str, env_id: str, rewards: Any) -> tuple[PPO | SAC, Sink]:
     """An agent in two environments that are recorded."""
     venv = make_vec_env(lambda: make(env_id), 2, seed=5)
     sink = Sink()
-    env = FeedbackVecEnv(venv, rewards=rewards, segment_length=5, longest_piece=50)
-    env.core.on_episodes, env.core.recording.collecting = sink.put, True
+    settings = {"segment_length": 5, "longest_piece": 50}
+    env = FeedbackVecEnv(venv, rewards=rewards, on_episodes=sink.put, **settings)
     return agent_on(algorithm, env), sink
 
 
@@ -91,6 +91,19 @@ def learn(agent: Any, total: int, folder: Path | None, *, every: int = 64, kill:
     if kill:
         callbacks.append(Kill(kill))
     agent.learn(total - agent.num_timesteps, callback=callbacks, reset_num_timesteps=False)
+
+
+def counted_resets(env: Any) -> list[int]:
+    """One more for each reset of a vector environment from now on."""
+    resets: list[int] = []
+    reset = env.reset
+
+    def counting() -> Any:
+        resets.append(1)
+        return reset()
+
+    env.reset = counting
+    return resets
 
 
 def flat(value: Any, where: str = "") -> dict[str, Any]:
@@ -112,7 +125,7 @@ def everything(agent: Any) -> dict[str, Any]:
     state = {
         "parameters": agent.get_parameters(),
         "steps": agent.num_timesteps,
-        "last": agent._last_obs,
+        "last": [*agent.get_env().unwrapped.buf_obs.values()],
         "next draw": (torch.rand(1), np.random.random(1)),  # noqa: NPY002
         "action": agent.action_space.sample(),
     }

@@ -1,8 +1,8 @@
 """A service that fits in no time, here or in a thread, and what it says of itself."""
 
 import threading
-import time
 
+from helpers.waiting import wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.training.reward_presets import RewardSettings
@@ -41,16 +41,26 @@ def serve_once(config, world, until=1):
     return told
 
 
+class CountedLooks(threading.Event):
+    """Stops a service, and counts how often it has looked for answers: it waits after each."""
+
+    looks = 0
+
+    def wait(self, timeout=None):
+        self.looks += 1
+        return super().wait(timeout)
+
+
 class Serving:
     """A service in a thread."""
 
     def __init__(self, config, world):
-        self.stop = threading.Event()
+        self.stop = CountedLooks()
         self.told = []
         self.error = None
-        self._thread = threading.Thread(target=self._run, args=(config, world))
+        self.thread = threading.Thread(target=self.run, args=(config, world))
 
-    def _run(self, config, world):
+    def run(self, config, world):
         try:
             serve_reward(
                 config, world.store, stop=self.stop, on_version=lambda n, _: self.told.append(n)
@@ -58,21 +68,19 @@ class Serving:
         except Exception as error:
             self.error = error
 
+    def look(self, times=2):
+        """Wait until the service has looked so often from now on; the first may be under way."""
+        before = self.stop.looks
+        wait_until(lambda: self.stop.looks >= before + times, "the service looks")
+
     def __enter__(self):
-        self._thread.start()
+        self.thread.start()
         return self
 
     def __exit__(self, *_):
         self.stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-
-def wait_for(condition, seconds=60.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
+        self.thread.join(60)
+        assert not self.thread.is_alive()
 
 
 def state(world):

@@ -4,14 +4,15 @@ Every query that the person sees and every answer that they type is a line in FO
 """
 
 import os
-import time
+import signal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from preferl.feedback import PromptTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import EvaluationConfig, OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online import OnlineConfig, PPOConfig, run_online, use_threads
+from preferl.online.configs import EvaluationConfig
 from preferl.training import RewardTrainerConfig
 
 CONFIG = OnlineConfig(
@@ -55,7 +56,7 @@ def main(folder: Path, until: int | None = None) -> None:
 
     def ask(_: str) -> str:
         while until is not None and count >= until:
-            time.sleep(1)
+            signal.pause()  # until somebody ends the program
         note("typed")
         return answer_to(names[-1])
 

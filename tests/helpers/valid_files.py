@@ -55,7 +55,8 @@ from preferl.offline.decision_transformer.sequences import are_pictures
 from preferl.offline.decision_transformer.trained import Critics, PixelEncoder
 from preferl.offline.learner import load_training
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
-from preferl.online import PPOConfig, build_algorithm
+from preferl.online import PPOConfig
+from preferl.online.algorithms import build_algorithm
 from preferl.online.checkpoints.policy_folder import load_policy, save_policy, spaces_alone
 from preferl.reporting import read_jsonl
 from preferl.store.exchange.answer_table import COLUMNS, read_answers

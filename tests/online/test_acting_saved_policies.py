@@ -8,8 +8,9 @@ import pytest
 import stable_baselines3
 
 from preferl.errors import CheckpointError, ConfigError
-from preferl.online import PPOConfig, build_algorithm, make_environments, save_policy
+from preferl.online import PPOConfig, make_environments, save_policy
 from preferl.online.acting import load_actor
+from preferl.online.algorithms import build_algorithm
 
 OBSERVATIONS = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, -0.5]], np.float32)
 

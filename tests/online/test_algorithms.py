@@ -7,7 +7,8 @@ import pytest
 from stable_baselines3 import A2C
 
 from preferl.errors import CheckpointError, ConfigError
-from preferl.online import build_algorithm, load_policy, make_environments, save_policy
+from preferl.online import load_policy, make_environments, save_policy
+from preferl.online.algorithms import build_algorithm
 from preferl.registry import ALGORITHMS
 
 

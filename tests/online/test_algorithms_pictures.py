@@ -4,8 +4,8 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import NatureCNN
 
-from preferl.online import PPOConfig, build_algorithm, load_policy, make_environments, save_policy
-from preferl.online.algorithms import SmallPictures, picture_policy
+from preferl.online import PPOConfig, load_policy, make_environments, save_policy
+from preferl.online.algorithms import SmallPictures, build_algorithm, picture_policy
 
 
 def test_small_pictures_have_their_own_network(tmp_path):

@@ -34,7 +34,7 @@ def rising(monkeypatch):
 
     def evaluate(*args, seed, **settings):
         nonlocal count
-        if seed != SMALL.seed + dataset.EVALUATION_SEED:  # a reference, not a checkpoint
+        if seed != SMALL.seed + dataset.SEEDS["checkpoints"]:  # a reference, not a checkpoint
             return evaluate_policy(*args, seed=seed, **settings)
         count += 1
         return PolicyReport(np.array([-1300.0 + 300 * count]), np.array([200]))

@@ -15,7 +15,6 @@ from preferl.data import Episodes
 from preferl.errors import ConfigError, DataError
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import (
-    EpisodeRecorder,
     FeedbackConfig,
     FeedbackVecEnv,
     FeedbackVectorEnv,
@@ -23,11 +22,11 @@ from preferl.online import (
     OnlineConfig,
     PPOConfig,
     SB3Learner,
-    VariableLengthWarning,
-    build_algorithm,
     learn_from_preferences,
 )
-from preferl.online.wrappers.feedback_config import LengthGuard
+from preferl.online.algorithms import build_algorithm
+from preferl.online.wrappers.feedback_config import LengthGuard, VariableLengthWarning
+from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording
 from preferl.testing import make_episodes
 from preferl.training import RewardTrainer, RewardTrainerConfig

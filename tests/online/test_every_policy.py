@@ -1,6 +1,5 @@
 """Every kind of policy through everything that lets one act: all of them do the same."""
 
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import gymnasium
@@ -13,9 +12,9 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policies, evaluate_policy, film
 from preferl.evaluation.filming import show
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.experiment import report as offline_report
-from preferl.online import DatasetConfig, PPOConfig, build_algorithm, record, record_dataset
+from preferl.online import DatasetConfig, PPOConfig, record, record_dataset
 from preferl.online.acting import act, task_environments
+from preferl.online.algorithms import build_algorithm
 from preferl.testing import make_episodes
 
 ENV, LENGTH = "preferl-tests/Corridor-v0", 6
@@ -160,11 +159,3 @@ def test_showing(policy, expected):
     shown = show(policy, ENV, seed=0)
     assert is_expected(shown.episode, expected)
     assert len(shown.frames) == shown.episode.steps == LENGTH
-
-
-def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
-    monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
-    config = SimpleNamespace(env_id=ENV, episodes=1, max_steps=None)
-    learned = SimpleNamespace(reward=None)
-    shown = offline_report._shown(None, config, None, {"seeds": [0]}, learned)
-    assert is_expected(shown.episode, expected)

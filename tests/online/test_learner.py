@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import (
     VecTransposeImage,
 )
 
+from helpers.resumable_runs import counted_resets
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, SpaceError
 from preferl.online import SB3Learner
@@ -341,12 +342,13 @@ class Stop(BaseCallback):
 def test_a_callback_may_stop_a_rollout(make: Any, after: int) -> None:
     algorithm = make(None)
     subject = learner(algorithm, exploration_fraction=0.0, callback=[Stop(after)])
+    resets = counted_resets(algorithm.get_env())
     subject.learn(32)
-    assert subject.steps == 2 * after
-    assert algorithm._last_obs is None
+    assert (subject.steps, len(resets)) == (2 * after, 1)
     subject.learn(32)
-    assert subject.steps == 2 * after + 32
-    assert algorithm._last_obs is not None
+    assert (subject.steps, len(resets)) == (2 * after + 32, 2), "after half a rollout it resets"
+    subject.learn(32)
+    assert len(resets) == 2, "after a whole one it goes on"
 
 
 @pytest.mark.parametrize("make", [ppo, sac])
@@ -355,7 +357,6 @@ def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
     subject = learner(algorithm, exploration_fraction=0.2, callback=Stop(3, KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         subject.learn(32)
-    assert algorithm._last_obs is None
     used = subject.steps
     assert used == 8 + 6
     episodes = subject.learn(32)

@@ -12,14 +12,8 @@ from helpers.resumable_runs import assert_same, everything
 from preferl.errors import CheckpointError, ConfigError
 from preferl.feedback import InstantFeedback, ScriptedTeacher
 from preferl.models import LSTMRewardConfig, MLPRewardConfig
-from preferl.online import (
-    IterationReport,
-    OnlineConfig,
-    OnlineReport,
-    PPOConfig,
-    SACConfig,
-    learn_from_preferences,
-)
+from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
+from preferl.online.loop import IterationReport, OnlineReport
 from preferl.training import RewardTrainerConfig
 
 TINY = OnlineConfig(
@@ -70,7 +64,7 @@ def killed(config: OnlineConfig, folder: Path, turn: int) -> None:
         learn_from_preferences(config, on_iteration=end, checkpoints=folder)
 
 
-@pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+@pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
 @pytest.mark.parametrize("turn", [1, 3])
 @pytest.mark.parametrize("name", list(CONFIGS))
 def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):

@@ -23,7 +23,6 @@ from preferl.online import (
     DatasetConfig,
     PPOConfig,
     SB3Learner,
-    build_algorithm,
     load_policy,
     make_environments,
     record,
@@ -33,6 +32,7 @@ from preferl.online import (
     save_run,
 )
 from preferl.online.acting import act, load_actor, task_environments
+from preferl.online.algorithms import build_algorithm
 
 CARTPOLE = "CartPole-v1"
 RAW = np.array([[0.02, -0.01, 0.03, 0.04], [-0.04, 0.0, -0.02, 0.01]], np.float32)

@@ -19,12 +19,13 @@ from helpers import terminal_run
 from helpers.answered_store import Answering
 from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, JUDGE, answer_to, name_of
+from helpers.waiting import wait_until
 from preferl.data import Segments, load_comparisons
 from preferl.errors import CheckpointError
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
-from preferl.online import OnlineReport, learn_from_preferences, run_online
-from preferl.online.loop import AnswerJournal
+from preferl.online import learn_from_preferences, run_online
+from preferl.online.loop import AnswerJournal, OnlineReport
 from preferl.store import Store, StoredFeedback
 from preferl.store import feedback as stored
 
@@ -109,8 +110,7 @@ def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
     kept: list[int] = []
 
     def show(clips: Any, _: int) -> None:
-        journal = AnswerJournal(tmp_path / "answers", 0, run={})
-        place = journal._place
+        place = AnswerJournal(tmp_path / "answers", 0, run={}).place
         kept.append(len(list(place.iterdir())) if place.is_dir() else 0)
         if len(kept) == 5:
             raise KilledError
@@ -138,12 +138,14 @@ class Programs:
     def killed(self, number: int, after: int, delay: float) -> list[str]:
         """The events of a program that gets a signal some time after so many of them."""
         before = len(self.events())
-        program, deadline = self.start(after), time.monotonic() + 60
-        while len(self.events()) < before + after:
+        program = self.start(after)
+
+        def is_there() -> bool:
             assert program.is_alive(), f"it ended by itself, with {program.exitcode}"
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        time.sleep(delay)
+            return len(self.events()) >= before + after
+
+        wait_until(is_there, "so many events")
+        time.sleep(delay)  # the moment of the kill
         os.kill(program.pid, number)
         program.join(60)
         assert program.exitcode == (0 if number == signal.SIGINT else -number)

@@ -16,11 +16,9 @@ from preferl.errors import CheckpointError, ConfigError, ResumeError, StorageErr
 from preferl.evaluation import RandomPolicy
 from preferl.models import MLPRewardConfig
 from preferl.online import (
-    EvaluationConfig,
     OnlineConfig,
     PPOConfig,
     SACConfig,
-    build_algorithm,
     load_policy,
     make_environments,
     record,
@@ -28,6 +26,8 @@ from preferl.online import (
     save_policy,
 )
 from preferl.online import run as online_run
+from preferl.online.algorithms import build_algorithm
+from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder
 from preferl.training import RewardTrainerConfig, load_reward, relabel

@@ -2,11 +2,11 @@
 
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from preferl.online import supervise
 from preferl.online.supervise import PageProbe
 from preferl.store.status import Status
 
@@ -27,6 +27,22 @@ def port():
         yield server.server_port
         server.shutdown()
         thread.join()
+
+
+class Clock:
+    """Time as a probe sees it."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(supervise, "time", clock)
+    return clock
 
 
 def probe_of(link, lines, **more):
@@ -50,25 +66,26 @@ def test_the_link_is_said_once_and_again_when_it_changes():
     ]
 
 
-def test_whatever_answers_is_not_lost(port):
+def test_whatever_answers_is_not_lost(port, clock):
     probe = probe_of(f"http://127.0.0.1:{port}/join/a", [], timeout=5.0)
-    time.sleep(0.3)
+    clock.now += 0.3
     assert probe.lost() is None
 
 
-def test_silence_is_lost_after_a_while():
+def test_silence_is_lost_after_a_while(clock):
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which nobody serves
         link = f"http://127.0.0.1:{listening.getsockname()[1]}/join/a"
         probe = probe_of(link, [], patience=0.5)
         assert probe.lost() is None
-        time.sleep(0.5)
+        clock.now += 0.6
         assert probe.lost().startswith("has not answered for ")
         patient = probe_of(link, [], every=60.0, patience=0.0, timeout=0.1)
+        clock.now += 0.1
         assert patient.lost() is not None
         assert patient.lost() is None, "it is not asked all the time"
 
 
-def test_nobody_asks_through_a_proxy():
+def test_nobody_asks_through_a_proxy(clock):
     probe = probe_of("https://labels.example.org/join/a", [])
-    time.sleep(0.3)
+    clock.now += 0.3
     assert probe.lost() is None

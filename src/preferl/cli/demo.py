@@ -59,7 +59,8 @@ def demo(config: DemoConfig) -> None:
     if config.people and not config.ask:
         sys.stderr.write("preferl: Starting the page ...\n")  # what follows takes seconds
     from preferl.cli.online import run_with_progress
-    from preferl.online.configs import EvaluationConfig, OnlineConfig
+    from preferl.online import OnlineConfig
+    from preferl.online.configs import EvaluationConfig
 
     if config.ask and config.people:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")

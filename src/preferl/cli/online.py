@@ -14,13 +14,14 @@ from preferl.cli.options import Trust, import_trusted, options_of
 from preferl.configs import from_json
 from preferl.errors import ConfigError
 from preferl.feedback import Feedback, PromptTeacher
-from preferl.online.configs import EvaluationConfig, OnlineConfig
+from preferl.online import OnlineConfig
+from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset
 from preferl.reading import read_bytes, reading
 from preferl.trust import admitted, typed
 
 if TYPE_CHECKING:
-    from preferl.online.report import IterationReport
+    from preferl.online.loop import IterationReport
 
 MOST_SETTINGS = 2**16  # bytes of a file of settings, which takes some 40 of them for each
 OLD_NAMES_OF = "OnlineConfig"

@@ -128,16 +128,14 @@ def load_actor(
     """
     path = Path(path)
     if not path.is_file():
-        if vecnormalize is not None:
-            expected = "a .zip that it belongs to"
-            got = f"{path}, which has statistics of its own if it needs them"
-            raise ConfigError.mismatch("vecnormalize", expected=expected, got=got)
+        got = f"{path}, which has statistics of its own if it needs them"
+        alone = vecnormalize is None
+        ConfigError.check(alone, "vecnormalize", "a .zip that it belongs to", got)
         return on_raw_observations(load_policy(path, device=device))
-    if not trust_pickle:
-        what, expected = f"policy {path}", "a policy folder of a preferl run"
-        got = "a file, which holds pickles if it is of stable-baselines3"
-        fix = "If you trust its maker, pass --trust-pickle (trust_pickle=True)."
-        raise ConfigError.mismatch(what, expected=expected, got=got, fix=fix)
+    got = "a file, which holds pickles if it is of stable-baselines3"
+    fix = "If you trust its maker, pass --trust-pickle (trust_pickle=True)."
+    what, expected = f"policy {path}", "a policy folder of a preferl run"
+    ConfigError.check(trust_pickle, what, expected, got, fix)
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
         stacklevel=2,
@@ -146,7 +144,7 @@ def load_actor(
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
     except Exception as error:  # a foreign pickle fails in whichever way it likes
         expected = "a whole .zip of stable-baselines3"
-        raise CheckpointError.mismatch(f"policy {path}", expected=expected, got=error) from error
+        raise CheckpointError.mismatch(what, expected=expected, got=error) from error
     return _normalised(path, actor, vecnormalize)
 
 
@@ -165,11 +163,9 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
     expected = f"those of the observations of {path}"
     fix = "Name another file with --vecnormalize (vecnormalize=)."
     with reading(f"statistics {file}", expected=expected, fix=fix):
-        normalisation = read_vecnormalize(file)
-        if normalisation is None:
-            return actor
         env = spaces_alone(actor.observation_space, actor.action_space)
-        return NormalisedPolicy(actor, normalisation.around(env))
+        normaliser = read_vecnormalize(file, env)
+        return actor if normaliser is None else NormalisedPolicy(actor, normaliser)
 
 
 def _algorithm(path: Path) -> Any:

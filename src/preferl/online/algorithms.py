@@ -28,15 +28,9 @@ def build_algorithm(
 ) -> BaseAlgorithm:
     """An algorithm on an environment, quiet, with a policy that suits its observations.
 
-    Args:
-        config: of a kind that `preferl.registry.ALGORITHMS` has; `hidden` in it are the units of
-            each layer, all else is what the algorithm's constructor takes.
-        env: where it acts.
-        seed: of networks, actions and environments; of torch and numpy globally, by SB3.
-        device: where its networks are.
-
-    Raises:
-        ConfigError: actions that the algorithm cannot take.
+    The config is of a kind that `preferl.registry.ALGORITHMS` has: `hidden` in it are the units of
+    each layer, all else is what the algorithm's constructor takes. SB3 seeds torch and numpy
+    globally. Actions that the algorithm cannot take are a `ConfigError`.
     """
     settings, seen = asdict(config), env.observation_space
     hidden = settings.pop("hidden", None)

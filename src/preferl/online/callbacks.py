@@ -42,9 +42,6 @@ from preferl.training.checkpoint_folder import require_own
 
 LOGGER = logging.getLogger(__name__)
 
-STRETCH_CLIPS: Final = 4
-"""Lengths of a clip for which a random policy takes over now and then; shorter has few clips."""
-
 PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
 """Wrappers that hand on rewards as they are and look no further at them."""
 
@@ -74,7 +71,6 @@ class FeedbackCallback(BaseCallback):
         wait: read the disk before each rollout, instead of what was read in the background: the
             newest reward is then always used, and the agent waits for the disk.
         seed: of what is random in it.
-        verbose: as SB3 has it.
 
     Raises:
         ConfigError: a share or probability out of its range, or another word for `compute_rewards`.
@@ -89,9 +85,8 @@ class FeedbackCallback(BaseCallback):
         compute_rewards: Literal["rollout", "step"] = "rollout",
         wait: bool = False,
         seed: int = 0,
-        verbose: int = 0,
     ) -> None:
-        super().__init__(verbose)
+        super().__init__()
         require_in("exploration_fraction", exploration_fraction, 0.0, 0.99)
         require_in("random_probability", random_probability, 0.0, 1.0)
         require_in("switch_probability", switch_probability, 0.0, 1.0)
@@ -101,12 +96,10 @@ class FeedbackCallback(BaseCallback):
         self._probabilities = (random_probability, switch_probability)
 
     def _init_callback(self) -> None:
-        found = unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)
-        if found is None:
+        if (found := unwrap_vec_wrapper(self.training_env, FeedbackVecEnv)) is None:
             raise ConfigError("FeedbackCallback: the algorithm's environment is no FeedbackVecEnv.")
         self._env = found
-        buffer = replay_of(self.model)
-        if buffer is not None:
+        if (buffer := replay_of(self.model)) is not None:
             require_relabelling(buffer)
             if self._env.core.reader is not None:  # now, not hours later with the first reward
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
@@ -121,8 +114,7 @@ class FeedbackCallback(BaseCallback):
     def _on_rollout_start(self) -> None:
         self._env.refresh(wait=self._wait)
         version, reward = self._env.core.active_version, self._env.learned_reward
-        buffer = replay_of(self.model)
-        if buffer is not None:
+        if (buffer := replay_of(self.model)) is not None:
             known, by = self._env.relabelled
             if version and version != (by if known is buffer else 0) and reward is not None:
                 relabel_replay(buffer, reward)
@@ -148,7 +140,7 @@ class FeedbackCallback(BaseCallback):
         """Let a random policy take over for a stretch, once as many steps are due."""
         env, agent, explored = self.training_env, self.model, self._env.explored_steps
         due = self._fraction * (agent.num_timesteps + explored) - explored
-        stretch = STRETCH_CLIPS * self._env.core.config.segment_length
+        stretch = 4 * self._env.core.config.segment_length  # a shorter one has few clips
         if due < stretch * env.num_envs:
             return
         # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
@@ -186,19 +178,17 @@ def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
     """Add `more [T, V]` to the rewards of a full rollout, with what follows for its advantages.
 
     Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
-    so that what is added needs neither values nor the last observations.
-
-    Raises:
-        ConfigError: another number of steps, or of environments, than the rollout has.
+    so that what is added needs neither values nor the last observations. Another shape than the
+    rollout's is a `ConfigError`.
     """
     buffer = algorithm.rollout_buffer
-    if not buffer.full or buffer.rewards.shape != more.shape:
-        raise ConfigError.mismatch(
-            "rollout",
-            expected=f"{more.shape} steps of environments, as were acted",
-            got=f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
-            fix='Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
-        )
+    ConfigError.check(
+        buffer.full and buffer.rewards.shape == more.shape,
+        "rollout",
+        f"{more.shape} steps of environments, as were acted",
+        f"{buffer.rewards.shape}{'' if buffer.full else ', not full'}",
+        'Steps of other programs in between? `FeedbackCallback(compute_rewards="step")`.',
+    )
     kept = buffer.gamma * buffer.gae_lambda
     advantages, following = np.zeros_like(more), np.zeros(more.shape[1], more.dtype)
     goes_on = np.zeros(more.shape[1], more.dtype)  # nothing is known after the last step
@@ -227,7 +217,6 @@ class SaveRunCallback(BaseCallback):
         every: environment steps from one to the next, at least. 10,000 cost little beside
             learning; what comes after the last one is repeated.
         say: gets a line about what Ctrl-C does; the terminal by default.
-        verbose: as SB3 has it.
 
     Raises:
         CheckpointError: with `learn`, a folder whose newest checkpoint is damaged.
@@ -241,18 +230,15 @@ class SaveRunCallback(BaseCallback):
         *,
         every: int = 10_000,
         say: OnMessage = write_to_terminal,
-        verbose: int = 0,
     ) -> None:
-        super().__init__(verbose)
+        super().__init__()
         require_in("every", every, 1, float("inf"))
         self._folder, self._every, self._say = Path(folder), every, say
-        self._saved = self._tried = 0
-        self._between = True  # two rollouts
-        self._interrupted = False
 
     def _init_callback(self) -> None:
         self._saved = self._tried = self.model.num_timesteps
-        self._between, self._interrupted = True, False
+        self._between = True  # two rollouts
+        self._interrupted = False
         require_own(self._folder, self._saved)  # now rather than after the first hours
 
     def _on_training_start(self) -> None:

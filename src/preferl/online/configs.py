@@ -155,10 +155,10 @@ class OnlineConfig(QueryConfig):
         _require(self, ("steps", "comparisons", "iterations", "initial_steps"), 1)
         require_one_of("reference", self.reference, Reference)
         members = members_of(self.model)
-        if self.sampler == "informative" and self.acquisition != "entropy" and members < 2:
-            expected = '"informative" with several members, which disagree'
-            fix = 'Give the model several members, ask by acquisition="entropy", or "uniform".'
-            raise ConfigError.mismatch("sampler", expected=expected, got="one network", fix=fix)
+        blind = self.sampler == "informative" and self.acquisition != "entropy" and members < 2
+        expected = '"informative" with several members, which disagree'
+        fix = 'Give the model several members, ask by acquisition="entropy", or "uniform".'
+        ConfigError.check(not blind, "sampler", expected, "one network", fix)
         require_validation(self.trainer, members=members)
 
 
@@ -269,19 +269,19 @@ class DatasetConfig:
         found: dict[Tier, int] = {}
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")
-            if name not in get_args(Tier) or name in found or not amount.isdecimal():
-                expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
-                fix = "For example random:200,medium:200,expert:200."
-                raise ConfigError.mismatch("mix", expected=expected, got=repr(part), fix=fix)
+            right = name in get_args(Tier) and name not in found and amount.isdecimal()
+            expected = f"TIER:AMOUNT between commas, each of {', '.join(get_args(Tier))} once"
+            fix = "For example random:200,medium:200,expert:200."
+            ConfigError.check(right, "mix", expected, repr(part), fix)
             found[cast("Tier", name)] = int(amount)
         return found
 
     def require_no_training(self) -> None:
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
-        if {"medium", "replay"} & self.amounts.keys():
-            what, expected = "mix of a policy that is there", "random and expert alone"
-            fix = "It has no training here: leave out medium and replay, or train a policy."
-            raise ConfigError.mismatch(what, expected=expected, got=self.mix, fix=fix)
+        what, expected = "mix of a policy that is there", "random and expert alone"
+        fix = "It has no training here: leave out medium and replay, or train a policy."
+        suits = self.amounts.keys() <= {"random", "expert"}
+        ConfigError.check(suits, what, expected, self.mix, fix)
 
 
 def _require(config: object, names: tuple[str, ...], low: float, high: float = inf) -> None:

@@ -44,21 +44,14 @@ from preferl.training.checkpoint_folder import has_run, require_own
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being done, in a few words, how much of it is done, and how much there is."""
 
-SEEDS: Final = {"random": 10_000, "medium": 11_000, "expert": 12_000}
-"""Of the first episode of each tier, beyond the seed of the run: others than those of training."""
-
-EVALUATION_SEED: Final = 30_000
-"""Of the first episode by which a checkpoint is evaluated, beyond the seed of the run."""
-
-REFERENCE_SEED: Final = 40_000
-REFERENCE_EPISODES: Final = 20
-"""Episodes by which a reference is measured whose tier is not recorded."""
-
-REPORT_EVERY: Final = 100
-"""Steps between two reports of progress; a step of soft actor-critic takes milliseconds."""
-
-MEDIUM: Final = 1 / 3
-"""How far a medium policy is on the way from random returns to those of the expert."""
+SEEDS: Final[Mapping[str, int]] = {
+    "random": 10_000,
+    "medium": 11_000,
+    "expert": 12_000,
+    "checkpoints": 30_000,
+    "references": 40_000,
+}
+"""Of the first episode of a tier or an evaluation, beyond the run's: others than in training."""
 
 
 def record_dataset(
@@ -145,12 +138,10 @@ def medium(means: Mapping[int, float], random: float) -> int:
     """The one nearest to a third of the way from random returns to the expert's, before it."""
     best = expert(means)
     before = [step for step in means if step < best]
-    if not before:
-        expected = "a checkpoint before the expert's"
-        got = f"the best one at the first, after {best:,} steps"
-        fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
-        raise ConfigError.mismatch("medium policy", expected=expected, got=got, fix=fix)
-    wanted = random + MEDIUM * (means[best] - random)
+    got = f"the best one at the first, after {best:,} steps"
+    fix = "Keep more of them (checkpoint_every), train longer, or leave medium out."
+    ConfigError.check(before, "medium policy", "a checkpoint before the expert's", got, fix)
+    wanted = random + (1 / 3) * (means[best] - random)
     return min(before, key=lambda step: abs(means[step] - wanted))
 
 
@@ -164,12 +155,11 @@ class _Recording:
         self, config: DatasetConfig, policy: Policy | None, on_progress: OnProgress | None
     ) -> None:
         self.doing = ""
-        self._config, self._on_progress = config, on_progress
+        self._config, self._on_progress = config, on_progress or (lambda *_: None)
         env = task_env(config.env)()
         self._states, actions = has_states(env), env.action_space
         env.close()
-        continuous = isinstance(actions, spaces.Box)
-        suited = SACConfig() if continuous else PPOConfig(n_steps=256)
+        suited = SACConfig() if isinstance(actions, spaces.Box) else PPOConfig(n_steps=256)
         self._algorithm: AlgorithmConfig = config.algorithm or suited
         self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
         if policy is None and config.policy is not None:
@@ -181,7 +171,8 @@ class _Recording:
             )
         if policy is not None:
             self._policies["expert"] = policy
-        elif not self._has_policies():  # training would raise later what this raises now
+        self._trains = not config.amounts.keys() <= self._policies.keys()
+        if self._trains:  # which would raise later what this raises now
             with closing(task_environments(config.env, 1, seed=config.seed, states=False)) as venv:
                 self._build(venv, most_steps=1)
         self._steps: dict[str, int] = {}
@@ -191,10 +182,14 @@ class _Recording:
         """Everything in order; what `result.json` holds."""
         self._folder, config = folder, self._config
         began = time.perf_counter()
-        if not self._has_policies():
+        if self._trains:
             self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
-        references = {name: self._reference(name, tiers) for name in ("random", "expert")}
+        references = {"random": None, "expert": None} | {
+            name: float(tiers[name].returns.mean()) if name in tiers else self._mean_return(name)
+            for name in ("random", "expert")
+            if name in self._policies
+        }
         about = {"env": config.env, "seed": config.seed, "references": references}
         about["tiers"] = self._about(tiers)
         self._report("writing", 0, 1)
@@ -209,9 +204,6 @@ class _Recording:
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
-    def _has_policies(self) -> bool:
-        return set(self._config.amounts) <= set(self._policies)
-
     def _build(self, env: VecEnv, most_steps: int) -> BaseAlgorithm:
         algorithm = self._algorithm
         if isinstance(algorithm, SACConfig):  # a larger buffer would only take memory
@@ -221,7 +213,6 @@ class _Recording:
     def _train(self) -> int:
         """Train in slices; keep a policy, its evaluation and the episodes after each.
 
-        What is there of an interrupted training goes on from the last slice, see `resume_run`.
         Returns the steps made: those planned, or fewer where a checkpoint is as good as wanted.
         """
         config, folder = self._config, self._folder
@@ -258,7 +249,7 @@ class _Recording:
         progress = partial(self._report, f"training{more}", total=total)
 
         def on_step(*_: Any) -> bool:
-            if agent.num_timesteps % REPORT_EVERY == 0:
+            if agent.num_timesteps % 100 == 0:  # a step of soft actor-critic takes milliseconds
                 progress(agent.num_timesteps)
             return True
 
@@ -277,7 +268,7 @@ class _Recording:
             agent,
             task_env(config.env),
             episodes=config.judge_episodes,
-            seed=config.seed + EVALUATION_SEED,
+            seed=config.seed + SEEDS["checkpoints"],
         )
         sink.log({"return": report.mean, "length": float(report.lengths.mean())}, step)
         write_json(file, report.to_json())
@@ -333,19 +324,14 @@ class _Recording:
             )
         return found
 
-    def _reference(self, name: str, tiers: dict[str, Episodes]) -> float | None:
-        """Mean return of the tier, or of a few episodes where that is not recorded."""
-        if name in tiers:
-            return float(tiers[name].returns.mean())
-        return self._mean_return(name) if name in self._policies else None
-
     def _mean_return(self, name: str) -> float:
+        """Of a policy whose tier is not recorded, or not yet."""
         self._report(f"evaluating {name}", 0, 1)
         return evaluate_policy(
             self._policies[name],
             task_env(self._config.env),
-            episodes=REFERENCE_EPISODES,
-            seed=self._config.seed + REFERENCE_SEED,
+            episodes=20,
+            seed=self._config.seed + SEEDS["references"],
             deterministic=self._config.deterministic,
         ).mean
 
@@ -369,5 +355,4 @@ class _Recording:
 
     def _report(self, doing: str, done: int, total: int) -> None:
         self.doing = doing
-        if self._on_progress:
-            self._on_progress(doing, done, total)
+        self._on_progress(doing, done, total)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol, final
@@ -26,8 +26,8 @@ from preferl.errors import ConfigError, require_in
 from preferl.feedback.step_rewards import AnyReward
 from preferl.models.build import build_reward_model
 from preferl.online.algorithms import build_algorithm, make_environments
-from preferl.online.checkpoints.env_state import env_state, restore_env
-from preferl.online.checkpoints.run_checkpoint import agent_state, restart_episodes, restore_agent
+from preferl.online.checkpoints.env_state import env_state
+from preferl.online.checkpoints.run_checkpoint import agent_state, restore_agent
 from preferl.online.configs import OnlineConfig, PPOConfig
 from preferl.online.wrappers.exploration import ExplorationPolicy, explore, require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv, RecordsStates
@@ -44,15 +44,12 @@ class PolicyLearner(Protocol):
 
     def learn(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps, improve, and return the experience."""
-        ...
 
     def explore(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps without improving, now and then at random."""
-        ...
 
     def set_reward(self, reward: WindowReward) -> None:
         """Learn on `reward` from now on, from past experience that it still learns from as well."""
-        ...
 
 
 @accepts_former_names
@@ -183,12 +180,10 @@ class SB3Learner:
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
-        restore_env(_environment(self.algorithm), snapshot["environment"])
-        restore_agent(self.algorithm, snapshot["agent"])
+        restore_agent(self.algorithm, _environment(self.algorithm), snapshot)
         self._exploration.restore(snapshot["exploration"])
         self._asked = snapshot["asked"]
         self._unexplored = float(snapshot["unexplored"])
-        restart_episodes(self.algorithm, snapshot["environment"]["problems"])
 
     @contextmanager
     def _asking(self, steps: int) -> Iterator[None]:
@@ -213,17 +208,18 @@ class SB3Learner:
     def _improve(self, steps: int) -> None:
         if steps <= 0:
             return
-        self._callback.stopped = False
-        with ExitStack() as unless_whole:
-            unless_whole.callback(require_reset, self.algorithm)
+        self._callback.stopped, whole = False, False
+        try:
             self.algorithm.learn(
                 steps,
                 callback=self._callback,
                 reset_num_timesteps=False,
                 progress_bar=self.progress_bar,
             )
-            if not self._callback.stopped:
-                unless_whole.pop_all()
+            whole = not self._callback.stopped
+        finally:
+            if not whole:
+                require_reset(self.algorithm)
 
     def _taken(self, *, cut: bool) -> Episodes:
         episodes = self.env.take(unfinished="cut" if cut else "keep")
@@ -329,11 +325,10 @@ def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """The reward model and trainer that a config describes, for the learner's spaces."""
-    if not isinstance(learner, SB3Learner):
-        expected = "a RewardTrainer beside a learner of your own"
-        got = f"none beside a {type(learner).__name__}"
-        fix = "Build its model for the learner's spaces and pass trainer=."
-        raise ConfigError.mismatch("trainer", expected=expected, got=got, fix=fix)
+    expected = "a RewardTrainer beside a learner of your own"
+    got = f"none beside a {type(learner).__name__}"
+    fix = "Build its model for the learner's spaces and pass trainer=."
+    ConfigError.check(isinstance(learner, SB3Learner), "trainer", expected, got, fix)
     known = (learner.env.observation_space, learner.env.action_space)
     model = build_reward_model(config.model, *known, seed=config.seed)
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

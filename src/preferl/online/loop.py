@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Protocol, final, runtime_checkable
 
@@ -25,7 +26,6 @@ from preferl.functional.preference import lower_bound, mean
 from preferl.online.checkpoints.run_checkpoint import global_generators, restore_generators
 from preferl.online.configs import OnlineConfig
 from preferl.online.learner import PolicyLearner, SB3Learner, build_learner, build_trainer
-from preferl.online.report import IterationReport, OnlineReport
 from preferl.online.wrappers.feedback_config import LengthGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.reading import read_object, reading
@@ -49,6 +49,61 @@ from preferl.versioned import version_folder, versions
 
 FORMAT: Final = 2
 """Of the loop's checkpoints: raised when what they hold changes, so that older ones are refused."""
+
+
+@final
+@dataclass(frozen=True)
+class IterationReport:
+    """What one round of act, ask and fit did.
+
+    Attributes:
+        iteration: its number; 0 came before the policy learned.
+        iterations: number of the last one.
+        env_steps: used so far.
+        comparisons: answered so far.
+        fit: of the reward model; None where nothing was asked.
+        mean_return: of the iteration's whole episodes by the environment's reward, NaN without any.
+        episodes: how many those were.
+    """
+
+    iteration: int
+    iterations: int
+    env_steps: int
+    comparisons: int
+    fit: FitReport | None
+    mean_return: float
+    episodes: int
+
+    turn = property(attrgetter("iteration"), doc="Former name of `iteration`.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OnlineReport:
+    """What a run came to.
+
+    Attributes:
+        iterations: what each iteration did.
+        reward: the last learned reward; None if the run ended before there was one.
+        comparisons: all answers kept; None if there are none.
+        env_steps: used in all, exploration included.
+        seconds: wall time.
+        interrupted: whether somebody stopped it early.
+        learner: the agent that learned.
+        experience: the latest episodes, as far as `buffer_steps` reaches.
+    """
+
+    iterations: tuple[IterationReport, ...]
+    reward: RewardFunction | None
+    comparisons: Comparisons | None
+    env_steps: int
+    seconds: float
+    interrupted: bool
+    learner: Any
+    experience: Episodes | None
+
+    turns = property(attrgetter("iterations"), doc="Former name of `iterations`.")
+
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
@@ -112,19 +167,16 @@ class Resumable(Protocol):
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that it depends on between two calls: what `write_state` takes."""
-        ...
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
         """Go on from there with `reward`."""
-        ...
 
 
 @final
 class PreferenceLoop:
     """The parts of a run, see `learn_from_preferences`, and what it has come to so far.
 
-    Building it makes environments and networks, so that settings that do not go together are
-    refused before a folder is touched.
+    Building it refuses settings that do not go together, before a folder is touched.
     """
 
     def __init__(
@@ -172,13 +224,17 @@ class PreferenceLoop:
 
     def keep_in(self, folder: Path) -> None:
         """Save after each iteration, and go on from what is there."""
-        if not isinstance(self.learner, Resumable):
-            expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
-            got = type(self.learner).__name__
-            raise ConfigError.mismatch("learner", expected=expected, got=got)
+        expected = "one with `snapshot` and `restore`, since checkpoints are to be kept"
+        got = type(self.learner).__name__
+        ConfigError.check(isinstance(self.learner, Resumable), "learner", expected, got)
         run, feedback = to_json(self.config), self.feedback
         if has_run(folder):
-            _require_format(folder)
+            newest = version_folder(folder, versions(folder)[-1])
+            with reading(newest, expected="a whole checkpoint", fix=RESTORE):
+                found = read_object(newest / ABOUT)["run"].get("format", 1)
+            what = f"format of the run in {folder}"
+            fix = "Go on with the version of preferl that began it, or begin another run."
+            CheckpointError.check(found == FORMAT, what, FORMAT, found, fix)
             self._restore(read_checkpoint(folder, run={"format": FORMAT} | run).state)
         self.journal = journal = AnswerJournal(folder / JOURNAL, len(self.iterations), run=run)
         if isinstance(feedback, InstantFeedback):
@@ -215,8 +271,7 @@ class PreferenceLoop:
         """Write what later iterations depend on; answers leave the journal."""
         if self.journal is None:
             return
-        scaler = None if self.reward is None else self.reward.scaler
-        feedback = self.feedback
+        feedback, scaler = self.feedback, self.reward.scaler if self.reward else None
         state = {
             "turns": self.iterations,
             "answers": self.answers,
@@ -271,7 +326,12 @@ class PreferenceLoop:
             episodes=int(whole.sum()),
         )
         self.iterations.append(report)
-        self.sink.log(report.metrics(), report.env_steps)
+        values = {"policy/true_return": report.mean_return, "feedback/answers": self.answers}
+        if fit is not None:
+            last = ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy")
+            values |= {f"reward/{name}": getattr(fit, name)[-1] for name in last}
+            values["reward/seconds"] = fit.seconds
+        self.sink.log(values, report.env_steps)
         if self.on_iteration:
             self.on_iteration(report)
 
@@ -302,8 +362,7 @@ class PreferenceLoop:
         self.reward = self._reward(report.likelihood).scaled(
             reference, target=config.reward_deviation, centre=config.centre
         )
-        switch = present_method(self.learner, "set_reward")
-        switch(self.reward)
+        present_method(self.learner, "set_reward")(self.reward)
         return report
 
     def _reward(self, likelihood: Likelihood, scaler: RewardScaler | None = None) -> RewardFunction:
@@ -313,27 +372,20 @@ class PreferenceLoop:
         return RewardFunction(model, combine=combine, scaler=scaler, likelihood=likelihood)
 
     def _remember(self, episodes: Episodes) -> None:
+        """Take in episodes: of a learner of your own whole ones, except for the last one."""
         if not len(episodes):
             return
-        self._check_lengths(episodes)
-        known = episodes if self.experience is None else join([self.experience, episodes])
-        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
-        self.experience = known if recent.all() else known[recent]
-
-    def _check_lengths(self, episodes: Episodes) -> None:
-        """A learner of your own returns whole episodes, except for the last one."""
         self.longest = max(self.longest, int(episodes.lengths.max()))
         ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1])].tolist()
         self.shortest = min([*ended, *([self.shortest] if self.shortest else [])], default=None)
-        learner = self.learner
-        known = learner.env.core.recording if isinstance(learner, SB3Learner) else self
-        short = int((episodes.lengths < self.config.segment_length).sum())
-        self.guard.check(
-            known.shortest,
-            known.longest,
-            f" {short} of {len(episodes)} episodes "
-            f"are shorter than a clip ({self.config.short!r}).",
-        )
+        learner, limit = self.learner, self.config.segment_length
+        of = learner.env.core.recording if isinstance(learner, SB3Learner) else self
+        more = f" {(episodes.lengths < limit).sum()} of {len(episodes)} episodes "
+        more += f"are shorter than a clip ({self.config.short!r})."
+        self.guard.check(of.shortest, of.longest, more)
+        known = episodes if self.experience is None else join([self.experience, episodes])
+        recent = known.steps - known.ends < self.config.buffer_steps  # by the steps that came after
+        self.experience = known if recent.all() else known[recent]
 
     def _comparisons(self) -> Comparisons | None:
         with suppress(FeedbackError):
@@ -341,24 +393,12 @@ class PreferenceLoop:
         return None
 
 
-def _require_format(folder: Path) -> None:
-    """Raise `CheckpointError` unless the newest checkpoint is of this loop."""
-    newest = version_folder(folder, versions(folder)[-1])
-    with reading(newest, expected="a whole checkpoint", fix=RESTORE):
-        found = read_object(newest / ABOUT)["run"].get("format", 1)
-    if found != FORMAT:
-        what = f"format of the run in {folder}"
-        fix = "Go on with the version of preferl that began it, or begin another run."
-        raise CheckpointError.mismatch(what, expected=FORMAT, got=found, fix=fix)
-
-
 @final
 @dataclass
 class AnswerJournal:
-    """Keeps what a checkpoint does not hold yet, so that nobody is asked again after a kill.
+    """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
 
-    Answers lie in a folder per iteration, in their order, each on the disk before the next query
-    is put. Those of another `run`, as JSON, are refused.
+    They lie in a folder per iteration, in their order. Those of another `run` are refused.
     """
 
     folder: Path
@@ -366,20 +406,21 @@ class AnswerJournal:
     run: dict[str, Any]
 
     @property
-    def _place(self) -> Path:
+    def place(self) -> Path:
+        """Folder of the answers of this iteration."""
         return version_folder(self.folder, self.iteration)
 
     def add(self, answers: Comparisons, rng: np.random.Generator) -> None:
         """Write answers, declined ones as NaN, and the teacher's draws after them, to the disk."""
-        number = max(versions(self._place), default=0) + 1
-        with writing(version_folder(self._place, number), durable=True) as draft:
+        number = max(versions(self.place), default=0) + 1
+        with writing(version_folder(self.place, number), durable=True) as draft:
             draft.mkdir()
             write_state(draft, {"answers": answers.compact(), "rng": rng, "run": self.run})
 
     def read(self) -> Iterator[tuple[Comparisons, np.random.Generator]]:
         """What was added in this iteration, in its order."""
-        for number in versions(self._place):
-            path = version_folder(self._place, number)
+        for number in versions(self.place):
+            path = version_folder(self.place, number)
             state = read_state(path)
             require_same(path, state["run"], self.run)
             yield state["answers"], state["rng"]

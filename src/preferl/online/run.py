@@ -4,10 +4,10 @@ import logging
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -30,38 +30,15 @@ from preferl.online.acting import record
 from preferl.online.algorithms import build_algorithm, make_environments
 from preferl.online.checkpoints.policy_folder import save_policy
 from preferl.online.configs import EvaluationConfig, OnlineConfig
-from preferl.online.loop import OnIteration, PreferenceLoop
-from preferl.online.report import OnlineReport
-from preferl.reporting import JsonlSink, Sinks, TensorBoardSink
+from preferl.online.loop import OnIteration, OnlineReport, PreferenceLoop
+from preferl.reporting import open_sinks
 from preferl.runs import open_run, require_openable, versions
 from preferl.training.reward_function import save_reward
 
 LOGGER = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
-
 OnStage = Callable[[str], None]
 """Called with what is about to be done, in a few words."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """How good a run's policies and rewards are, on held-out queries and on fresh episodes."""
-
-    policies: dict[str, PolicyReport]  # "random", "taught" and, if asked for, "oracle"
-    reward: RewardReport | None  # None without a learned reward
-    controls: dict[str, RewardReport]
-    fresh: Episodes  # of the random and the taught policy, never learned from
-    clips: dict[str, bytes]  # mp4 of the agent before and after
-
-    def to_json(self) -> dict[str, Any]:
-        """What `result.json` holds of it."""
-        return {name: round(report.mean, 3) for name, report in self.policies.items()} | {
-            "policies": {name: report.to_json() for name, report in self.policies.items()},
-            "reward": None if self.reward is None else self.reward.to_json(),
-            "controls": {name: report.to_json() for name, report in self.controls.items()},
-        }
 
 
 @accepts_former_names
@@ -109,11 +86,10 @@ def run_online(
     loop = PreferenceLoop(config, teacher, feedback)
     judge = _filmable(config, judge, loop.learner.algorithm.action_space)
     with open_run(out, config=config, seed=config.seed, resume=resume) as folder:
-        board = TensorBoardSink(folder.path("tensorboard"))
-        with closing(Sinks(JsonlSink(folder.path("metrics.jsonl")), board)) as sink:
+        with closing(open_sinks(("jsonl", "tensorboard"), folder.folder)) as sink:
             loop.sink, loop.on_iteration = sink, on_iteration
             loop.on_answers = partial(save_comparisons, folder.path("comparisons"))
-            loop.keep_in(folder.path(CHECKPOINTS))
+            loop.keep_in(checkpoints := folder.path("checkpoints"))
             report = loop.through()
         save_policy(folder.path("policy"), report.learner.algorithm, config.algorithm)
         if report.reward is not None:
@@ -126,18 +102,15 @@ def run_online(
             "seconds": round(report.seconds, 2),
             "interrupted": report.interrupted,
         }
-        on_stage = on_stage or (lambda _: None)
+        about, page = (config, judge, report, true_reward), folder.path("report.html")
         try:
             if not report.interrupted:
-                evaluation = _evaluate(config, judge, report, true_reward, on_stage)
-                on_stage("writing the report")
-                _write_report(folder.path("report.html"), config, report, evaluation)
-                result |= evaluation.to_json()
+                result |= _evaluate(*about, on_stage or (lambda _: None), page)
         except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
             result["interrupted"] = True
         folder.result(result)
         if not result["interrupted"]:  # only now is there nothing left to resume
-            shutil.rmtree(folder.path(CHECKPOINTS), ignore_errors=True)
+            shutil.rmtree(checkpoints, ignore_errors=True)
     return result
 
 
@@ -158,7 +131,9 @@ def _evaluate(
     report: OnlineReport,
     true_reward: TransitionReward | None,
     on_stage: OnStage,
-) -> Evaluation:
+    page: Path,
+) -> dict[str, Any]:
+    """Evaluate policies and reward, and write the report; what `result.json` holds of it."""
     seed, taught = config.seed, report.learner.algorithm
     random = RandomPolicy(taught.action_space, seed)
     policies: dict[str, Policy] = {"random": random, "taught": taught}
@@ -177,14 +152,22 @@ def _evaluate(
         record(p, config.env, 2_000, seed=seed + 20_000 + i) for i, p in enumerate((random, taught))
     )
     fresh = join(list(acted))
-    if report.reward is None:
-        return Evaluation(reports, None, {}, fresh, clips)
-    held_out = _held_out(config, fresh, judge.questions)
-    evaluate = partial(
-        evaluate_reward, comparisons=held_out, episodes=fresh, true_reward=true_reward
-    )
-    controls = {name: evaluate(r) for name, r in control_rewards(report.reward, seed).items()}
-    return Evaluation(reports, evaluate(report.reward), controls, fresh, clips)
+    rewards: dict[str, RewardReport] = {}
+    if report.reward is not None:
+        held_out = _held_out(config, fresh, judge.questions)
+        learned_and_controls = {"learned": report.reward, **control_rewards(report.reward, seed)}
+        rewards = {
+            name: evaluate_reward(reward, held_out, episodes=fresh, true_reward=true_reward)
+            for name, reward in learned_and_controls.items()
+        }
+    on_stage("writing the report")
+    _write_report(page, config, report, reports, rewards, fresh[len(fresh) - 1 :], clips)
+    found = {name: one.to_json() for name, one in rewards.items()}
+    return {name: round(one.mean, 3) for name, one in reports.items()} | {
+        "policies": {name: one.to_json() for name, one in reports.items()},
+        "reward": found.pop("learned", None),
+        "controls": found,
+    }
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
@@ -213,7 +196,13 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> dict[str, by
 
 
 def _write_report(
-    path: Path, config: OnlineConfig, report: OnlineReport, evaluation: Evaluation
+    path: Path,
+    config: OnlineConfig,
+    report: OnlineReport,
+    policies: dict[str, PolicyReport],
+    rewards: dict[str, RewardReport],
+    last: Episodes,
+    clips: dict[str, bytes],
 ) -> None:
     from preferl.evaluation.plots import Curve
     from preferl.evaluation.report import Fact, Report, Section, Video, write_report
@@ -221,7 +210,7 @@ def _write_report(
 
     answers = 0 if report.comparisons is None else len(report.comparisons)
     title = f"{config.env}, taught by {answers} comparisons"
-    if evaluation.reward is None or report.reward is None:
+    if report.reward is None:
         sections = (Section("No answers", ("Nothing was learned.",)),)
         write_report(path, Report(title, sections=sections))
         return
@@ -229,21 +218,21 @@ def _write_report(
     returns = np.array([one.mean_return for one in report.iterations])
     figure = reward_figure(
         report.reward,
-        evaluation.fresh[len(evaluation.fresh) - 1 :],
+        last,
         "The learned reward of each step of an episode beside the true one.",
         "One episode of the taught agent; the band is the range of the members.",
     )
     learning = f"{report.seconds:.0f} s of learning"
     page = run_report(
         title,
-        policies=evaluation.policies,
+        policies=policies,
         taught="taught",
-        reward=evaluation.reward,
-        controls=evaluation.controls,
+        reward=rewards["learned"],
+        controls={name: one for name, one in rewards.items() if name != "learned"},
         curves=[Curve("taught", steps, returns)],
         clips=[
             Video(mp4, when.capitalize(), f"{config.env}: the agent {when} it was taught.")
-            for when, mp4 in evaluation.clips.items()
+            for when, mp4 in clips.items()
         ],
         reward_figures=[figure],
         lead="The agent never saw the environment's reward: its rewards came from a model of "

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from preferl.aliases import accepts_former_names
 from preferl.errors import StorageError
@@ -21,8 +21,6 @@ from preferl.online.service.supervisor import (
 from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
-
-LOGS: Final = "logs"
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts of this machine, on which the page is probed."""
@@ -83,7 +81,7 @@ def launch(
     on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
     with closing(Store.open(store, files)) as opened:
         number = opened.projects.get(project).id
-        service = _RewardService(opened, number, stale_answers, stale_seconds)
+        service = RewardServiceProbe(opened, number, stale_answers, stale_seconds)
         shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
         shared += ["--project", project]
         own = ("--out", str(rewards), *reward_options)
@@ -92,7 +90,7 @@ def launch(
         if page:
             more = ("--no-browser", *trust_options(trust), *page_options)
             programs.append(page_program(shared, more, on_message))
-        logs, watched = Path(rewards) / LOGS, (service.failing, service.stale)
+        logs, watched = Path(rewards) / "logs", (service.failing, service.stale)
         with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
             yield both
 
@@ -135,28 +133,22 @@ class PageProbe:
     def lost(self, _age: float = 0.0) -> str | None:
         """Why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
-        if address.hostname not in HERE or time.monotonic() - self._asked < self.every:
+        host, late = address.hostname, time.monotonic() - self._asked >= self.every
+        if host not in HERE or not late:
             return None
-        if self._answers(address):
-            self._answered = time.monotonic()
-        self._asked = time.monotonic()
-        silent = self._asked - self._answered
-        return f"has not answered for {silent:.0f} s" if silent > self.patience else None
-
-    def _answers(self, address: SplitResult) -> bool:
-        """Whether anything comes back, be it an error."""
-        host = address.hostname or ""
         there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
         with closing(there), suppress(OSError, http.client.HTTPException):
             there.request("GET", "/healthz")
             there.getresponse().read()
-            return True
-        return False
+            self._answered = time.monotonic()  # whatever comes back, be it an error
+        self._asked = time.monotonic()
+        silent = self._asked - self._answered
+        return f"has not answered for {silent:.0f} s" if silent > self.patience else None
 
 
 @final
 @dataclass
-class _RewardService:
+class RewardServiceProbe:
     """The reward service as the store knows it; while that cannot be read it never counts as lost.
 
     Where answers come fast, many wait for each fit; that is fine while the fit takes no longer than
@@ -168,10 +160,8 @@ class _RewardService:
     stale_answers: int
     stale_seconds: float
     clock: Callable[[], float] = time.monotonic
-
-    def __post_init__(self) -> None:
-        self._writable_since: float | None = None  # by the clock; None: not known
-        self._behind_since: dict[tuple[int, bool], float] = {}  # by version, and whether by many
+    _writable_since: float | None = None  # by the clock; None: not known
+    _behind_since: dict[tuple[int, str], float] = field(default_factory=dict)  # by version
 
     def _beat(self) -> ServiceState | None:
         with suppress(StorageError):
@@ -192,23 +182,18 @@ class _RewardService:
         if beat.alive:
             self._writable_since = None
             return "is stuck in its work" if beat.status.state == "stuck" else None
-        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
-        return f"has given no heartbeat {since}" if self._could_have_beaten(beat) else None
-
-    def _could_have_beaten(self, beat: ServiceState) -> bool:
-        """Whether a service that is alive would have written a heartbeat by now.
-
-        While others lock the store nobody can, so that silence means nothing; a service whose try
-        has just failed comes again after its pause between heartbeats.
-        """
-        try:
+        try:  # while others lock the store nobody can give one, so that silence means nothing
             self.store.reports.require_writable()
         except StorageError:
             self._writable_since = None
-            return False
+            return None
         if self._writable_since is None:
             self._writable_since = self.clock()
-        return self.clock() - self._writable_since > 1.5 * beat.every
+        # A service whose try has just failed comes again after its pause between heartbeats.
+        if self.clock() - self._writable_since <= 1.5 * beat.every:
+            return None
+        since = f"for {beat.age:.0f} s" if beat.age > 0 else "since the clock was set back"
+        return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
         """What it cannot do now, and tries again."""
@@ -225,19 +210,16 @@ class _RewardService:
         version, fit = rewards[-1].version, rewards[-1].metrics
         looked_at = 0 if beat is None else beat.status.looked_at or 0
         behind = self.store.reports.revision(self.project) - max(fit.revision, looked_at)
-        if behind <= 0:
-            self._behind_since.clear()
-            return None
-        late = self._waited(version, many=False) >= self.stale_seconds
-        if behind < self.stale_answers:
-            self._behind_since.pop((version, True), None)
-        else:
-            fits = beat is not None and beat.alive and beat.status.state == "fitting"
-            patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
-            late = late or self._waited(version, many=True) >= patience
+        fits = beat is not None and beat.alive and beat.status.state == "fitting"
+        patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
+        late, now = False, self.clock()
+        limits = {"any": (1, self.stale_seconds), "many": (max(1, self.stale_answers), patience)}
+        for word, (answers, seconds) in limits.items():
+            if behind < answers:
+                self._behind_since.pop((version, word), None)
+            else:
+                since = self._behind_since.setdefault((version, word), now)
+                late = late or now - since >= seconds
         if not late:
             return None
         return f"The reward is stale: people have gone on answering since version {version}."
-
-    def _waited(self, version: int, many: bool) -> float:
-        return self.clock() - self._behind_since.setdefault((version, many), self.clock())

@@ -64,7 +64,7 @@ DATA: Final = {
     "Comparisons": "preferl.data.comparisons",
     "Episodes": "preferl.data.episodes",
     "FitReport": "preferl.training.fit",
-    "IterationReport": "preferl.online.report",
+    "IterationReport": "preferl.online.loop",
     "Likelihood": "preferl.feedback.likelihood",
     "Segments": "preferl.data.segments",
 }

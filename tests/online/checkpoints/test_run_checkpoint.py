@@ -22,6 +22,7 @@ from helpers.resumable_runs import (
     assert_same,
     assert_same_episodes,
     built,
+    counted_resets,
     everything,
     learn,
     make,
@@ -42,7 +43,9 @@ from preferl.training.checkpoint_folder import has_run
 from preferl.training.publish import publish, version_folder, versions
 
 # Episodes of CartPole end when they end; the warning has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
+)
 
 TOTAL = 256
 
@@ -168,9 +171,11 @@ def test_what_cannot_be_put_back_is_said_and_begins_anew(tmp_path, caplog):
     found = resume_run(tmp_path / "run", resumed)
     assert found.problems == ("PendulumEnv.engine is a Foreign",)
     assert "PendulumEnv.engine is a Foreign" in caplog.text
-    assert resumed._last_obs is None
     last = resumed.replay_buffer.pos - 1
     assert resumed.replay_buffer.dones[last].all()  # no window reaches across
+    resets = counted_resets(resumed.get_env())
+    resumed.learn(2, reset_num_timesteps=False)
+    assert resets == [1]
     learn(resumed, 130, None)
     assert resumed.num_timesteps == 130
 

@@ -1,7 +1,6 @@
 """Answers become versions, as often as is wanted and as if nobody had ever stopped."""
 
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
+from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state
+from helpers.waiting import wait_until
 from preferl.errors import ConfigError, FeedbackError
 from preferl.online.service.ongoing_fit import TRAIN, OngoingFit, validation_split
 from preferl.online.service.reward_service import serve_reward
@@ -60,17 +60,17 @@ def test_it_waits_for_enough_answers_and_then_for_enough_new_ones(world, config)
     world.ask(40)
     with Serving(replace(config, max_wait=3600), world) as service:
         world.answer(9)
-        wait_for(lambda: state(world) and state(world).behind == 9)
-        time.sleep(0.1)
+        wait_until(lambda: state(world) and state(world).behind == 9)
+        service.look()
         assert service.told == []
         world.answer(1)
-        wait_for(lambda: service.told == [1])
+        wait_until(lambda: service.told == [1])
         world.answer(4)
-        wait_for(lambda: state(world).behind == 4)
-        time.sleep(0.1)
+        wait_until(lambda: state(world).behind == 4)
+        service.look()
         assert service.told == [1]
         world.answer(1)
-        wait_for(lambda: service.told == [1, 2])
+        wait_until(lambda: service.told == [1, 2])
     assert service.error is None
 
 
@@ -78,10 +78,10 @@ def test_a_single_answer_is_enough_after_a_while(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.2), world) as service:
-        wait_for(lambda: service.told == [1])
+        wait_until(lambda: service.told == [1])
         world.answer(1)
-        wait_for(lambda: service.told == [1, 2])
-        time.sleep(0.5)
+        wait_until(lambda: service.told == [1, 2])
+        service.look(30)  # longer than an answer waits
         assert service.told == [1, 2], "without news there is nothing to fit"
         assert state(world).state == "waiting"
 
@@ -90,11 +90,11 @@ def test_what_changes_no_answer_makes_no_version(world, config):
     world.ask(20)
     world.answer(10)
     with Serving(replace(config, max_wait=0.0), world) as service:
-        wait_for(lambda: service.told == [1])
+        wait_until(lambda: service.told == [1])
         question = world.store.queue.claim(world.project.id, world.person, 1).questions[0]
         world.store.queue.answer(world.person, question.token, "cannot-tell-this", "cannot_tell")
-        wait_for(lambda: state(world).behind == 1)
-        time.sleep(0.2)
+        wait_until(lambda: state(world).behind == 1)
+        service.look()
         assert service.told == [1]
 
 
@@ -165,10 +165,10 @@ def test_spaces_that_are_told_later_make_another_version_without_another_answer(
     told = (spaces.Box(-9, 9, (3,)), spaces.Box(-1, 1, (1,)))
     world.ask_and_answer(12)
     with Serving(config, world) as service:
-        wait_for(lambda: service.told == [1])
+        wait_until(lambda: service.told == [1])
         write_spaces(config.out, *told)
-        wait_for(lambda: service.told == [1, 2])
-        time.sleep(0.2)
+        wait_until(lambda: service.told == [1, 2])
+        service.look()
     assert service.told == [1, 2]
     reward = read_version(config.out, 2).reward
     assert (reward.observation_space, reward.action_space) == told

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.answered_store import Answering
+from helpers.waiting import wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.store import Store
@@ -44,7 +45,7 @@ def read(out, stop, seen):
     """What a process does that pays rewards: takes up versions as fast as it can."""
     published = PublishedReward(out)
     step = (np.ones((1, 1, 3), np.float32), np.ones((1, 1, 1), np.float32), np.ones((1, 1), bool))
-    while not stop.is_set():
+    while not stop.wait(0.002):
         before = published.version
         changed = published.refresh()
         if published.problem is not None:
@@ -52,7 +53,6 @@ def read(out, stop, seen):
         if changed:
             whole = published.version > before and np.isfinite(published.reward(*step)).all()
             seen.put(("version" if whole else "half", published.version))
-        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def go_on(world):
     if not world.answer(1):
         world.ask(20)
         world.answer(1)
-    time.sleep(0.02)
+    time.sleep(0.02)  # the pace of somebody who answers fast
 
 
 def drain(queue):
@@ -107,18 +107,21 @@ def test_killed_at_random_it_loses_nothing_and_readers_see_whole_versions(tmp_pa
         answers = store.progress(world.project.id).answered
         service = processes.Process(target=serve, args=(folder, out), daemon=True)
         service.start()
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            rewards = store.reports.rewards(world.project.id)
-            if rewards and rewards[-1].answers == answers:
-                break
-            time.sleep(0.05)
-        assert rewards[-1].answers == answers, "every acknowledged answer is learned from"
-        time.sleep(0.5)
+
+        def newest():
+            return next(iter(store.reports.rewards(world.project.id)[-1:]), None)
+
+        wait_until(lambda: newest() and newest().answers == answers, "a version of every answer")
+        rewards, told = store.reports.rewards(world.project.id), []
+
+        def is_read():
+            told.extend(drain(seen))
+            return told and told[-1][1] == rewards[-1].version
+
+        wait_until(is_read, "the newest version is read")
         service.kill()
         service.join()
         stop.set()
-        told = drain(seen)
         reader.join(10)
         assert {kind for kind, _ in told} == {"version"}, told
         assert [number for _, number in told] == sorted({number for _, number in told})
@@ -136,20 +139,15 @@ def test_a_store_that_is_locked_for_seconds_delays_and_ends_nothing(tmp_path, pr
         service = processes.Process(target=serve, args=(folder, out), daemon=True)
         service.start()
         world.answer(20)
-        until = time.monotonic() + 60
-        while not store.reports.rewards(world.project.id) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: store.reports.rewards(world.project.id), "the first version")
         world.answer(5)
         other = sqlite3.connect(folder / "labels.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        time.sleep(13)  # longer than a transaction waits
+        time.sleep(13)  # the lock is what is tested: longer than a transaction waits
         assert service.is_alive()
         other.execute("ROLLBACK")
         other.close()
-        until = time.monotonic() + 60
-        while store.reports.rewards(world.project.id)[-1].answers < 25 and time.monotonic() < until:
-            time.sleep(0.05)
-        assert store.reports.rewards(world.project.id)[-1].answers == 25
+        wait_until(lambda: store.reports.rewards(world.project.id)[-1].answers == 25)
         assert service.is_alive()
         service.kill()
         service.join()

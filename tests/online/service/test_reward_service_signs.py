@@ -2,7 +2,7 @@
 
 import threading
 
-from helpers.serving_rewards import wait_for
+from helpers.waiting import wait_until
 from preferl.online.service.reward_service import serve_reward
 from preferl.online.service.service_config import ServiceConfig
 from preferl.store.status import Status
@@ -32,15 +32,15 @@ def test_the_service_says_when_it_learns_next(world, tmp_path):
     )
     thread.start()
     try:
-        wait_for(lambda: told(world).first_at == 10)
+        wait_until(lambda: told(world).first_at == 10)
         world.answer(12)
-        wait_for(lambda: told(world).version == 1)
-        wait_for(lambda: told(world).next_at == told(world).looked_at + 5)
+        wait_until(lambda: told(world).version == 1)
+        wait_until(lambda: told(world).next_at == told(world).looked_at + 5)
         newest = told(world).looked_at
         assert 10 <= newest <= 12
         world.answer(newest + 5 - world.store.reports.revision(world.project.id))
-        wait_for(lambda: told(world).version == 2)
-        wait_for(lambda: told(world).next_at == newest + 10)
+        wait_until(lambda: told(world).version == 2)
+        wait_until(lambda: told(world).next_at == newest + 10)
     finally:
         stop.set()
         thread.join(60)

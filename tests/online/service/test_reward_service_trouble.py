@@ -5,13 +5,13 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state, wait_for
+from helpers.serving_rewards import QUICK, Serving, quick_service, serve_once, state
+from helpers.waiting import wait_until
 from preferl.errors import StorageError
 from preferl.online.service import reward_service as serving
 from preferl.online.service.reward_service import serve_reward
@@ -28,8 +28,8 @@ def test_started_again_without_news_it_publishes_nothing(world, config):
     world.ask_and_answer(12)
     serve_once(config, world)
     with Serving(replace(config, max_wait=0.0), world) as service:
-        wait_for(lambda: state(world).state == "waiting")
-        time.sleep(0.2)
+        wait_until(lambda: state(world).state == "waiting")
+        service.look()
     assert service.told == []
     assert versions(config.out) == [1]
 
@@ -88,7 +88,7 @@ def test_a_version_that_nobody_was_told_of_is_told_at_the_next_start(world, conf
     assert versions(config.out) == [1]
     assert not world.store.reports.rewards(world.project.id)
     with Serving(config, world):
-        wait_for(lambda: len(world.store.reports.rewards(world.project.id)) == 1)
+        wait_until(lambda: len(world.store.reports.rewards(world.project.id)) == 1)
     assert versions(config.out) == [1]
 
 
@@ -109,11 +109,11 @@ def test_a_failed_publication_is_said_and_made_again_without_another_fit(
     fit = serving.OngoingFit.fit
     monkeypatch.setattr(serving.OngoingFit, "fit", lambda *a, **k: fitted.append(1) or fit(*a, **k))
     with Serving(config, world) as service:
-        wait_for(lambda: state(world) and state(world).state == "failed")
+        wait_until(lambda: state(world) and state(world).state == "failed")
         assert "No space left" in state(world).problem
         room.set()
-        wait_for(lambda: service.told == [1])
-        wait_for(lambda: state(world).state == "waiting")
+        wait_until(lambda: service.told == [1])
+        wait_until(lambda: state(world).state == "waiting")
         assert state(world).problem is None
     assert len(fitted) == 1
 
@@ -130,13 +130,13 @@ def test_a_disk_that_is_away_delays_a_version(world, config, monkeypatch):
 
     monkeypatch.setattr(Path, "iterdir", stale)
     with Serving(config, world) as service:
-        wait_for(lambda: state(world) and state(world).state == "waiting")
+        wait_until(lambda: state(world) and state(world).state == "waiting")
         away.set()
         world.answer(12)
-        wait_for(lambda: service.error or state(world).state == "failed")
+        wait_until(lambda: service.error or state(world).state == "failed")
         assert "Stale file handle" in state(world).problem
         away.clear()
-        wait_for(lambda: service.error or service.told == [1])
+        wait_until(lambda: service.error or service.told == [1])
     assert service.error is None
 
 
@@ -155,17 +155,17 @@ def test_a_full_disk_delays_a_version_and_loses_nothing(world, config, monkeypat
         # The fit may begin before the last answers, and fewer than five then wait for this long.
         soon = replace(config, out=out, max_wait=0.1)
         with Serving(soon, world) as service:
-            wait_for(lambda: service.told == [1])
+            wait_until(lambda: service.told == [1])
             with (disk / "filler").open("ab", buffering=0) as filler:
                 while free := shutil.disk_usage(disk).free:
                     filler.write(bytes(free))
             world.answer(10)
-            wait_for(lambda: state(world).state == "failed")
+            wait_until(lambda: state(world).state == "failed")
             assert "space" in state(world).problem
             assert published.refresh()
             assert (published.version, published.problem) == (1, None)
             (disk / "filler").unlink()
-            wait_for(lambda: world.store.reports.rewards(world.project.id)[-1].answers == 20)
+            wait_until(lambda: world.store.reports.rewards(world.project.id)[-1].answers == 20)
         assert service.told[:2] == [1, 2]
         assert published.refresh()
         assert published.metrics["answers"] == 20
@@ -183,17 +183,17 @@ def test_a_locked_store_is_waited_for(world, config, monkeypatch):
         held.execute("BEGIN IMMEDIATE")
         world.store = impatient
         with Serving(config, world) as service:
-            wait_for(lambda: versions(config.out) == [1])
-            time.sleep(0.5)
+            wait_until(lambda: versions(config.out) == [1])
+            service.look(3)
             held.execute("ROLLBACK")
-            wait_for(lambda: len(impatient.reports.rewards(world.project.id)) == 1)
+            wait_until(lambda: len(impatient.reports.rewards(world.project.id)) == 1)
         assert (service.told, service.error) == ([1], None)
         held.close()
 
 
 def test_two_services_never_share_a_folder(world, config):
     with Serving(config, world) as first:
-        wait_for(lambda: state(world) is not None)
+        wait_until(lambda: state(world) is not None)
         with pytest.raises(StorageError, match="only publisher"):
             serve_reward(config, world.store)
         assert state(world).state != "failed", "the first one's signs of life are its own"
@@ -204,7 +204,7 @@ def test_stopping_ends_a_long_fit_at_once_and_loses_nothing(world, config):
     world.ask_and_answer(12)
     long = replace(config, reward=replace(QUICK, epochs=10**6))
     with Serving(long, world) as service:
-        wait_for(lambda: state(world) and state(world).state == "fitting")
+        wait_until(lambda: state(world) and state(world).state == "fitting")
     assert service.error is None
     assert state(world).state == "stopped"
     assert versions(config.out) == []
@@ -217,9 +217,9 @@ def test_a_fit_that_hangs_is_told_from_one_that_works(world, config, monkeypatch
     fit = serving.OngoingFit.fit
     monkeypatch.setattr(serving.OngoingFit, "fit", lambda *a: go_on.wait() and fit(*a))
     with Serving(replace(config, stuck_after=0.2), world) as service:
-        wait_for(lambda: state(world) and state(world).state == "stuck")
+        wait_until(lambda: state(world) and state(world).state == "stuck")
         go_on.set()
-        wait_for(lambda: service.told == [1])
+        wait_until(lambda: service.told == [1])
 
 
 def test_an_error_that_nobody_expected_ends_it_with_words(world, config, monkeypatch):

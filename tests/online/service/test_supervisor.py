@@ -6,12 +6,12 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from helpers.answered_store import Answering
+from helpers.waiting import wait_until
 from preferl.errors import ConfigError, StorageError
 from preferl.online.service.supervisor import (
     Program,
@@ -21,7 +21,7 @@ from preferl.online.service.supervisor import (
     identity,
     is_running,
 )
-from preferl.online.supervise import _RewardService, launch
+from preferl.online.supervise import RewardServiceProbe, launch
 from preferl.store.schema import Service
 from preferl.store.status import Status
 from preferl.store.store import Store
@@ -46,15 +46,8 @@ def up(status, _age):
     return status == Status("up")
 
 
-def wait_for(condition, seconds=20.0):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.01)
-
-
 def process_of(supervisor, place=0):
-    return supervisor._programs[place]._process
+    return supervisor.programs[place].process
 
 
 def test_programs_run_while_the_block_does(tmp_path):
@@ -81,21 +74,27 @@ def test_one_that_is_killed_is_said_within_seconds_and_started_again(tmp_path):
     ) as supervisor:
         first = process_of(supervisor)
         first.kill()
-        wait_for(lambda: lines, seconds=3)
+        wait_until(lambda: lines, seconds=5)
         assert lines[0].startswith("worker ended with signal 9: up. It is started again in 0.05 s")
         assert str(tmp_path / "worker.log") in lines[0]
-        wait_for(lambda: lines[1:] == ["worker is up again."])
+        wait_until(lambda: lines[1:] == ["worker is up again."])
         assert supervisor.problems == []
         assert process_of(supervisor).pid != first.pid
 
 
 def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
     lines, config = [], SuperviseConfig(**{**vars(FAST), "restarts": 3})
+    # It works for a moment, in which it is seen to be up.
     code = UP + "time.sleep(0.05)\nprint('no room', flush=True)\nraise SystemExit(3)"
+    looks = []
     with Supervisor(
-        [program(code, is_up=up)], tmp_path, config, on_message=lines.append
+        [program(code, is_up=up)],
+        tmp_path,
+        config,
+        complaints=[lambda: looks.append(1)],
+        on_message=lines.append,
     ) as supervisor:
-        wait_for(lambda: "given up" in "".join(supervisor.problems))
+        wait_until(lambda: "given up" in "".join(supervisor.problems))
         told = [line for line in lines if "ended with status 3: no room" in line]
         assert [line.split("again in ")[1].split(";")[0] for line in told[:3]] == [
             "0.05 s",
@@ -103,7 +102,8 @@ def test_one_that_always_dies_is_given_up_after_growing_pauses(tmp_path):
             "0.2 s",
         ]
         assert "given up after 3 restarts in a row" in told[3]
-        time.sleep(0.5)
+        seen = len(looks)
+        wait_until(lambda: len(looks) > seen + 20)  # for longer than any pause
         assert len([line for line in lines if "ended with" in line]) == 4
         assert len(supervisor.problems) == 1
 
@@ -115,9 +115,9 @@ def test_a_steady_program_is_forgiven(tmp_path):
         [program(SLEEPS, is_up=up)], tmp_path, config, on_message=lines.append
     ) as supervisor:
         for times in range(1, 4):
-            wait_for(lambda: supervisor._programs[0].failures == 0)
+            wait_until(lambda: supervisor.programs[0].failures == 0)
             process_of(supervisor).kill()
-            wait_for(lambda times=times: lines.count("worker is up again.") == times)
+            wait_until(lambda times=times: lines.count("worker is up again.") == times)
 
 
 def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_path):
@@ -132,11 +132,11 @@ def test_one_that_runs_without_a_sign_of_life_is_ended_and_started_again(tmp_pat
     with Supervisor([hangs], tmp_path, config, on_message=lines.append) as supervisor:
         first = process_of(supervisor)
         hanging.set()
-        wait_for(lambda: lines)
+        wait_until(lambda: lines)
         hanging.clear()
         assert lines[0].startswith("worker hangs. It is started again")
         assert first.returncode == -9, "by force, where asking does not help"
-        wait_for(lambda: "worker is up again." in lines)
+        wait_until(lambda: "worker is up again." in lines)
 
 
 def test_one_that_never_comes_up_is_an_error_with_its_last_words(tmp_path):
@@ -171,14 +171,19 @@ def test_one_that_is_up_says_so_while_another_is_still_starting(tmp_path):
 
 
 def test_complaints_are_said_once_until_they_change(tmp_path):
-    lines, now = [], [None]
+    lines, now, looks = [], [None], []
+
+    def complaint():
+        looks.append(now[0])
+        return now[0]
+
     with Supervisor(
-        [], tmp_path, FAST, complaints=[lambda: now[0]], on_message=lines.append
+        [], tmp_path, FAST, complaints=[complaint], on_message=lines.append
     ) as watching:
         for text in ("stale", None, "stale", "staler"):
-            now[0] = text
-            wait_for(lambda text=text: watching.problems == ([text] if text else []))
-            time.sleep(0.1)
+            now[0], seen = text, len(looks)
+            wait_until(lambda text=text: watching.problems == ([text] if text else []))
+            wait_until(lambda seen=seen: len(looks) > seen + 3)
     assert lines == ["stale", "stale", "staler"]
 
 
@@ -192,7 +197,7 @@ def test_a_complaint_that_fails_ends_nothing(tmp_path):
         return "well said"
 
     with Supervisor([], tmp_path, FAST, complaints=[complaint], on_message=lines.append):
-        wait_for(lambda: lines == ["well said"])
+        wait_until(lambda: lines == ["well said"])
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -202,7 +207,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
         "import sys, time; from pathlib import Path\n"
         "from preferl.online.service.supervisor import Program, RunningProgram\n"
         f"running = RunningProgram(Program('worker', {worker.command!r}), Path(sys.argv[1]))\n"
-        "running.start(); print(running._process.pid, flush=True); time.sleep(60)"
+        "running.start(); print(running.process.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
@@ -228,14 +233,14 @@ def test_settings_out_of_range_are_refused():
 def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
-        signs = _RewardService(store, world.project.id, 50, 600.0)
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0)
         assert not signs.is_up(None, 100)
         assert signs.lost(100) is None, "who never gave a sign is not expected to"
         store.reports.beat(world.project.id, "reward", Status("failed", problem="full"), every=0.1)
         assert signs.is_up(None, 100)
         assert signs.lost(100) is None
         assert "full" in signs.failing()
-        wait_for(lambda: signs.lost(100), seconds=3)
+        wait_until(lambda: signs.lost(100), seconds=5)
         assert "no heartbeat" in signs.lost(100)
         assert signs.lost(0.2) is None, "the sign is that of an earlier process"
         assert signs.failing() is None
@@ -246,20 +251,28 @@ def test_signs_of_life_tell_lost_programs_from_new_ones(tmp_path):
 def test_nobody_is_lost_because_the_store_takes_no_signs(tmp_path, monkeypatch):
     monkeypatch.setattr("preferl.store.database.BUSY_SECONDS", 0.05)
     with Store.open(tmp_path / "store") as store:
-        world = Answering(store)
-        signs = _RewardService(store, world.project.id, 50, 600.0)
-        store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
+        world, now = Answering(store), [0.0]
+        about = (world.project.id, "reward")
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0, lambda: now[0])
+
+        def silent():
+            with store.database.write() as session:
+                session.get_one(Service, about).beat_at -= 60
+
+        store.reports.beat(*about, Status("waiting"), every=0.2)
+        silent()
         held = sqlite3.connect(store.files / "labels.db", isolation_level=None)
         held.execute("BEGIN EXCLUSIVE")
-        time.sleep(0.7)
-        until = time.monotonic() + 0.5
-        while time.monotonic() < until:
+        for now[0] in (0.5, 1.0, 1.5):
             assert signs.lost(100) is None
         held.execute("ROLLBACK")
         assert signs.lost(100) is None, "it has not had the time to say so"
-        store.reports.beat(world.project.id, "reward", Status("waiting"), every=0.2)
+        store.reports.beat(*about, Status("waiting"), every=0.2)
         assert signs.lost(100) is None
-        wait_for(lambda: signs.lost(100), seconds=3)
+        silent()
+        assert signs.lost(100) is None
+        now[0] += 1.0
+        assert "no heartbeat" in signs.lost(100)
         held.close()
 
 
@@ -267,13 +280,13 @@ def test_signs_from_before_the_clock_was_set_back_are_of_nobody_after_a_while(tm
     with Store.open(tmp_path / "store") as store:
         world = Answering(store)
         about = (world.project.id, "reward")
-        signs = _RewardService(store, world.project.id, 50, 600.0)
+        signs = RewardServiceProbe(store, world.project.id, 50, 600.0)
         store.reports.beat(*about, Status("waiting"), every=0.2)
         with store.database.write() as session:
             session.get_one(Service, about).beat_at += 3600
         assert not signs.is_up(None, 100), "a new process has not given it"
         assert signs.lost(100) is None, "who is_running has not had the time for another one"
-        wait_for(lambda: signs.lost(100), seconds=3)
+        wait_until(lambda: signs.lost(100), seconds=5)
         assert "since the clock was set back" in signs.lost(100)
         store.reports.beat(*about, Status("waiting"), every=0.2)
         assert signs.lost(100) is None
@@ -285,8 +298,8 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         world = Answering(store)
         world.ask(12)
         now = [0.0]
-        by_answers = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
-        by_time = _RewardService(store, world.project.id, 10**9, 0.2).stale
+        by_answers = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        by_time = RewardServiceProbe(store, world.project.id, 10**9, 0.2, lambda: now[0]).stale
         world.answer(6)
         assert by_answers() is None, "before the first version nothing is stale"
         store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
@@ -294,7 +307,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
         world.answer(1)
         assert by_answers() is None
         assert by_time() is None
-        time.sleep(0.3)
+        now[0] = 0.3
         assert "since version 1" in by_time()
         world.answer(4)
         assert by_answers() is None, "it may not have looked yet"
@@ -308,7 +321,7 @@ def test_a_stale_reward_is_said_by_answers_or_by_time(tmp_path):
 def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(tmp_path):
     with Store.open(tmp_path / "store") as store:
         world, now = Answering(store), [0.0]
-        stale = _RewardService(store, world.project.id, 5, 1e9, lambda: now[0]).stale
+        stale = RewardServiceProbe(store, world.project.id, 5, 1e9, lambda: now[0]).stale
         world.ask_and_answer(30)
 
         def publish(version, revision, seconds):
@@ -358,12 +371,14 @@ def test_the_real_programs_come_up_answer_and_end(tmp_path):
             assert link.startswith("Answer here: http://127.0.0.1:")
             assert lines[0] == "Starting the page and the reward service ..."
             world.answer(12)
-            wait_for(lambda: versions(rewards) == [1], seconds=60)
+            wait_until(lambda: versions(rewards) == [1], seconds=60)
             os.kill(process_of(supervisor).pid, signal.SIGKILL)
-            wait_for(lambda: any("reward ended with signal 9" in line for line in lines), 5)
+            wait_until(
+                lambda: any("reward ended with signal 9" in line for line in lines), seconds=5
+            )
             world.answer(5)
-            wait_for(lambda: 2 in versions(rewards), seconds=90)
-            wait_for(lambda: "reward is up again." in lines)
+            wait_until(lambda: 2 in versions(rewards), seconds=90)
+            wait_until(lambda: "reward is up again." in lines)
             assert supervisor.problems == []
             running = [identity(process_of(supervisor, place).pid) for place in (0, 1)]
         assert not any(is_running(known) for known in running)

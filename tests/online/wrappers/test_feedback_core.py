@@ -24,7 +24,9 @@ from preferl.online.wrappers.feedback_env import FeedbackControls
 from preferl.training import RewardFunction, relabel
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
+)
 
 SEEN, DONE = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
 MLP = MLPRewardConfig(hidden=(8,), members=2)

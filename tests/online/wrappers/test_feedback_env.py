@@ -36,7 +36,9 @@ from preferl.training import RewardFunction, relabel, save_reward
 from preferl.training.publish import PublishedReward, publish, read_spaces
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
+)
 
 STEPS = 20
 MODELS = {

@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 from preferl.data.episodes import Episodes
 from preferl.errors import ConfigError, DataError, SpaceError
-from preferl.online import EpisodeRecorder
+from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.online.wrappers.recording import Recording, zeros_of
 
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2

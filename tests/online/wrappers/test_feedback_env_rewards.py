@@ -9,11 +9,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecTransposeIm
 
 from preferl.data.windows import window_indices
 from preferl.errors import ConfigError, DataError, SpaceError
-from preferl.online import EpisodeRecorder, FeedbackVecEnv
+from preferl.online import FeedbackVecEnv
+from preferl.online.wrappers.feedback_env import EpisodeRecorder
 from preferl.shapes import leaves, take
 
 # What is looked at here are episodes of every length; the warning has tests of its own.
-pytestmark = pytest.mark.filterwarnings("ignore::preferl.online.VariableLengthWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning"
+)
 
 
 class Curious:

@@ -14,9 +14,9 @@ from preferl.online import (
     HumanPreferencesEnvWrapper,
     OnlineConfig,
     PPOConfig,
-    RecordsStates,
     learn_from_preferences,
 )
+from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.testing import MovingDot

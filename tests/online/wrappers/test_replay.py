@@ -8,7 +8,7 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from preferl.data.windows import History
 from preferl.errors import ConfigError, SpaceError
-from preferl.online import relabel_replay
+from preferl.online.wrappers.replay import relabel_replay
 from preferl.shapes import leaves, take
 
 FLAT = spaces.Box(-9, 9, (3,), np.float32)

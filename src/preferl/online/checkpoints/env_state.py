@@ -83,15 +83,11 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     raises `CheckpointError`.
     """
     here, there = list(layers(env)), state["layers"]
-    names = [type(layer).__name__ for layer in here]
-    expected = [one["class"] for one in there]
-    if names != expected:
-        raise CheckpointError.mismatch(
-            "environment",
-            expected=f"the layers that were saved, {' > '.join(expected)}",
-            got=" > ".join(names),
-            fix="Build it as it was built when the run began.",
-        )
+    present = " > ".join(type(layer).__name__ for layer in here)
+    saved = " > ".join(one["class"] for one in there)
+    expected = f"the layers that were saved, {saved}"
+    fix = "Build it as it was built when the run began."
+    CheckpointError.check(present == saved, "environment", expected, present, fix)
     for layer, one in zip(here, there, strict=True):
         whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
         plain = one["attributes"]["plain"].items()

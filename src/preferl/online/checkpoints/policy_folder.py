@@ -2,9 +2,8 @@
 
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, final
+from typing import Any, Final
 
 import gymnasium
 import numpy as np
@@ -21,6 +20,7 @@ from preferl.models.configs import dense
 from preferl.models.folder import POLICY, require_numbers, require_state
 from preferl.online.algorithms import build_algorithm
 from preferl.online.configs import AlgorithmConfig
+from preferl.reading import reading
 from preferl.registry import ALGORITHMS
 from preferl.shapes import Array
 
@@ -37,64 +37,45 @@ UNUSED: Final = (
 """What a saved `VecNormalize` holds beside numbers: spaces, and what they draw from."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Normalisation:
-    """How observations become those that a policy learned from.
+def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Settings of a `VecNormalize`, or of its fields in a file, and its statistics, for a folder.
 
-    Attributes:
-        about: for JSON: `clip`, the largest size of a normalised number; `epsilon`, added to
-            variances; `keys` of a dictionary that are normalised, None for observations of one
-            array.
-        statistics: `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`, behind `KEY/` for each key.
+    The settings are `clip`, the largest size of a normalised number; `epsilon`, added to variances;
+    `keys` of a dictionary that are normalised, None for observations of one array. Statistics are
+    `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`, behind `KEY/` for each key.
     """
+    keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
+    statistics = {
+        f"{prefix}{part}": np.array(getattr(running, part), np.float64)
+        for prefix, running in _running(normaliser.obs_rms, keys)
+        for part in PARTS
+    }
+    clip, epsilon = float(normaliser.clip_obs), float(normaliser.epsilon)
+    return {"clip": clip, "epsilon": epsilon, "keys": keys}, statistics
 
-    about: Mapping[str, Any]
-    statistics: Mapping[str, Array]
 
-    @classmethod
-    def of(cls, normaliser: Any) -> Self | None:
-        """That of a `VecNormalize`, or of its fields in a file; None if it leaves observations."""
-        if not normaliser.norm_obs:
-            return None
-        clip, epsilon = float(normaliser.clip_obs), float(normaliser.epsilon)
-        keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
-        statistics = {
-            f"{prefix}{part}": np.array(getattr(running, part), np.float64)
-            for prefix, running in _running(normaliser.obs_rms, keys)
-            for part in PARTS
-        }
-        return cls({"clip": clip, "epsilon": epsilon, "keys": keys}, statistics)
+def _normalised(
+    env: VecEnv, about: Mapping[str, Any], statistics: Mapping[str, Array], *, training: bool
+) -> VecNormalize:
+    """Normalise observations, not rewards; `ValueError` for statistics of others, or damaged ones.
 
-    def around(self, env: VecEnv, *, training: bool = False) -> VecNormalize:
-        """Wrap an environment so that its observations are normalised; rewards are left alone.
-
-        With `training` the statistics go on changing.
-
-        Raises:
-            ValueError: statistics of other observations, or none that can be.
-        """
-        clip, epsilon = float(self.about["clip"]), float(self.about["epsilon"])
-        keys = None if self.about["keys"] is None else list(self.about["keys"])
-        if not (clip > 0 and 0 <= epsilon < np.inf):
-            raise ValueError(f"clip {clip} and epsilon {epsilon}")
-        wrapped = VecNormalize(
-            env,
-            training=training,
-            norm_reward=False,
-            clip_obs=clip,
-            epsilon=epsilon,
-            norm_obs_keys=keys,
-        )
-        for prefix, running in _running(wrapped.obs_rms, keys):
-            mean, var, count = (np.asarray(self.statistics[prefix + part]) for part in PARTS)
-            if {mean.shape, var.shape} != {running.mean.shape} or count.shape != ():
-                raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
-            if not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
-                raise ValueError(f"statistics {prefix} that are not finite")
-            running.mean, running.var = mean.astype(np.float64), var.astype(np.float64)
-            running.count = float(count)
-        return wrapped
+    With `training` the statistics go on changing.
+    """
+    clip, epsilon = float(about["clip"]), float(about["epsilon"])
+    keys = None if about["keys"] is None else list(about["keys"])
+    if not (clip > 0 and 0 <= epsilon < np.inf):
+        raise ValueError(f"clip {clip} and epsilon {epsilon}")
+    limits: dict[str, Any] = {"clip_obs": clip, "epsilon": epsilon, "norm_obs_keys": keys}
+    wrapped = VecNormalize(env, training=training, norm_reward=False, **limits)
+    for prefix, running in _running(wrapped.obs_rms, keys):
+        mean, var, count = (np.asarray(statistics[prefix + part]) for part in PARTS)
+        if {mean.shape, var.shape} != {running.mean.shape} or count.shape != ():
+            raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
+        if not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
+            raise ValueError(f"statistics {prefix} that are not finite")
+        running.mean, running.var = mean.astype(np.float64), var.astype(np.float64)
+        running.count = float(count)
+    return wrapped
 
 
 def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, RunningMeanStd]]:
@@ -102,28 +83,22 @@ def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, Running
     return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
 
 
-def read_vecnormalize(path: Path) -> Normalisation | None:
-    """Read what `VecNormalize.save` wrote: its numbers, and nothing that could run.
+def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize | None:
+    """Wrap an environment as `VecNormalize.save` wrote it; None if it normalises rewards alone.
 
-    Returns:
-        None where it normalises rewards alone.
-
-    Raises:
-        DataError: no such file, something else, or one that asks to run something.
+    Numbers are read, and nothing that could run. Something else, or a file that asks to run
+    something, is a `DataError`.
     """
     saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
-    try:
+    with reading(path, expected="what VecNormalize.save wrote", error=DataError):
         if not isinstance(saved, Fields):
             raise TypeError(type(saved).__name__)
         # Those saved before version 1.6 have no names of what they normalise: all.
         running = vars(saved).get("obs_rms")
         keys = list(running) if isinstance(running, dict) else None
         vars(saved).setdefault("norm_obs_keys", keys)
-        return Normalisation.of(saved)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError.mismatch(
-            f"{path}", expected="what VecNormalize.save wrote", got=error
-        ) from error
+        found = _normalisation(saved) if vars(saved)["norm_obs"] else None
+    return None if found is None else _normalised(env, *found, training=False)
 
 
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig) -> None:
@@ -137,20 +112,19 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
         StorageError: the folder cannot be written to, or holds something else than a policy,
             which would be lost.
     """
-    acting = on_raw_observations(algorithm)
-    normalisation = None
+    acting, settings, statistics = on_raw_observations(algorithm), None, None
     if isinstance(acting, NormalisedPolicy):
-        normalisation = Normalisation.of(acting.normaliser)
+        settings, statistics = _normalisation(acting.normaliser)
     about = {
         **ALGORITHMS.tag(config),
         "kind": type(config).__name__,
         "config": to_json(config),
-        "normalisation": None if normalisation is None else normalisation.about,
+        "normalisation": settings,
     }
     spaces = algorithm.observation_space, algorithm.action_space
     with POLICY.saving(path, about, algorithm.policy.state_dict(), *spaces) as draft:
-        if normalisation is not None:
-            safetensors.numpy.save_file(dict(normalisation.statistics), draft / STATISTICS)
+        if statistics is not None:
+            safetensors.numpy.save_file(statistics, draft / STATISTICS)
 
 
 def load_policy(
@@ -183,7 +157,7 @@ def load_policy(
         around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
         if (normal := saved.about.get("normalisation")) is not None:  # older folders have none
             statistics = safetensors.numpy.load_file(path / STATISTICS)
-            around = Normalisation(normal, statistics).around(around, training=env is not None)
+            around = _normalised(around, normal, statistics, training=env is not None)
         with warnings.catch_warnings():
             if env is None:  # what only acts fills no rollout that is short for its batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")

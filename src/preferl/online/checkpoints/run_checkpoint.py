@@ -6,7 +6,7 @@ anybody acknowledges them.
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
+from stable_baselines3.common.vec_env import VecEnv
 
 from preferl.errors import CheckpointError, ConfigError
 from preferl.models.folder import require_finite, require_state
@@ -28,6 +29,7 @@ from preferl.online.checkpoints.env_state import (
 from preferl.online.wrappers.exploration import require_reset
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.replay import replay_of, replay_state, restore_replay
+from preferl.reading import reading
 from preferl.training.checkpoint_folder import read_checkpoint, write_checkpoint
 
 LOGGER = logging.getLogger(__name__)
@@ -128,23 +130,17 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
     """
     env, run = _described(agent, env)
     _, steps, state = read_checkpoint(folder, run=run)
-    problems = tuple(state["environment"]["problems"])
-    restore_env(env, state["environment"])
     if isinstance(agent, BaseAlgorithm):
-        restore_agent(agent, state["agent"])
+        restore_agent(agent, env, state)
         for layer in _wrappers(env):
             layer.relabelled = (replay_of(agent), int(state["replay_version"]))
-        restart_episodes(agent, problems)
     else:
+        restore_env(env, state["environment"])
         for name, part in agent.items():
-            try:
+            with reading(name, expected="what was saved under this name"):
                 part.load_state_dict(dict(state["agent"][name]))
-            except (RuntimeError, ValueError, LookupError) as error:
-                raise CheckpointError.mismatch(
-                    name, expected="what was saved under this name", got=error
-                ) from error
     restore_generators(state["generators"])
-    return Resumed(steps, problems, state["notes"])
+    return Resumed(steps, tuple(state["environment"]["problems"]), state["notes"])
 
 
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
@@ -162,11 +158,14 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     }
 
 
-def restore_agent(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Restore the state of an algorithm that was built in the same way.
+def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, Any]) -> None:
+    """Restore the state of an algorithm and its environment that were built in the same way.
 
-    One built otherwise raises `CheckpointError`, and is then neither the one nor the other.
+    New episodes begin where the environment's cannot be restored. One built otherwise raises
+    `CheckpointError`, and is then neither the one nor the other.
     """
+    state, problems = snapshot["agent"], snapshot["environment"]["problems"]
+    restore_env(env, snapshot["environment"])
     try:
         own = algorithm.get_parameters()
         for name, saved in state["parameters"].items():  # of networks; optimisers differ by step
@@ -186,24 +185,16 @@ def restore_agent(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         ) from error
     vars(algorithm).update(state["counters"])
     restore_sampling(algorithm.action_space, state["drawing"])
-
-
-def restart_episodes(algorithm: BaseAlgorithm, problems: Sequence[str]) -> None:
-    """Let an algorithm begin new episodes where environments could not be restored."""
-    if not problems:
-        return
-    LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
-    require_reset(algorithm)
-    env = algorithm.get_env()
-    if env is not None:
+    if problems:
+        LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
+        require_reset(algorithm)
         env.seed(algorithm.num_timesteps)  # not the first episodes once more
 
 
 def global_generators() -> dict[str, Any]:
     """The generators of whole programs, from which algorithms draw."""
-    name, keys, position, has_gauss, gauss = np.random.get_state()  # noqa: NPY002  # SB3 draws from it
     return {
-        "numpy": (str(name), keys, int(position), int(has_gauss), float(gauss)),
+        "numpy": np.random.get_state(),  # noqa: NPY002  # SB3 draws from it
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         "python": random.getstate(),
@@ -227,10 +218,7 @@ def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
     """The environment, and what has to be the same for a run to go on."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
-    if env is None:
-        raise ConfigError.mismatch(
-            "env", expected="what the agent acts in", got="none", fix="Pass `env`."
-        )
+    ConfigError.check(env is not None, "env", "what the agent acts in", "none", "Pass `env`.")
     return env, {
         "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
         "observations": repr(env.observation_space),

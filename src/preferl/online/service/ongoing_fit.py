@@ -2,13 +2,15 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 from gymnasium import spaces
 
+from preferl.configs import plain
 from preferl.data.comparisons import Comparisons
 from preferl.errors import CheckpointError, DataError, SpaceError
 from preferl.feedback.likelihood import Likelihood
@@ -27,11 +29,7 @@ from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_tr
 
 LOGGER = logging.getLogger(__name__)
 
-MOST_EPOCHS = 50
-
-TRAIN: Final = 0
-VALIDATION: Final = 1
-UNUSED: Final = -1
+TRAIN, VALIDATION, UNUSED = 0, 1, -1
 
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
 
@@ -44,7 +42,7 @@ class OngoingFit:
 
     Training answers keep the place in which they were first seen, so that each member of an
     ensemble keeps its own resample of them. The validation set is never trained on, not even to
-    choose an epoch, so that the accuracy on it is what it seems. What `on_epoch` raises ends a fit.
+    choose an epoch. What `on_epoch` raises ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
@@ -68,10 +66,10 @@ class OngoingFit:
         length = config.context or comparisons.segments.length
         preset = config.reward.preset(length=length, answers=len(comparisons))
         trainer, first = self._trainer_for(preset, comparisons, agent)
-        train = comparisons[self._in_place(answered.queries, split == TRAIN)]
+        train = comparisons[self._in_place(answered.queries, split)]
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
-            epochs = min(epochs, MOST_EPOCHS)
+            epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
         epochs = max(epochs, config.initial_epochs) if first else epochs
         report = trainer.fit(train, epochs=epochs, on_epoch=lambda *_: self._on_epoch())
         combine = lower_bound(config.pessimism) if config.pessimism else mean
@@ -82,28 +80,27 @@ class OngoingFit:
         except DataError:
             self._trainer = None
             raise
-        metrics = FitMetrics(
-            answers=len(comparisons),
-            trained_on=len(train),
-            left_out=int((split == UNUSED).sum()),
-            train_accuracy=_finite(report.train_accuracy[-1]),
-            train_loss=_finite(report.train_loss[-1]),
-            epochs=report.epochs,
-            seconds=round(report.seconds, 3),
-            noise=report.likelihood.noise,
-            scale=report.likelihood.scale,
+        found = {
+            "answers": len(comparisons),
+            "trained_on": len(train),
+            "left_out": (split == UNUSED).sum(),
+            "train_accuracy": report.train_accuracy[-1],
+            "train_loss": report.train_loss[-1],
+            "epochs": report.epochs,
+            "seconds": round(report.seconds, 3),
+            **vars(report.likelihood),
             **_validated(trainer, report.likelihood, comparisons[split == VALIDATION]),
-        )
-        return reward, metrics
+        }
+        return reward, FitMetrics(**plain(found))
 
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
         """A trainer for these clips, and whether it has learned nothing yet."""
         self._trainer = self._trainer or self._resumed(preset)
-        if self._trainer is not None and _suits(self._trainer, comparisons, agent):
-            return self._trainer, False
         if self._trainer is not None:
+            if _suits(self._trainer, comparisons, agent):
+                return self._trainer, False
             LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
         segments = comparisons.segments
         own = agent or infer_spaces(segments.observations, segments.actions)
@@ -132,9 +129,9 @@ class OngoingFit:
         model = build_reward_model(preset.model, *own, seed=config.seed)
         return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
 
-    def _in_place(self, queries: IntArray, wanted: Any) -> IntArray:
-        """Rows of the wanted queries, those that were seen before in the order of then."""
-        rows = np.flatnonzero(wanted)
+    def _in_place(self, queries: IntArray, split: IntArray) -> IntArray:
+        """Rows of the training queries, those that were seen before in the order of then."""
+        rows = np.flatnonzero(split == TRAIN)
         known = self._place
         places = [known.setdefault(query, len(known)) for query in queries[rows].tolist()]
         return np.asarray(rows[np.argsort(np.array(places, np.int64), kind="stable")])
@@ -151,11 +148,10 @@ def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | Non
     own = spaces_of(model)
     if agent is not None and agent != own:
         return False
-    try:
+    with suppress(SpaceError):
         check_spaces(*own, segments.observations, segments.actions)
-    except SpaceError:
-        return False
-    return not 1 < model.context < segments.length
+        return not 1 < model.context < segments.length
+    return False
 
 
 def _validated(
@@ -168,11 +164,7 @@ def _validated(
         return found
     loss, accuracy = trainer.evaluate(held_out, likelihood)
     low, high = wilson_interval(accuracy * decided, decided)
-    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": _finite(loss)}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return found | {"accuracy": accuracy, "low": low, "high": high, "loss": loss}
 
 
 def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int]:
@@ -189,14 +181,11 @@ def validation_split(pairs: Iterable[tuple[str, str]], share: float) -> list[int
     split = []
     for pair in pairs:
         known = {of_clip[clip] for clip in pair if clip in of_clip}
-        fresh = sorted(clip for clip in pair if clip not in of_clip)
-        drawn = _drawn(fresh, share) if len(fresh) == 2 or known == {VALIDATION} else TRAIN
+        fresh, drawn = sorted(clip for clip in pair if clip not in of_clip), TRAIN
+        if len(fresh) == 2 or known == {VALIDATION}:
+            digest = blake2b("\n".join(fresh).encode(), digest_size=7).digest()
+            drawn = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN
         of_clip |= dict.fromkeys(fresh, drawn)
         first, second = (of_clip[clip] for clip in pair)
         split.append(first if first == second else UNUSED)
     return split
-
-
-def _drawn(names: list[str], share: float) -> int:
-    digest = blake2b("\n".join(names).encode(), digest_size=7).digest()
-    return VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN

@@ -50,17 +50,9 @@ def serve_reward(
 
     It may be killed at any time: answers are in the store, and each version is whole and holds what
     it takes to go on. What cannot be done now, because a disk is full or a database locked, is
-    reported with the heartbeats and tried again.
-
-    Args:
-        config: what to fit, when, and where to publish.
-        store: of the answers; stays open.
-        project: number or name; may be left out where there is only one.
-        stop: ends the service within an epoch once it is set; None serves until Ctrl-C.
-        on_version: called after each publication.
-
-    Returns:
-        The number of the latest version, 0 without any.
+    reported with the heartbeats and tried again. The project, by number or name, may be left out
+    where there is only one. Once `stop` is set the service ends within an epoch, and returns the
+    number of the latest version, 0 without any.
 
     Raises:
         StorageError: another service publishes into the folder, or it cannot be written to.
@@ -143,8 +135,13 @@ class _Service:
         self._report_waiting(revision)
         agent = read_spaces(self.config.out)
         other = agent is not None and self._spaces is not None and agent != self._spaces
-        if not other and (revision == self._looked_at or not self._is_due(revision)):
-            return
+        if not other:
+            if revision == self._looked_at:
+                return
+            self._waits_since = self._waits_since or time.monotonic()
+            few = abs(revision - self._metrics.revision) < self.config.min_new_answers
+            if few and time.monotonic() - self._waits_since < self.config.max_wait:
+                return
         answered = self.feedback.store.progress(self._project).answered
         if not self.version and answered < self.config.min_answers:
             return
@@ -168,19 +165,8 @@ class _Service:
             **fit,
         )
 
-    def _is_due(self, revision: int) -> bool:
-        """Whether there are enough new answers, or some have waited for long enough."""
-        if self._waits_since is None:
-            self._waits_since = time.monotonic()
-        waited = time.monotonic() - self._waits_since
-        behind = abs(revision - self._metrics.revision)
-        return behind >= self.config.min_new_answers or waited >= self.config.max_wait
-
     def _fitted(self, revision: int, agent: Spaces | None, *, again: bool) -> Fitted | None:
-        """A reward from all answers, or None where they are too few, or those of the last one.
-
-        It is fitted `again` where an agent has since reported other spaces.
-        """
+        """A reward of all answers; None of too few, and of the last fit's unless `again`."""
         try:
             answered = self.feedback.answered()
         except FeedbackError:
@@ -202,13 +188,17 @@ class _Service:
 
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
         """Publish under a number that neither the folder nor the store has seen, and announce."""
-        numbers = [row.version for row in self._live.rewards(self._project)]
-        number = max([*numbers, *versions(self.config.out)], default=0) + 1
+        announced = (row.version for row in self._live.rewards(self._project))
+        number = max([*announced, *versions(self.config.out)], default=0) + 1
         found = to_json(metrics)
         self.publisher.publish(reward, version=number, metrics=found, beside=self._fit.save)
         self.version, self._metrics, self._spaces = number, metrics, spaces_of(reward)
         self._unpublished, self._announced = None, False
-        LOGGER.info("%s", _worded(self.version, metrics))
+        held_out = "too few answers are held out to validate it"
+        if metrics.accuracy is not None:
+            between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
+            held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
+        LOGGER.info("Version %d from %d answers: %s.", number, metrics.answers, held_out)
         if self.on_version:
             self.on_version(self.version, found)
         self._announce()
@@ -228,8 +218,8 @@ class _Service:
             )
         if self.config.cancel_after is not None:
             oldest = self.version - self.config.cancel_after
-            cancelled = self.feedback.store.questions.cancel(self._project, before_version=oldest)
-            if cancelled:
+            questions = self.feedback.store.questions
+            if cancelled := questions.cancel(self._project, before_version=oldest):
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
         shown = ("answers", "accuracy", "judged", "seconds")
@@ -240,14 +230,6 @@ class _Service:
         self.beats.pulse()
         if self.stop.is_set():
             raise _StoppedError
-
-
-def _worded(version: int, metrics: FitMetrics) -> str:
-    held_out = "too few answers are held out to validate it"
-    if metrics.accuracy is not None:
-        between = f"{metrics.low or 0:.0%} to {metrics.high or 0:.0%}"
-        held_out = f"accuracy {metrics.accuracy:.0%} ({between}) on {metrics.judged} held out"
-    return f"Version {version} from {metrics.answers} answers: {held_out}."
 
 
 def _digest(answered: Answered) -> str:

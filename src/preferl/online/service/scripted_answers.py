@@ -1,16 +1,13 @@
 """A script in a person's place: it answers the store's queries through the same queue."""
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 from uuid import uuid4
 
 import numpy as np
 
 from preferl.feedback.protocols import Teacher
 from preferl.store.feedback import StoredFeedback
-
-NAME: Final = "script"
-AT_ONCE: Final = 8
 
 
 @final
@@ -32,19 +29,15 @@ class ScriptedAnswers:
         """Answer whatever is open; returns how many answers that were, kept one by one."""
         store, project, before = self.feedback.store, self.feedback.project.id, self.given
         if self._person is None:
-            self._person = store.people.invite(project, NAME).annotator.id
-        while queries := store.queue.claim(project, self._person, AT_ONCE, undrawn=True).questions:
+            self._person = store.people.invite(project, "script").annotator.id
+        while queries := store.queue.claim(project, self._person, 8, undrawn=True).questions:
             clips = [clip for query in queries for clip in (query.left, query.right)]
             shown = store.clips.segments(project, clips)
             pairs = np.arange(len(clips)).reshape(-1, 2)  # left, right
-            for query, left in zip(queries, self.teacher(shown[pairs], self.rng), strict=True):
-                store.queue.answer(self._person, query.token, uuid4().hex, _word(left))
+            left = np.asarray(self.teacher(shown[pairs], self.rng))
+            sides = [np.isnan(left), left == 0.5, left > 0.5]
+            kinds = np.select(sides, ["cannot_tell", "equal", "left"], "right").tolist()
+            for query, kind in zip(queries, kinds, strict=True):
+                store.queue.answer(self._person, query.token, uuid4().hex, kind)
                 self.given += 1
         return self.given - before
-
-
-def _word(left: float) -> str:
-    """What a person would press who finds the left clip better with this probability."""
-    if np.isnan(left):
-        return "cannot_tell"
-    return "equal" if left == 0.5 else ("left" if left > 0.5 else "right")

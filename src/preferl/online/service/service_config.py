@@ -1,17 +1,15 @@
 """The settings of the reward service."""
 
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from preferl.configs import takes_old_names
 from preferl.errors import ConfigError, require_in, require_share
 from preferl.store.quality.combine import CombineMethod
 from preferl.threads import half_of_the_cores
 from preferl.training.reward_presets import RewardSettings
-
-PERCEPTRONS: Final = ("mlp", "mr")
-"""Models too small for several threads to be any faster."""
 
 
 @final
@@ -76,21 +74,19 @@ class ServiceConfig:
         counts = ("initial_epochs", "min_answers", "min_new_answers", "keep")
         for name in (*counts, "context", "cancel_after", "threads"):
             if (value := getattr(self, name)) is not None:
-                require_in(name, value, 1, float("inf"))
+                require_in(name, value, 1, inf)
         for name in ("max_wait", "pessimism"):
-            require_in(name, getattr(self, name), 0, float("inf"))
+            require_in(name, getattr(self, name), 0, inf)
         for name in ("poll_seconds", "beat_seconds", "stuck_after"):
             require_in(name, getattr(self, name), 0.001, 86_400)
         require_share("validation", self.validation)
-        if not 0 < self.reward_deviation < float("inf"):
-            got = self.reward_deviation
-            raise ConfigError.mismatch("reward_deviation", expected="above 0", got=got)
+        deviation = self.reward_deviation
+        ConfigError.check(0 < deviation < inf, "reward_deviation", "above 0", deviation)
         # What does not go together is refused now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 
     @property
     def fit_threads(self) -> int:
-        """Threads of a fit."""
-        if self.threads is not None:
-            return self.threads
-        return 1 if self.reward.model in PERCEPTRONS else half_of_the_cores()
+        """Threads of a fit; perceptrons are too small for several to be any faster."""
+        by_default = 1 if self.reward.model in ("mlp", "mr") else half_of_the_cores()
+        return self.threads or by_default

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self, final
+from typing import Any, Self, final
 
 from preferl.errors import PreferlError, StorageError, require_in
 from preferl.files import write_json
-from preferl.reading import read_object
+from preferl.reading import read_object, reading
 from preferl.runs.lock import boot_id
 from preferl.store.status import STATUS_FILE, Status, read_status
 
@@ -25,9 +25,6 @@ LOGGER = logging.getLogger(__name__)
 
 OnMessage = Callable[[str], None]
 """Called with one line for people."""
-
-Complaint = Callable[[], str | None]
-"""What is wrong now, in words, or None."""
 
 
 @final
@@ -86,7 +83,7 @@ class RunningProgram:
         self.log = folder / f"{program.name}.log"
         self._mark = folder / f"{program.name}.process.json"
         self._status = folder / f"{program.name}.status.json"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._began, self._log_begins, self._was_up = 0.0, 0, False
         self.failures = 0  # in a row
         self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
@@ -100,7 +97,7 @@ class RunningProgram:
     @property
     def exit_code(self) -> int | None:
         """Negative for a signal; None while it runs."""
-        return self._process.poll() if self._process else None
+        return self.process.poll() if self.process else None
 
     @property
     def is_up(self) -> bool:
@@ -123,14 +120,14 @@ class RunningProgram:
         """Begin a new process; `StorageError` where its log or command is of no use."""
         self.restart_at, self._was_up = None, False
         status = {"PYTHONUNBUFFERED": "1", STATUS_FILE: str(self._status.resolve())}
-        try:
+        with reading(f"program {self.name}", expected="one that starts", error=StorageError):
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self._status.unlink(missing_ok=True)
             # The annotation page writes links into it that let people in.
             handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "ab") as log:
                 self._log_begins = log.seek(0, os.SEEK_END)
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     self.program.command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -138,38 +135,29 @@ class RunningProgram:
                     env=os.environ | status,
                     start_new_session=True,  # Ctrl-C is for who started it, who then ends it
                 )
-        except OSError as error:
-            what = f"program {self.name}"
-            raise StorageError.mismatch(what, expected="one that starts", got=error) from error
         self._began = time.monotonic()
-        mark = {"process": identity(self._process.pid), "launcher": identity(os.getpid())}
+        mark = {"process": identity(self.process.pid), "launcher": identity(os.getpid())}
         write_json(self._mark, mark)
-
-    def ask_to_end(self) -> None:
-        """Send the polite signal."""
-        if self._process and self._process.poll() is None:
-            self._process.terminate()
 
     def end(self, seconds: float) -> None:
         """End it, by force after so many seconds."""
-        if self._process is None:
+        if self.process is None:
             return
-        self.ask_to_end()
+        self.process.terminate()
         try:
-            self._process.wait(seconds)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            _kill(self._process.pid)
-            self._process.wait()
+            _kill(self.process.pid)
+            self.process.wait()
         with suppress(OSError):
             self._mark.unlink(missing_ok=True)
             self._status.unlink(missing_ok=True)
 
     def end_leftover(self, seconds: float) -> bool:
         """End a process whose launcher was killed, if there is one; refuse one that is at work."""
-        try:
+        mark: dict[str, str | None] = {}
+        with suppress(OSError, ValueError):
             mark = read_object(self._mark)
-        except (OSError, ValueError):
-            return False
         process, launcher = mark.get("process"), mark.get("launcher")
         if not process or not is_running(process):
             return False
@@ -189,10 +177,7 @@ class RunningProgram:
 
 
 def identity(pid: int) -> str | None:
-    """Words that no other process has, neither an earlier nor a later one of this number.
-
-    None where the system has no `/proc`, or there is no such process.
-    """
+    """Words that no earlier or later process has; None of none, and where there is no `/proc`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -216,7 +201,6 @@ def _kill(pid: int) -> None:
 def write_to_terminal(line: str) -> None:
     """Write one line where people see it, whatever becomes of logs."""
     sys.stderr.write(f"preferl: {line}\n")
-    sys.stderr.flush()
 
 
 @final
@@ -224,14 +208,8 @@ class Supervisor:
     """Programs that run while its block does; each that dies or hangs is started again.
 
     What is wrong is reported once, within seconds, and stays in `problems` until it is over, so
-    that a training script may stop where it would otherwise learn from nothing.
-
-    Args:
-        programs: what to run.
-        folder: of logs and marks.
-        config: how; the defaults if None.
-        complaints: what else to look at.
-        on_message: called with one line at a time.
+    that a training script may stop where it would otherwise learn from nothing. The folder is that
+    of logs and marks; each complaint gives what else is wrong now, in words, or None.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -246,12 +224,12 @@ class Supervisor:
         folder: Path,
         config: SuperviseConfig | None = None,
         *,
-        complaints: Sequence[Complaint] = (),
+        complaints: Sequence[Callable[[], str | None]] = (),
         on_message: OnMessage = write_to_terminal,
     ) -> None:
         self.config = config or SuperviseConfig()
-        self._programs = [RunningProgram(program, folder) for program in programs]
-        self._complaints: dict[Complaint, str | None] = dict.fromkeys(complaints)
+        self.programs = [RunningProgram(program, folder) for program in programs]
+        self._complaints: dict[Any, str | None] = dict.fromkeys(complaints)
         self._on_message = on_message
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -259,16 +237,16 @@ class Supervisor:
     @property
     def problems(self) -> list[str]:
         """What is wrong now: programs that do not run, and other complaints."""
-        found = [*(running.problem for running in self._programs), *self._complaints.values()]
+        found = [*(running.problem for running in self.programs), *self._complaints.values()]
         return [problem for problem in found if problem]
 
     def __enter__(self) -> Self:
         try:
-            for running in self._programs:
+            for running in self.programs:
                 if running.end_leftover(self.config.stop_seconds):
                     self._report(f"{running.name} of a run that was killed is ended.")
                 running.start()
-            starting = self._programs
+            starting = self.programs
             while starting:  # at all each time: one may report its link while others still start
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
@@ -289,14 +267,15 @@ class Supervisor:
         self._end_all()
 
     def _end_all(self) -> None:
-        for running in self._programs:  # all at once, so that they share the time
-            running.ask_to_end()
+        for running in self.programs:  # all at once, so that they share the time
+            if running.process:
+                running.process.terminate()
         until = time.monotonic() + self.config.stop_seconds
-        for running in self._programs:
+        for running in self.programs:
             running.end(max(0.1, until - time.monotonic()))
 
     def _watch(self) -> None:
-        looks: list[Callable[[], None]] = [partial(self._look_after, r) for r in self._programs]
+        looks: list[Callable[[], None]] = [partial(self._look_after, r) for r in self.programs]
         looks.append(self._complain)
         while not self._stopping.wait(self.config.look_seconds):
             for look in looks:
@@ -323,8 +302,7 @@ class Supervisor:
                 running.failures = 0
 
     def _problem_of(self, running: RunningProgram) -> str | None:
-        code = running.exit_code
-        if code is not None:
+        if (code := running.exit_code) is not None:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
             return f"ended with {ended}: {running.last_line}"
         if running.is_up:
