@@ -142,7 +142,7 @@ def test_returns_are_scaled_by_the_largest_unless_told(rng) -> None:
     assert np.abs(data.returns_to_go).max() == pytest.approx(1)
     np.testing.assert_allclose(data.returns, episodes.returns)
     nothing = Sequences.of(episodes, PUSH, rewards=np.zeros(50))
-    assert nothing.scale == 1
+    assert nothing.statistics.scale == 1
 
 
 def test_what_is_wrong_is_said(rng) -> None:
