@@ -1,6 +1,7 @@
 """Twenty updates of implicit Q-learning beside arrays recorded from another implementation."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -50,8 +51,8 @@ def learned(golden):
     measured = []
     with pytest.MonkeyPatch.context() as patch:
         rows = golden["in:batch_idx"]
-        drawn = lambda *_: lambda update: batch(golden, rows[update])  # noqa: E731
-        patch.setattr("preferl.offline.learner.Minibatches", drawn)
+        recorded = partial(batch, golden, rows)
+        patch.setattr("preferl.offline.learner.Minibatches", lambda *_: recorded)
         for _ in rows:
             metrics = agent.fit(steps(observation, action), 1)
             measured.append([float(metrics[name][0]) for name in LOGGED])
@@ -64,7 +65,8 @@ def steps(observation, action):
     return Transitions(seen, torch.zeros(1, action), one, seen, one)
 
 
-def batch(golden, rows):
+def batch(golden, drawn, update):
+    rows = drawn[update]
     observations, actions, rewards, masks, following = (
         torch.from_numpy(golden[f"in:{name}"][rows])[None]
         for name in ("observations", "actions", "rewards", "masks", "next_observations")

@@ -166,5 +166,5 @@ def test_the_page_of_an_offline_run(policy, expected, monkeypatch):
     monkeypatch.setattr(offline_report, "load_agent", lambda *_: policy)
     config = SimpleNamespace(env_id=ENV, episodes=1, max_steps=None)
     learned = SimpleNamespace(reward=None)
-    shown = offline_report._shown(None, config, None, {"seeds": [0]}, learned)
+    shown = offline_report.shown_episode(None, config, None, learned, 0)
     assert is_expected(shown.episode, expected)

@@ -25,7 +25,8 @@ class OfflineRunConfig:
         report_to: where training metrics go: some of jsonl, tensorboard, wandb.
         checkpoint_every: updates between two checkpoints.
         processes: that evaluate policies side by side; as many as there are processor cores.
-        trust: module of yours that registers the reward's model; may be given several times.
+        trust: module of yours that registers the reward's model or the learner; may be given
+            several times.
     """
 
     run: Annotated[OfflineConfig, tyro.conf.arg(name="")]

@@ -111,8 +111,7 @@ class OfflineLearner(ABC, Generic[Settings]):
             SpaceError: transitions of other spaces.
             DataError: rewards for another number of agents, or on another device.
         """
-        fine, got = steps >= 1 and every >= 1, (steps, every)
-        ConfigError.check(fine, "steps and every", "at least 1", got)
+        ConfigError.check(min(steps, every) >= 1, "steps and every", "at least 1", (steps, every))
         self._check(data)
         minibatches = Minibatches(data, self._scale, self.seeds, self.config.batch_size)
         end = self.step + steps

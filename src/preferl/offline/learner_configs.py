@@ -198,8 +198,7 @@ class DTRConfig:
         require_ranges(self, weight=(0, inf), discount=(0, 1), **rates)
         fine = self.hidden and min(self.hidden) >= 1 and self.candidates
         expected = "at least one each, and at least one unit per layer"
-        got = (self.hidden, self.candidates)
-        ConfigError.check(fine, "hidden and candidates", expected, got)
+        ConfigError.check(fine, "hidden and candidates", expected, (self.hidden, self.candidates))
 
 
 @final

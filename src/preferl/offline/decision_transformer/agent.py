@@ -153,13 +153,12 @@ class DecisionTransformer:
                 LOGGER.warning("Not pushed this time: %s", error)
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
-        ends = module.critics is not None
-        collate = SequenceCollator(data, config.context, seed=self.seed, ends=ends)
+        collate = SequenceCollator(data, config.context, seed=self.seed)
         with ExitStack() as stack:
             if folder is None:
                 folder, resume = stack.enter_context(TemporaryDirectory()), False
                 options = {"save_strategy": "no"} | options
-            settings = {
+            settings: dict[str, Any] = {
                 "output_dir": str(folder),
                 "max_steps": self.steps,
                 "seed": self.seed % 2**32,
@@ -167,15 +166,10 @@ class DecisionTransformer:
                 "logging_steps": min(every, self.steps),
                 "save_steps": checkpoint_every,
             }
-            first = hugging_face.train(
-                module.to(self.device).train(),
-                collate,
-                config,
-                settings | hugging_face.by_steps(options, epoch),
-                device=self.device,
-                resume=resume,
-                callbacks=[hooks, *callbacks],
-            )
+            settings |= hugging_face.by_steps(options, epoch)
+            how: Any = {"device": self.device, "resume": resume, "callbacks": [hooks, *callbacks]}
+            module.to(self.device).train()
+            first = hugging_face.train(module, collate, config, settings, **how)
         if first and target:
             self.policy().push_to_hub(**target, message="Training done")
         return hooks.metrics

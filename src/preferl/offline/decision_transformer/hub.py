@@ -105,15 +105,11 @@ def local_folder(source: Path | str) -> Path:
         return Path(source)
     hub = require("huggingface_hub", extra="hub")
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
-    with any_error(
-        CheckpointError,
-        f"policy {name}",
-        "a repository of the hub, hub:OWNER/NAME",
-        "Check the name, the network, and `hf auth login` if it is private.",
-    ):
-        return Path(
-            hub.snapshot_download(repository, revision=revision or None, allow_patterns=WANTED)
-        )
+    expected = "a repository of the hub, hub:OWNER/NAME"
+    fix = "Check the name, the network, and `hf auth login` if it is private."
+    how = {"revision": revision or None, "allow_patterns": WANTED}
+    with any_error(CheckpointError, f"policy {name}", expected, fix):
+        return Path(hub.snapshot_download(repository, **how))
 
 
 @contextmanager
@@ -259,12 +255,9 @@ def load_decision_transformer(
 def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
     """Hugging Face's config and all parameters of its model."""
     transformers = require("transformers", extra="hub")
-    with any_error(
-        CheckpointError,
-        f"Decision Transformer {folder}",
-        "config.json with model.safetensors or pytorch_model.bin, all whole",
-        "Check the name, and fetch it again.",
-    ):
+    expected = "config.json with model.safetensors or pytorch_model.bin, all whole"
+    fix = "Check the name, and fetch it again."
+    with any_error(CheckpointError, f"Decision Transformer {folder}", expected, fix):
         if not (folder / "config.json").is_file():
             raise FileNotFoundError("no config.json")
         how: Any = {"local_files_only": True}

@@ -202,12 +202,9 @@ class DecisionTransformerPolicy:
         """
         hub = require("huggingface_hub", extra="hub")
         api: Any = hub.HfApi(token=token, library_name="preferl")
-        with any_error(
-            StorageError,
-            f"{name} on the hub",
-            "a repository that can be written to",
-            "Sign in with `hf auth login`, or pass a token that may write there.",
-        ):
+        expected = "a repository that can be written to"
+        fix = "Sign in with `hf auth login`, or pass a token that may write there."
+        with any_error(StorageError, f"{name} on the hub", expected, fix):
             made = api.create_repo(name, private=private, exist_ok=True)
             if revision is not None:
                 api.create_branch(made.repo_id, branch=revision, exist_ok=True)
@@ -326,10 +323,8 @@ class DecisionTransformerPolicy:
         statistics, pictures = self.statistics, self._pixels is not None
         states = np.asarray(batch) if pictures else flat_observations(batch)
         expected = self.observation_space.shape if pictures else statistics.mean.shape
-        if states.shape[1:] != expected:
-            raise SpaceError.mismatch(
-                "observation", expected=f"shape {expected}", got=states.shape[1:]
-            )
+        got = states.shape[1:]
+        SpaceError.check(got == expected, "observation", f"shape {expected}", got)
         return states if pictures else (states - statistics.mean) / statistics.deviation
 
 

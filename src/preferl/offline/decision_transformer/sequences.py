@@ -191,8 +191,6 @@ class SequenceCollator:
         sequences: what is gathered from.
         context: `H`, steps of a window. One that meets the episode's end is padded on the left.
         seed: of the draws.
-        ends: whether minibatches have `terminated` `[B]`: whether a window's last step ended its
-            episode by the rules.
 
     >>> from preferl.testing import make_episodes
     >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
@@ -201,14 +199,12 @@ class SequenceCollator:
     ... )
     >>> {name: tuple(tensor.shape) for name, tensor in collate([0, 1, 2]).items()}
     {'states': (3, 4, 2), 'actions': (3, 4, 2), 'rewards': (3, 4, 1), 'returns_to_go': (3, 4, 1),
-     'timesteps': (3, 4), 'attention_mask': (3, 4)}
+     'timesteps': (3, 4), 'attention_mask': (3, 4), 'terminated': (3,)}
     """
 
-    def __init__(
-        self, sequences: Sequences, context: int, *, seed: int, ends: bool = False
-    ) -> None:
+    def __init__(self, sequences: Sequences, context: int, *, seed: int) -> None:
         require_in("context", context, 1, math.inf)
-        self.sequences, self.context, self._ends = sequences, context, ends
+        self.sequences, self.context = sequences, context
         self._draw = lru_cache(maxsize=2)(
             lambda block: np.random.default_rng([seed, block]).integers(len(sequences), size=DRAWN)
         )
@@ -228,10 +224,10 @@ class SequenceCollator:
         pad = np.maximum(self.context - data.left[first], 0)[:, None]
         mask = place >= pad  # [B, H]
         rows = np.where(mask, first[:, None] + place - pad, len(data))
-        batch = {"terminated": data.terminated[rows[:, -1]]} if self._ends else {}
-        for name in ("states", "actions", "rewards", "returns_to_go", "timesteps"):
-            batch[name] = getattr(data, name)[rows]
+        names = ("states", "actions", "rewards", "returns_to_go", "timesteps")
+        batch = {name: getattr(data, name)[rows] for name in names}
         batch["attention_mask"] = mask.astype(np.float32)
+        batch["terminated"] = data.terminated[rows[:, -1]]  # [B] of the last steps
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 

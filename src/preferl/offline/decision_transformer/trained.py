@@ -220,7 +220,7 @@ class TrainedTransformer(nn.Module):
         returns_to_go: Tensor,
         timesteps: Tensor,
         attention_mask: Tensor,
-        terminated: Tensor | None = None,
+        terminated: Tensor,
     ) -> dict[str, Tensor]:
         """The mean loss over real steps of a minibatch."""
         encoder = self._modules["sight"]
@@ -240,7 +240,7 @@ class TrainedTransformer(nn.Module):
         else:
             predicted = hugging_face.plain_actions(self.transformer, batch).float()
         loss = action_loss(predicted, actions, attention_mask, self._loss)
-        if self.critics is None or terminated is None:
+        if self.critics is None:
             return {"loss": loss}
         batch["terminated"] = terminated
         critic_loss, value_loss, self.metrics = regularise(self.critics, batch, predicted)

@@ -197,15 +197,12 @@ def compare(
     beaten, unclear, lost = (
         tuple(name for name in controls if signs[name] == sign) for sign in (1, 0, -1)
     )
-    sentences = [
-        f"{words} {_and(names)}."
-        for words, names in (
-            ("The learned reward did better than", beaten),
-            ("It did worse than", lost),
-            ("It did not differ significantly from", unclear),
-        )
-        if names
-    ]
+    groups = {
+        "The learned reward did better than": beaten,
+        "It did worse than": lost,
+        "It did not differ significantly from": unclear,
+    }
+    sentences = [f"{words} {_and(names)}." for words, names in groups.items() if names]
     sentences[0] = sentences[0].replace("It ", "The learned reward ", 1)
     if lost or unclear:
         sentences.append("So the comparisons are not shown to have taught these policies.")

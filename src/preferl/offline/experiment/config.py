@@ -1,8 +1,8 @@
 """Settings of an offline run: data, labels or a reward, agents, and their evaluation."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -43,9 +43,8 @@ class OfflineConfig(RewardSettings):
         env: id of the environment that policies are evaluated in; the task's if None.
         iql: settings of the agents; None takes those published for the task.
         dt: settings of Decision Transformers; None takes the published ones.
-        steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
-            papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
-            Transformer (its clones 100,000).
+        steps: updates of each agent. None makes those of the learner: 100,000 of IQL and cloning
+            (a tenth of the papers'), and 10,000 of a Decision Transformer.
         episodes: that evaluate each policy after training; 0 trains without an environment.
         controls: whether agents are trained on true, zero, random and negated rewards and by
             cloning beside the learned one. They cost time; without them the result shows little.
@@ -83,8 +82,7 @@ class OfflineConfig(RewardSettings):
         fix = "Set `labels` or `reward`; only cloning (policy bc) learns without."
         ConfigError.check(given, "a reward", expected, "neither labels nor reward", fix)
         require_one_of("model", self.model, model_names())
-        least = {"members": 1, "budget": 1, "steps": 1, "episodes": 0}
-        require_ranges(self, **{name: (low, math.inf) for name, low in least.items()})
+        require_ranges(self, members=(1, inf), budget=(1, inf), steps=(1, inf), episodes=(0, inf))
         if self.target_return is not None and not self.kind.has_target:
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]

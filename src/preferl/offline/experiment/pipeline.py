@@ -24,6 +24,7 @@ from preferl.models.spaces import infer_spaces
 from preferl.offline.experiment.conditions import (
     CLONING,
     LEARNED,
+    Conditions,
     ConditionScore,
     agent_name,
     build_conditions,
@@ -43,7 +44,6 @@ from preferl.offline.experiment.inputs import (
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import MetricSink, open_sinks, require_places
 from preferl.runs import RunFolder, open_run, require_openable
-from preferl.shapes import FloatArray
 from preferl.training.configs import require_device
 
 OnStage = Callable[[str, int, int], None]  # stage, how much of it is done, and of how much
@@ -169,10 +169,8 @@ class _Stages:
         names, learned = self._train(), self.learned
         scores = self._evaluate(names) if config.episodes else {}
         sweep = self._sweep() if config.episodes and config.kind.has_target else None
-        comparison = compare(
-            {name: score.returns for name, score in scores.items()},
-            {name: score.episodes for name, score in scores.items()},
-        )
+        returns = {name: score.returns for name, score in scores.items()}
+        comparison = compare(returns, {name: score.episodes for name, score in scores.items()})
         labels = self.inputs.labels
         installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
         result: dict[str, Any] = {
@@ -210,26 +208,22 @@ class _Stages:
                 scaled=not config.kind.has_target,
             )
             names += conditions.names
-            of = (conditions.agent_seeds, conditions.flat_rewards)
-            self._train_agents(config.policy, conditions.names, *of)
+            self._train_agents(config.policy, conditions)
         if learned is None or (config.controls and inputs.clonable):
-            self._train_agents(config.cloning, (CLONING,), self.seeds, None)
+            self._train_agents(config.cloning, None)
             names.append(CLONING)
         return names
 
-    def _train_agents(
-        self,
-        policy: str,
-        conditions: Sequence[str],
-        seeds: Sequence[int],
-        rewards: FloatArray | None,
-    ) -> None:
-        """Train the agents that the folder lacks, from where they stopped.
+    def _train_agents(self, policy: str, conditions: Conditions | None) -> None:
+        """Train agents, or clones, that the folder lacks, from where they stopped.
 
         Agents of some kinds learn together, of others one after the other. The sink gets the mean
         of each metric over the seeds of a condition, or the metrics of each agent.
         """
-        agents = [agent_name(condition, seed) for condition in conditions for seed in self.seeds]
+        names = (CLONING,) if conditions is None else conditions.names
+        seeds = self.seeds if conditions is None else conditions.agent_seeds
+        rewards = None if conditions is None else conditions.flat_rewards
+        agents = [agent_name(name, seed) for name in names for seed in self.seeds]
         kind = OFFLINE_LEARNERS.config(policy)
         each, prefix = len(agents) if kind.together else 1, kind.prefix or policy
         steps = self.config.steps or kind.updates
@@ -237,7 +231,7 @@ class _Stages:
         on_update = self._begin(f"training {len(agents)} {what}")
 
         def report(first: int, step: int, metrics: Mapping[str, Any]) -> None:
-            labels = conditions if kind.together else [agents[first]]
+            labels = names if kind.together else (agents[first],)
             values = {
                 f"{prefix}/{label}/{name}": float(np.reshape(value, (len(labels), -1))[k].mean())
                 for name, value in metrics.items()
@@ -268,11 +262,7 @@ class _Stages:
 
     def _evaluate(self, names: Sequence[str]) -> dict[str, ConditionScore]:
         """Scores by condition."""
-        agents = {
-            agent_name(name, seed): partial(self._policy, name, seed)
-            for name in names
-            for seed in self.seeds
-        }
+        agents = {agent_name(n, s): partial(self._policy, n, s) for n in names for s in self.seeds}
         stage = f"evaluating {len(agents)} policies"
         reports, count = self._reports(stage, agents, self.config.episodes), len(self.seeds)
         return {

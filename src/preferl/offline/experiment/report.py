@@ -69,11 +69,7 @@ def write_page(
     """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
     sections = [_returns(config, result, scores) if scores else None, _sweep(result)]
     if learned is not None:
-        best = int(inputs.episodes.returns.argmax())
-        shown = FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
-        if config.episodes and config.env_id is not None:
-            policy = load_agent(folder, config, LEARNED, result["seeds"][0], learned.reward)
-            shown = show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
+        shown = shown_episode(folder, config, inputs, learned, result["seeds"][0])
         sections += [
             _along(learned, shown, evaluated=bool(scores)),
             _attention(learned, shown),
@@ -170,10 +166,8 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
     if sweep is None:
         return None
     targets, achieved = np.array(sweep["asked"]), np.array(sweep["achieved"])
-    curves = [
-        Curve(f"seed {seed}", targets, row)
-        for seed, row in zip(result["seeds"], achieved, strict=True)
-    ]
+    rows_by_seed = zip(result["seeds"], achieved, strict=True)
+    curves = [Curve(f"seed {seed}", targets, row) for seed, row in rows_by_seed]
     spread = f"from the lowest mean to the highest it is {_number(float(np.ptp(achieved.mean(0))))}"
     if len(achieved) > 1:  # the root of the mean variance between seeds
         deviation = float(np.sqrt(achieved.var(0, ddof=1).mean()))
@@ -196,6 +190,17 @@ def _sweep(result: Mapping[str, Any]) -> Section | None:
         tables=(ReportTable("By target return", ("quantile", "target", "achieved"), rows, None),),
         figures=(Figure(chart, "Returns of policies over their target returns, by seed."),),
     )
+
+
+def shown_episode(
+    folder: RunFolder, config: OfflineConfig, inputs: Inputs, learned: LearnedReward, seed: int
+) -> FilmedEpisode:
+    """An episode of a policy of the learned reward, or else the best recorded one."""
+    if config.episodes and config.env_id is not None:
+        policy = load_agent(folder, config, LEARNED, seed, learned.reward)
+        return show(policy, config.env_id, seed=SHOWN_EPISODE, max_steps=config.max_steps)
+    best = int(inputs.episodes.returns.argmax())
+    return FilmedEpisode(inputs.episodes[best : best + 1], None, 30)
 
 
 def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> Section:
